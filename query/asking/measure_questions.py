@@ -16,7 +16,6 @@ from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
 from tidemark.query.asking.session import Plan, Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
-from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.groups.group_questions import largest_needed, needs_sizes
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import Top, key_counts
@@ -80,11 +79,6 @@ class MeasureRequest(Generic[M]):
         """The request of a call with these parameters; they are described at `Reader`."""
         chosen = GroupArguments(where, by, top, groups, limit, order, least_rows)
         return cls(wanted, measure, AskedWindow(last, between, as_of), every, mode, chosen)
-
-    @property
-    def order(self) -> GroupOrder | None:
-        """The order of the groups, if one is asked. InputError for an unknown one."""
-        return order_of(self.groups.order, self.groups.top, self.groups.least_rows)
 
     def plan(self, session: Session) -> Plan[Any, Asked[M]]:
         """How each group and window is answered."""
@@ -249,7 +243,7 @@ class _Groups(Generic[M]):
         )
         if not choice.by:
             _check_rows(questions, view, window, options.grid, choice.shown(()))
-        order, wanted = self.request.order, self.request.wanted
+        order, wanted = choice.order, self.request.wanted
         if order is None:
             lists = [question.answers(wanted) for question in questions]
         else:
@@ -279,7 +273,7 @@ class _Scan(Generic[M]):
             if not self.choice.by:
                 _check_rows(scanned.questions, view, window, options.grid, self.choice.shown(()))
             lists = scanned.answers(self.request.wanted)
-            order = self.request.order
+            order = self.choice.order
             if order is not None:
                 lists = order.pick(scanned.questions, lists, len(parts))
         return Asked(

@@ -27,6 +27,7 @@ from tidemark.query.groups.group_choice import (
 from tidemark.query.groups.group_choice import (
     Values as GroupValues,
 )
+from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Found, Question, Wanted
@@ -52,7 +53,7 @@ class ScanChoice:
     """A question that is answered by a scan, checked as far as that needs no table.
 
     equal: the allowed values of columns. expression: a condition, or None.
-    by: the columns of the groups. top, groups, limit, least_rows, is_ordered: which, as in `GroupChoice`.
+    by: the columns of the groups. top, groups, limit, order: which, as in `GroupChoice`.
     declare: the columns of the group that would answer the question without a scan; None if none would.
     """
 
@@ -63,8 +64,7 @@ class ScanChoice:
     groups: tuple[GroupValues, ...] | None
     limit: int
     declare: tuple[str, ...] | None
-    least_rows: int | None
-    is_ordered: bool
+    order: GroupOrder | None
 
     def shown(self, values: GroupValues) -> dict[str, Any]:
         """The group as answers show it: the condition, and the values of the columns."""
@@ -92,8 +92,7 @@ def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
         groups=None if arguments.groups is None else given_groups(by, arguments.groups),
         limit=arguments.limit or DEFAULT_LIMIT,
         declare=None if expression is not None else tuple(dict.fromkeys([*by, *equal])),
-        least_rows=arguments.least_rows,
-        is_ordered=arguments.is_ordered,
+        order=order_of(arguments.order, arguments.top, arguments.least_rows),
     )
 
 
@@ -131,7 +130,7 @@ class ScannedQuestions:
                 window=window.shown,
                 widened=window.widened,
                 group=choice.shown(values),
-                certain=True if choice.top is not None and not choice.is_ordered else None,
+                certain=True if choice.top is not None and choice.order is None else None,
                 rows_scanned=scan.rows_scanned,
                 declare=choice.declare,
             )
@@ -238,8 +237,9 @@ def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGr
         names = _names(keys, group.values)
         rows[names] = rows.get(names, 0) + group.rows + group.nulls
         values[names] = group.values
-    order = [names for names, count in rows.items() if count >= (choice.least_rows or 0)]
-    if choice.top is not None and not choice.is_ordered:
+    least = choice.order.least_rows if choice.order else 0
+    order = [names for names, count in rows.items() if count >= least]
+    if choice.top is not None and choice.order is None:
         order = sorted(order, key=lambda names: -rows[names])[: choice.top]
     elif choice.top is None and len(order) > choice.limit:
         raise too_many_groups(len(order), choice.by, choice.limit)

@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 from tidemark.query.groups.group_bounds import Selection
+from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.groups.group_slices import Group
 from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.columns.scalars import is_sequence, take_scalars
@@ -38,11 +39,6 @@ class GroupArguments:
 
     def __post_init__(self) -> None:
         take_scalars(self)
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether there is a `GroupOrder`."""
-        return self.order is not None or self.least_rows is not None
 
     def check(self) -> bool:
         """Whether the question is about groups. InputError for arguments that do not go together."""
@@ -74,8 +70,7 @@ class GroupChoice:
     keys: the columns of the declared group, in its order.
     where: for some of the columns the names that rows must have. given: the same as the caller gave it.
     by: the columns with one answer per value, in the caller's order; empty for one answer in all.
-    least_rows: groups with fewer rows in the whole window are not asked. is_ordered: whether another order
-        than that of the groups, or of their rows, decides which groups are answered (group_order.py).
+    order: which groups are answered, if that is not decided by the groups themselves or by their rows.
     """
 
     keys: tuple[Key, ...]
@@ -85,13 +80,12 @@ class GroupChoice:
     top: int | None
     groups: tuple[Values, ...] | None
     limit: int
-    least_rows: int | None
-    is_ordered: bool
+    order: GroupOrder | None
 
     @property
     def largest(self) -> int | None:
         """How many groups are asked, if they are those with the most rows; None if others may be."""
-        return None if self.is_ordered else self.top
+        return self.top if self.order is None else None
 
     def selection(self, values: Values) -> Selection:
         """The groups whose values of the `by` columns are these: one for each combination of `where`."""
@@ -154,8 +148,7 @@ def choose_group(options: Options, arguments: GroupArguments) -> GroupChoice | N
         top=arguments.top,
         groups=None if arguments.groups is None else given_groups(by, arguments.groups),
         limit=arguments.limit or DEFAULT_LIMIT,
-        least_rows=arguments.least_rows,
-        is_ordered=arguments.is_ordered,
+        order=order_of(arguments.order, arguments.top, arguments.least_rows),
     )
 
 

@@ -19,7 +19,6 @@ from tidemark.query.reading.modes import ORDERS
 from tidemark.warehouse.errors import InputError
 
 A = TypeVar("A", bound=MeasureScope)
-Q = TypeVar("Q", bound=Question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +47,7 @@ class GroupOrder:
         """
         lists: list[Sequence[A]] = []
         for candidates in self._by_window(questions, windows):
-            if self.by is None or self.by.endswith("rows"):
-                answers = ((one, one.answers(wanted)) for one in self._by_rows(candidates)[: self.top])
-                lists += [_marked(found, self._certain(True)) for _, found in answers]
-                continue
-            read = candidates
-            quick: list[tuple[Any, list[A]]] = []
-            if self.top is not None and self.by.endswith("value"):
-                quick = [(one, replace(one, mode="quick").answers(wanted)) for one in candidates]
-                read = self._possible(quick)
-            kept = {id(one) for one in read}
-            left = [answers for one, answers in quick if id(one) not in kept]
+            read, left = self._to_read(candidates, wanted)
             lists += self._placed([(one, one.answers(wanted)) for one in read], left)
         return [list(answers) for answers in lists]
 
@@ -78,6 +67,21 @@ class GroupOrder:
             [one for one in questions[number::windows] if one.counts.rows >= self.least_rows]
             for number in range(windows)
         ]
+
+    def _to_read(
+        self, candidates: Sequence[ReadQuestion], wanted: Wanted[A]
+    ) -> tuple[Sequence[ReadQuestion], Sequence[Sequence[A]]]:
+        """The questions of one window to be answered, and the quick answers of those that need not be."""
+        if self.top is None or (self.by or "").endswith("error"):
+            return candidates, ()
+        if self.by is None or self.by.endswith("rows"):
+            return [one for one, _ in self._sorted([(one, ()) for one in candidates])[: self.top]], ()
+        if any(one.mode == "quick" for one in candidates):
+            return candidates, ()
+        quick = [(one, replace(one, mode="quick").answers(wanted)) for one in candidates]
+        read = self._possible(quick)
+        kept = {id(one) for one in read}
+        return read, [answers for one, answers in quick if id(one) not in kept]
 
     def _possible(self, quick: Sequence[tuple[Any, Sequence[A]]]) -> list[Any]:
         """The questions whose answers can be among the `top`, by the bounds of their quick answers."""
@@ -118,17 +122,11 @@ class GroupOrder:
         if self.by is None:
             return list(found)
         if self.by.endswith("rows"):
-            place = {id(one): number for number, one in enumerate(self._by_rows([one for one, _ in found]))}
-            return sorted(found, key=lambda one: place[id(one[0])])
+            return sorted(found, key=lambda one: one[0].counts.rows, reverse=self._descends)
         measured = [(self._measured(answers), place) for place, (_, answers) in enumerate(found)]
         numbers = [one for one in measured if not _is_nan(one[0])]
         rest = [one for one in measured if _is_nan(one[0])]
         return [found[place] for _, place in [*self._in_order(numbers), *rest]]
-
-    def _by_rows(self, questions: Sequence[Q]) -> list[Q]:
-        if self.by is None:
-            return list(questions)
-        return sorted(questions, key=lambda one: one.counts.rows, reverse=self._descends)
 
     @property
     def _descends(self) -> bool:

@@ -111,7 +111,8 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     if choice.largest is not None:
         chosen = sorted(rows, key=lambda names: (-rows[names], names))[: choice.largest]
     else:
-        chosen = sorted(names for names, count in rows.items() if count >= (choice.least_rows or 0))
+        least = choice.order.least_rows if choice.order else 0
+        chosen = sorted(names for names, count in rows.items() if count >= least)
         if choice.top is None and len(chosen) > choice.limit:
             raise too_many_groups(len(chosen), [key.name for key in choice.by], choice.limit)
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]
