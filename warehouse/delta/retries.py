@@ -1,4 +1,4 @@
-"""Retries: how often, after which pauses; and deletes, repeated while an object store does not answer.
+"""Retries: how often, after which pauses; requests, and deletes, repeated while a store does not answer.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
 is gone succeeds in an object store, so here it is repeated.
@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from pyarrow import fs
 
 from tidemark.warehouse.os_errors import is_store_failure
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +63,28 @@ PATIENCE = Patience()  # of every commit
 
 def delete_file(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a file. Raises the error of the last try."""
-    _repeat(lambda: filesystem.delete_file(path))
+    repeated(lambda: filesystem.delete_file(path))
 
 
 def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a folder and all in it. Raises the error of the last try."""
-    _repeat(lambda: filesystem.delete_dir(path))
+    repeated(lambda: filesystem.delete_dir(path))
 
 
-def _repeat(delete: Callable[[], None]) -> None:
-    for pause in PATIENCE.store_pauses():
+def repeated(
+    request: Callable[[], T],
+    passes: Callable[[OSError], bool] = is_store_failure,
+    tries: int | None = None,
+) -> T:
+    """What a request returns, made again while it fails with errors that pass; raises the error of the last.
+
+    tries   how often at most; None: as often as commits, see `Patience.store_tries`
+    """
+    for pause in islice(PATIENCE.pauses(), (tries or PATIENCE.store_tries) - 1):
         try:
-            delete()
+            return request()
         except OSError as error:
-            if not is_store_failure(error):
+            if not passes(error):
                 raise
             PATIENCE.pause(pause)
-        else:
-            return
-    delete()
+    return request()

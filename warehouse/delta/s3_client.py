@@ -12,9 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from tidemark.warehouse.delta.retries import repeated
 
 PART_BYTES = 2**23  # of an object that is written in parts
 PARTS_AT_ONCE = 4
@@ -100,13 +103,7 @@ class S3Client:
 
         The library tries a request again, but not where the answer that there is none stops half way.
         """
-        for _ in range(_READS - 1):
-            try:
-                return self._get(path, start, stop)
-            except OSError as error:
-                if _STOPPED not in str(error):
-                    raise
-        return self._get(path, start, stop)
+        return repeated(partial(self._get, path, start, stop), lambda error: _STOPPED in str(error), _READS)
 
     def _get(self, path: str, start: int, stop: int | None) -> bytes | None:
         from obstore import get, get_range
