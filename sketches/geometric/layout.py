@@ -59,11 +59,6 @@ class Layout:
         """The cells of the vector of one window."""
         return self.streams * self.bases[-1]
 
-    @property
-    def is_dyadic(self) -> bool:
-        """Whether keys are integers, with levels of dyadic ranges."""
-        return self.bits is not None
-
     def window_of(self, query: Query) -> int:
         """The index of the query's window."""
         return self.windows.index(query.window)
