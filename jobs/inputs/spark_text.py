@@ -165,7 +165,7 @@ def open_text(spark: SparkSession, paths: Sequence[str], form: str) -> SparkText
         if not size and form in SEPARATORS:
             csv_schema(path, [], form, pa.schema([]))
     by_url = {url: path for path, (url, _) in zip(paths, files, strict=True)}
-    if max(size for _, size in files) <= _whole_bytes(spark):
+    if max(size for _, size in files) <= _whole_bytes(spark) or not _cuts_a_file(lines):
         return SparkText(lines, Parts(form, by_url, {}))
     firsts, is_cut_inside = _count(lines, form)
     if not is_cut_inside:
@@ -202,6 +202,12 @@ def _whole_bytes(spark: SparkSession) -> int:
     """The size up to which Spark never cuts a file."""
     conf = spark._jsparkSession.sessionState().conf()  # noqa: SLF001
     return min(int(conf.filesMaxPartitionBytes()), int(conf.filesOpenCostInBytes()))
+
+
+def _cuts_a_file(lines: DataFrame) -> bool:
+    """Whether a task of this plan begins inside a file; the plan tells it, and no file is read."""
+    plan: Any = lines._jdf.queryExecution().toRdd()  # noqa: SLF001  parts are not in the Python API
+    return any(file.start() for task in plan.partitions() for file in task.files())
 
 
 def _count(lines: DataFrame, form: str) -> tuple[dict[Part, int], bool]:

@@ -48,6 +48,7 @@ def _close() -> None:
 
 
 _NOW = "epoch_us(now())"
+_CHECKED = f"CASE WHEN starts_with(text, '{duckdb_calls.REFUSED}') THEN error(text[2:]) ELSE text END"
 
 
 def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, temporary: bool) -> PinnedReaders:
@@ -66,13 +67,14 @@ def _register(
 ) -> None:
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
-    files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"], "VARCHAR[]")
+    files = define(f"{EVENTS}_files", readers.files(), ["VARCHAR"])
     batches = _table(define("batches", readers.rows_of("batches")), BATCH_COLUMNS)
 
     def visible(part: str) -> str:
+        paths = _texts(f"{files}('{part}', {_NOW})")
         return (
-            f"SELECT e.* FROM read_parquet({files}('{part}', {_NOW}), hive_partitioning = false) e SEMI JOIN "
-            f"({batches}) b ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
+            f"SELECT e.* FROM read_parquet({paths}, hive_partitioning = false) e SEMI JOIN ({batches}) b "
+            "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
         )
 
     views = {"events": visible("events")}
@@ -103,12 +105,17 @@ def _table(function: str, columns: Sequence[tuple[str, str]]) -> str:
 
 def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str]]) -> str:
     """A query of the rows whose texts the column `text` of `source` has; a refusal becomes an error."""
-    refused = f"starts_with(text, '{duckdb_calls.REFUSED}')"
-    read = f"CASE WHEN {refused} THEN error(text[2:]) ELSE text END"
     binary = ", ".join(f'unhex("{name}") AS "{name}"' for name, kind in columns if kind == "binary")
     replaced = f" REPLACE ({binary})" if binary else ""
-    rows = f"SELECT r.* FROM (SELECT from_json_strict({read}, {columns_text}) AS r FROM (SELECT {source}))"
+    rows = (
+        f"SELECT r.* FROM (SELECT from_json_strict({_CHECKED}, {columns_text}) AS r FROM (SELECT {source}))"
+    )
     return f"SELECT *{replaced} FROM ({rows})" if binary else rows
+
+
+def _texts(call: str) -> str:
+    """The list of texts that a function returns; a refusal becomes an error."""
+    return f"list_transform({call}, lambda text: {_CHECKED})"
 
 
 def _quoted(name: str) -> str:

@@ -9,7 +9,6 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -65,22 +64,16 @@ class PinnedReaders:
         self._registered.check()
         return self._wh.pinned()
 
-    def files(self, part: str, moment: int) -> list[str]:
-        """The files that may hold rows of the part, after one without rows."""
-        if not self.has_views:
-            return [self._empty]
-        with self._keeping():
+    def files(self) -> Callable[[str, int], list[str]]:
+        """A function (part, moment): the files that may hold rows of the part, after one without rows."""
+
+        def list_files(part: str, moment: int) -> list[str]:
+            if not self.has_views:
+                return [self._empty]
             contents = self.at(moment).contents()
             return [self._empty, *map(self._readable, contents.event_paths(part))]
 
-    @contextmanager
-    def _keeping(self) -> Iterator[None]:
-        """Keeps an error inside, of which DuckDB passes on only the text."""
-        try:
-            yield
-        except Exception as error:
-            self.raised.keep(error)
-            raise
+        return _with_refusals(list_files, self.raised)
 
     def _readable(self, path: str) -> str:
         """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
@@ -133,12 +126,16 @@ class PinnedReaders:
     def columns_of(self, name: str) -> Callable[[str, str | None, int], str]:
         """A function (types of the arguments, measure, moment) that returns the columns of an answer.
 
-        DuckDB calls it when it binds a statement, before there are values.
+        DuckDB calls it when it binds a statement, before there are values. A refusal is left to the rows,
+        in whose place DuckDB shows its line alone.
         """
 
         def columns(kinds: str, measure: str | None, moment: int) -> str:
-            with self._keeping():
-                return duckdb_calls.structure(self._columns(name, kinds, measure, moment))
+            try:
+                found = self._columns(name, kinds, measure, moment)
+            except TidemarkError:
+                found = sql_rows.columns(name, self._wh.options, measure)
+            return duckdb_calls.structure(found)
 
         return columns
 
@@ -167,6 +164,9 @@ def _with_refusals(function: Callable[..., list[str]], raised: Raised) -> Callab
         except TidemarkError as error:
             raised.keep(error)
             return [f"{duckdb_calls.REFUSED}{error}"]
+        except Exception as error:  # of this DuckDB passes on only the text
+            raised.keep(error)
+            raise
 
     return answer
 

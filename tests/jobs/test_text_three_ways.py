@@ -163,9 +163,10 @@ def test_random_files_mean_the_same_by_the_three_ways(spark: SparkSession, tmp_p
 
 
 @pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize(("name", "result"), [("_count", ({}, False)), ("_cuts_a_file", False)])
 def test_parts_whose_lines_are_not_counted_are_caught(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, result: object
 ) -> None:
-    monkeypatch.setattr(spark_text, "_count", lambda *_: ({}, False))
+    monkeypatch.setattr(spark_text, name, lambda *_: result)
     with pytest.raises((AssertionError, PySparkException)):
         check(spark, tmp_path, "csv", range(30))

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -213,6 +214,8 @@ def test_functions_of_a_warehouse_that_was_made_again_are_refused(
     uri = tmp_path / "w"
     wh = made(uri, pa.table({"x": [1.0, 2.0]}))
     query.register_views(spark, uri, "again")
+    own = duckdb.connect()
+    query.register_duckdb(own, uri, "again")
     assert wh.sql("SELECT * FROM quantile(1)").fetchall()
     assert spark.sql("SELECT * FROM again_quantile(1)").collect()
     shutil.rmtree(uri)
@@ -221,6 +224,9 @@ def test_functions_of_a_warehouse_that_was_made_again_are_refused(
         with pytest.raises(PySparkException, match="deleted and made again since it was"):
             spark.sql(f"SELECT * FROM again_{text}").collect()
     assert "deleted and made again" in in_sql(wh, "SELECT * FROM quantile(1)")
+    for text in ("events", "live", "runs", "rank(1)"):
+        with pytest.raises(duckdb.Error, match=r"^Invalid Input Error: the warehouse at .* made again since"):
+            own.sql(f"FROM again_{text}").fetchall()
     with monkeypatch.context() as patch:  # the broken variant
         patch.setattr(Registered, "check", lambda _: None)
         assert "deleted" not in str(in_sql(wh, "SELECT * FROM quantile(1)"))
