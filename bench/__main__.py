@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from bench import (
     accuracy,
     command,
+    daily,
     distinct,
     distinct_sketches,
     figures,
@@ -32,18 +33,19 @@ from bench.engines import start_spark
 from bench.papers import run as papers
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
-# The parts that measure sketches by themselves, without a warehouse.
-SKETCHES: dict[str, Callable[[argparse.Namespace], report.Section]] = {
-    "sketches": lambda asked: frequencies.run(
+# The parts without Spark, by the arguments and a folder for generated files.
+WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] = {
+    "daily": lambda asked, work: daily.run(work, daily.QUICK if asked.quick else daily.SIZES),
+    "sketches": lambda asked, _: frequencies.run(
         asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes()
     ),
-    "distinct-sketches": lambda asked: distinct_sketches.run(
+    "distinct-sketches": lambda asked, _: distinct_sketches.run(
         asked.out, distinct_sketches.QUICK if asked.quick else distinct_sketches.Sizes()
     ),
-    "persistence-sketches": lambda asked: persistence_sketches.run(
+    "persistence-sketches": lambda asked, _: persistence_sketches.run(
         asked.out, persistence_sketches.QUICK if asked.quick else persistence_sketches.Sizes()
     ),
-    "papers": lambda asked: papers.run(asked.out, quick=asked.quick),
+    "papers": lambda asked, _: papers.run(asked.out, quick=asked.quick),
 }
 # The parts about keys and groups: their rows when quick, and their questions.
 BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Section], int, int]] = {
@@ -61,9 +63,9 @@ def main() -> None:
         work = Path(folder)
         parts = asked.parts or [part for part in report.PARTS if part != "billion" or asked.quick]
         report.say(f"parts {' '.join(parts)}, work in {work}, report in {asked.out}")
-        for part in (part for part in parts if part in SKETCHES):  # before there is a Spark beside them
-            _write(SKETCHES[part](asked), asked.out)
-        with_spark = [part for part in parts if part not in SKETCHES]
+        for part in (part for part in parts if part in WITHOUT_SPARK):  # before there is a Spark beside them
+            _write(WITHOUT_SPARK[part](asked, work), asked.out)
+        with_spark = [part for part in parts if part not in WITHOUT_SPARK]
         if not with_spark:
             return
         spark = start_spark(work)

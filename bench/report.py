@@ -21,6 +21,7 @@ PARTS = (
     "billion",
     "keys",
     "groups",
+    "daily",
     "distinct",
     "sql",
     "command",
