@@ -9,6 +9,9 @@ live, and prints certified quantiles beside the exact ones of numpy. Every run d
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+
 import argparse
 import getpass
 import shutil

@@ -8,6 +8,9 @@ Running it again with the same --batch changes nothing. After a crash, run it ag
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+
 import argparse
 import sys
 import time

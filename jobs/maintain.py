@@ -5,6 +5,9 @@ spark-submit jobs/maintain.py --warehouse W
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+
 import argparse
 import sys
 

@@ -8,6 +8,9 @@ as busy, and does not count as broken.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+
 import argparse
 import sys
 from dataclasses import asdict

@@ -43,7 +43,7 @@ def test_wheel_sdist_and_zip_hold_every_module(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = set(wheel.namelist())
         entry = next(name for name in names if name.endswith("entry_points.txt"))
-        assert "tidemark = tidemark.jobs.cli.main:main" in wheel.read(entry).decode()
+        assert "tidemark = tidemark.jobs.cli.starting:main" in wheel.read(entry).decode()
         assert all(wheel.read(installed_as(name)) == (ROOT / name).read_bytes() for name in needed)
     assert {name for name in names if ".dist-info/" not in name} == there
     with zipfile.ZipFile(installed.zipped) as zipped:

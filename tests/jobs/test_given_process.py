@@ -32,6 +32,13 @@ class Finder:
                 raise
 sys.meta_path.insert(0, Finder())
 """
+SCRIPTS = [
+    f"jobs/{name}.py" for name in ("load_batch", "demo", "maintain", "sql_server", "stream_events", "verify")
+]
+SCRIPTS.append("jobs/cli/main.py")
+SCRIPT = (
+    "import runpy, sys; {before}; {broken}; del sys.argv[0]; runpy.run_path(sys.argv[0], None, '__main__')"
+)
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0"}
 
 
@@ -49,10 +56,11 @@ def run(
     *,
     before: str = "pass",
     broken: str = "pass",
+    code: str = COMMAND,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own; `shell` says what becomes of its streams."""
-    code = COMMAND.format(before=f"exec({before!r})", broken=broken)
+    code = code.format(before=f"exec({before!r})", broken=broken)
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, "-c", code, *words],
         cwd=ROOT,
@@ -163,3 +171,19 @@ def test_control_c_during_an_import_ends_with_130_and_without_a_word(uri: Path) 
 def test_an_interrupt_that_an_import_hides_is_caught(uri: Path) -> None:
     with pytest.raises(AssertionError):
         check_interrupts(uri, "process._interrupt = __import__('signal').default_int_handler")
+
+
+def check_interrupted_scripts(broken: str = "pass") -> None:
+    for script in SCRIPTS:
+        before = AT_IMPORT.format(name="argparse", hidden=False)
+        done = run([script, "--help"], before=before, broken=broken, code=SCRIPT)
+        assert (done.returncode, done.stdout, done.stderr) == (130, "", ""), script
+
+
+def test_control_c_while_a_job_imports_its_first_modules_ends_with_130_and_without_a_word() -> None:
+    check_interrupted_scripts()
+
+
+def test_a_script_that_starts_with_pythons_own_handler_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        check_interrupted_scripts("sys.modules['tidemark.jobs.cli.starting'] = sys")
