@@ -19,7 +19,7 @@ FLOORS = {
         "errors compiled",
         "inputs memory_limit disjoint hashing encoding",
         "bounds sites",
-        "counters distinct gk persistence sampling topk",
+        "counters distinct gk pagerank persistence sampling skyline topk",
         "ecm",
         "dcm geometric",
     ],
