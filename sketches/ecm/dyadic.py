@@ -52,9 +52,9 @@ DYADIC_VERSION = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeavyHitters:
-    """Keys that may have at least phi * n arrivals, most frequent first.
+    """Keys, or ranges of them, that may have at least phi * n arrivals, most frequent first.
 
-    keys: int64. counts: the number of arrivals of each key, with bounds.
+    keys: int64, of ranges their numbers. counts: the number of arrivals of each key, with bounds.
     certain: True for keys whose lower bound reaches the threshold.
     """
 
@@ -227,6 +227,17 @@ class DyadicECM:
         Raises InvalidInput for another phi. Visits at most 2 / (phi - eps) ranges of each level if the point
         queries keep their error, O(rows) each, plus `ECM.bounds` of each level.
         """
+        return self.heavy_ranges(phi, since, until)[0]
+
+    def heavy_ranges(
+        self, phi: float, since: int | None = None, until: int | None = None
+    ) -> list[HeavyHitters]:
+        """Hierarchical heavy hitters: the dyadic ranges with at least phi * n arrivals, by level.
+
+        Item l, up to the top level, has the numbers of ranges of 2**l keys as its keys: of addresses of 32
+        bits, item 8 has networks of 24. No range with the share is missed, and parameters, errors and cost
+        are those of `heavy_hitters`, whose keys are item 0.
+        """
         eps = max(level.point_eps for level in self.levels) if len(self.levels) > 1 else 0.0
         if not eps < phi <= 1:
             raise InvalidInput(
@@ -236,17 +247,17 @@ class DyadicECM:
         n = self.total(since, until)
         threshold = target_rank(phi, n.lo) if n.lo else 1
         certain_threshold = target_rank(phi, n.hi) if n.hi else 1
+        found: list[HeavyHitters] = []
         nodes = np.arange(self.levels[-1].hashes.width, dtype=np.uint64)
         for level in range(len(self.levels) - 1, -1, -1):
-            node_counts = self.levels[level].points(nodes, since, until)
-            nodes = nodes[node_counts.hi >= threshold]
-            if level:
-                nodes = (nodes[:, None] * np.uint64(2) + np.array([0, 1], np.uint64)).ravel()
-        counts = self.levels[0].points(nodes, since, until)
-        order = np.lexsort((nodes, -counts.estimate))
-        sorted_counts = Counts(counts.estimate[order], counts.lo[order], counts.hi[order])
-        certain = sorted_counts.lo >= certain_threshold
-        return HeavyHitters(nodes[order].astype(np.int64), sorted_counts, certain)
+            counts = self.levels[level].points(nodes, since, until)
+            kept = np.flatnonzero(counts.hi >= threshold)
+            order = kept[np.lexsort((nodes[kept], -counts.estimate[kept]))]
+            sorted_counts = Counts(counts.estimate[order], counts.lo[order], counts.hi[order])
+            certain = sorted_counts.lo >= certain_threshold
+            found.append(HeavyHitters(nodes[order].astype(np.int64), sorted_counts, certain))
+            nodes = (nodes[kept][:, None] * np.uint64(2) + np.array([0, 1], np.uint64)).ravel()
+        return found[::-1]
 
     def quantile(self, phi: Phi, since: int | None = None, until: int | None = None) -> KeyQuantile:
         """The key of estimated rank max(1, ceil(phi * n)) in the window, with certain bounds of its rank.

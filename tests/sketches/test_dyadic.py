@@ -1,10 +1,21 @@
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sketches.arrivals import History, joined, zipf
-from tidemark.sketches import CorruptSketch, DyadicECM, EmptySketch, InvalidInput, merge_dyadic
+from tidemark.sketches import (
+    CorruptSketch,
+    Counts,
+    DyadicECM,
+    EmptySketch,
+    HeavyHitters,
+    InvalidInput,
+    merge_dyadic,
+)
 from tidemark.sketches.counters.counting import CounterKind
 from tidemark.sketches.encoding.envelope import unwrap, wrap
 
@@ -74,6 +85,55 @@ def test_merged_sites_answer_as_one(sites: int) -> None:
     merged = merge_dyadic(sketches)
     assert merged.n == len(history.keys)
     assert_answers(merged, history)
+
+
+def assert_ranges(sketch: DyadicECM, history: History) -> None:
+    """Hierarchical heavy hitters of windows, by level: none is missed, and bounds hold."""
+    times = history.times
+    for since, until in ((None, None), (int(times[len(times) // 2]), None), (None, int(times[-9]))):
+        true = history.between(since, until)
+        n = true.total()
+        for phi in (0.2, 0.06):
+            found = sketch.heavy_ranges(phi, since, until)
+            assert len(found) == len(sketch.levels)
+            assert found[0].keys.tolist() == sketch.heavy_hitters(phi, since, until).keys.tolist()
+            for level, ranges in enumerate(found):
+                counted: Counter[int] = Counter()
+                for key, count in true.items():
+                    counted[key >> level] += count
+                listed = set(ranges.keys.tolist())
+                assert {number for number, count in counted.items() if count >= phi * n} <= listed
+                for i, number in enumerate(ranges.keys.tolist()):
+                    assert ranges.counts[i].lo <= counted[number] <= ranges.counts[i].hi
+                    assert not ranges.certain[i] or counted[number] >= phi * n
+                    assert level + 1 == len(found) or number >> 1 in set(found[level + 1].keys.tolist())
+
+
+@pytest.mark.parametrize("sites", [1, 3])
+def test_no_heavy_range_of_any_level_is_missed(sites: int) -> None:
+    sketches, history = streams(sites=sites)
+    assert_ranges(merge_dyadic(sketches), history)
+
+
+def test_a_descent_into_left_halves_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = DyadicECM.heavy_ranges
+
+    def left(self: DyadicECM, *given: Any) -> list[HeavyHitters]:
+        *lower, top = whole(self, *given)
+        kept = [np.flatnonzero(one.keys % 2 == 0) for one in lower]
+        return [
+            HeavyHitters(
+                one.keys[k],
+                Counts(one.counts.estimate[k], one.counts.lo[k], one.counts.hi[k]),
+                one.certain[k],
+            )
+            for one, k in zip(lower, kept, strict=True)
+        ] + [top]
+
+    monkeypatch.setattr(DyadicECM, "heavy_ranges", left)
+    (sketch,), history = streams()
+    with pytest.raises(AssertionError):
+        assert_ranges(sketch, history)
 
 
 def test_a_sliding_window_answers_for_what_it_keeps() -> None:

@@ -101,7 +101,7 @@ def test_walks_go_along_edges_and_are_found_where_they_pass() -> None:
 def test_what_is_no_graph_is_refused() -> None:
     for options in ({"walks": 0}, {"damping": 1.0}, {"damping": float("nan")}):
         with pytest.raises(InvalidInput):
-            PageRank(**options)  # type: ignore[arg-type]
+            PageRank(**options)
     graph = PageRank(10)
     with pytest.raises(EmptySketch, match="edges"):
         graph.ranks()

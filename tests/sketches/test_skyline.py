@@ -139,6 +139,7 @@ def _in_skyline(values: Ints, found: skyline.Conditions) -> Any:
     return np.isin(found.below, inside)
 
 
+FIRST: Any = SkylineSite.__init__
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "equal objects have no zone": (skyline, "conditions_of", _without(_equal)),
     "pairs of the skyline have no zone": (skyline, "conditions_of", _without(_in_skyline)),
@@ -154,7 +155,6 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
         lambda self, values, _: FIRST(self, values, 1),
     ),
 }
-FIRST = SkylineSite.__init__
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
