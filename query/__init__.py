@@ -12,6 +12,7 @@ Its calls:
     wh.quantile(0.99, every="1h", last="7d"); wh.frequency("ATL", every="1d")     # one answer a window
     wh.rank(120.0); wh.cdf([1, 10, 100]); wh.histogram(20)
     wh.frequency("ATL", last="1h"); wh.heavy_hitters(0.01); wh.top(20); wh.key_range("A", "B")
+    wh.hierarchy(0.01, "."); wh.hierarchy(0.05, key="day")  # prefixes of addresses, paths, dates
     wh.frequency(("ATL", "SEA"), key=["origin", "dest"])    # one of several keys
     wh.self_join(last="1d"); wh.inner_product(other)        # modes of keys: approximate (default), exact
     wh.distinct(last="30d", every="1d"); wh.new_keys(last="1d")    # how many keys; how many never seen before
@@ -58,7 +59,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.info import Info
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, PrefixAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.sql.duckdb_sql import register_duckdb
@@ -145,6 +146,7 @@ cdf = _asked(Warehouse.cdf)
 histogram = _asked(Warehouse.histogram)
 frequency = _asked(Warehouse.frequency)
 heavy_hitters = _asked(Warehouse.heavy_hitters)
+hierarchy = _asked(Warehouse.hierarchy)
 top = _asked(Warehouse.top)
 key_range = _asked(Warehouse.key_range)
 self_join = _asked(Warehouse.self_join)
@@ -191,6 +193,7 @@ __all__ = [
     "OverlapAnswer",
     "PersistenceAnswer",
     "PersistentAnswer",
+    "PrefixAnswer",
     "RankAnswer",
     "TidemarkError",
     "Warehouse",
@@ -199,6 +202,7 @@ __all__ = [
     "distinct",
     "frequency",
     "heavy_hitters",
+    "hierarchy",
     "histogram",
     "info",
     "key_range",

@@ -34,6 +34,13 @@ def hitters(given: argparse.Namespace) -> int:
     return print_answers(given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **key_options(wh, given)))
 
 
+def hierarchy(given: argparse.Namespace) -> int:
+    """Runs `tidemark hierarchy`."""
+    return print_answers(
+        given, lambda wh: wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
+    )
+
+
 def distinct(given: argparse.Namespace) -> int:
     """Runs `tidemark distinct`."""
     return print_answers(given, lambda wh: wh.distinct(**key_options(wh, given)))

@@ -114,3 +114,30 @@ class CountAnswer(_CountedRows):
 
     def __repr__(self) -> str:
         return f"{self._count_text()} of {self.scope_text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class PrefixAnswer(_CountedRows):
+    """The rows of all keys that have a prefix; `lo` and `hi` both hold with certainty.
+
+    prefix: text; a key itself is the last of its prefixes. level: 1 for the shortest.
+    in_history: how many of its rows are in history's whole ticks, exact.
+    certain: whether it certainly has the share of the question.
+    rest: the rows that no longer prefix of the answers has, estimated.
+    """
+
+    COLUMNS: ClassVar = ("prefix", "level", "count", "lo", "hi", "in_history", "share", "certain", "rest")
+
+    prefix: str
+    level: int
+    in_history: int
+    certain: bool
+    rest: int
+
+    @property
+    def share(self) -> float:
+        """The estimated share of the rows with a key that have this prefix."""
+        return self.count / self.N if self.N else 0.0
+
+    def __repr__(self) -> str:
+        return f"{self._count_text()} rows with {text_of(self.prefix)} of {self.scope_text}"

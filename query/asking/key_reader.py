@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar, Unpack, cast, overload
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapAnswer
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.key_answers import (
+    CountAnswer,
+    FrequencyAnswer,
+    HitterAnswer,
+    KeyScope,
+    PrefixAnswer,
+)
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.asking.asked import Asked, answers_of
@@ -19,6 +25,7 @@ from tidemark.query.asking.key_questions import (
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.distinct_keys import Distinct, NewKeys, Overlap
 from tidemark.query.keys.frequencies import Frequencies, HeavyHitters, KeyRange, SelfJoin, Top
+from tidemark.query.keys.hierarchy import Hierarchy
 from tidemark.query.keys.persistent_keys import Persistence, Persistent
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import KeyMode
@@ -67,7 +74,7 @@ class KeyReader:
         candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
         the marks' lists reach.
         """
-        return self._hitters(KeyRequest.of(HeavyHitters(plain_share(phi)), **options))
+        return self._listed(HitterAnswer, KeyRequest.of(HeavyHitters(plain_share(phi)), **options))
 
     def top(self, k: int = 10, **options: Unpack[KeyPartOptions]) -> Answers[HitterAnswer]:
         """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
@@ -76,7 +83,25 @@ class KeyReader:
 
         `certain` of a key means that no omitted key has more rows. The cost is that of `heavy_hitters`.
         """
-        return self._hitters(KeyRequest.of(Top(plain(k)), **options))
+        return self._listed(HitterAnswer, KeyRequest.of(Top(plain(k)), **options))
+
+    def hierarchy(
+        self, phi: Any, separator: Any = None, **options: Unpack[KeyPartOptions]
+    ) -> Answers[PrefixAnswer]:
+        """Every prefix of keys that has at least phi of the rows with a key, in the order of the prefixes.
+
+        phi: the share of rows, 0 < phi <= 1.
+        separator: text that ends a prefix of a key that is text, such as "." of addresses or "/" of paths;
+            the key itself is the last of its prefixes. None for dates and times, whose prefixes are the year,
+            the month, the day, the hour, the minute and the second, in UTC.
+
+        No such prefix is missing. `rest` are the rows of a prefix that no longer prefix of the answers has.
+        Both modes scan all blocks of the keys and the live rows: only ticks that the window covers in part
+        leave a count uncertain.
+        """
+        return self._listed(
+            PrefixAnswer, KeyRequest.of(Hierarchy(plain_share(phi), plain(separator)), **options)
+        )
 
     @overload
     def key_range(
@@ -192,14 +217,14 @@ class KeyReader:
         (((found, scope), several),) = self._session.ask(KeyRequest.of(wanted, **options))
         return answers_of(found, PersistenceAnswer, next(iter(found), scope)) if several else found[0]
 
-    def _hitters(self, request: KeyRequest[tuple[list[HitterAnswer], KeyScope]]) -> Answers[HitterAnswer]:
-        """Frequent keys; there may be none, so the scope is that of the question."""
+    def _listed(self, kind: type[S], request: KeyRequest[tuple[list[S], KeyScope]]) -> Answers[S]:
+        """Keys or prefixes; there may be none, so the scope is that of the question."""
         results = self._session.ask(request)
         if request.every is not None:
-            found = Asked([hitters for hitters, _ in results], windows=True)
-            return cast("Answers[HitterAnswer]", found.answers(HitterAnswer, one=False))
-        ((hitters, scope),) = results
-        return answers_of(hitters, HitterAnswer, scope)
+            asked = Asked([found for found, _ in results], windows=True)
+            return cast("Answers[S]", asked.answers(kind, one=False))
+        ((found, scope),) = results
+        return answers_of(found, kind, scope)
 
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
         """One answer, or one for each window."""

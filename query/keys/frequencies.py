@@ -138,7 +138,7 @@ class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         (question,) = questions
         example = "0.01 for keys with 1 % of the rows"
         least, certain_least = (
-            least_of_share(self.phi, rows, "phi", example) for rows in _row_bounds(question)
+            least_of_share(self.phi, rows, "phi", example) for rows in row_bounds(question)
         )
         found = _candidates(question, least)
         kept = np.flatnonzero(found.counts.most >= least)
@@ -392,7 +392,7 @@ def _hitter_answers(
     ]
 
 
-def _row_bounds(question: KeyQuestion) -> tuple[int, int]:
+def row_bounds(question: KeyQuestion) -> tuple[int, int]:
     """Certain bounds (least, most) of the window's rows that have a key."""
     least = most = 0
     if question.window.whole:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.keys import Name, Names, name_at, take_names
+from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, take_names
+from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
 
@@ -92,6 +93,82 @@ def names_with(rows: WindowRows, least: int) -> CountedNames:
         return _named(
             opened, rows, f"SELECT *, 0 AS omitted FROM {found} WHERE rows >= {least} ORDER BY name"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A prefix of keys, and the rows of all keys that have it.
+
+    level: 1 for the shortest. is_key: whether it is a key itself, which has no longer ones below it.
+    whole: rows in history's whole ticks. least, most: certain bounds, inclusive.
+    """
+
+    text: str
+    level: int
+    is_key: bool
+    whole: int
+    least: int
+    estimate: float
+    most: int
+
+    def belongs_to(self, other: Prefix) -> bool:
+        """Whether all keys with this prefix have the other, too."""
+        return not other.is_key and self.level > other.level and self.text.startswith(other.text)
+
+
+def prefixes(rows: WindowRows, cuts: bytes | Sequence[str], least: int) -> list[Prefix]:
+    """All prefixes that may have `least` rows in the window, in the order of their text.
+
+    cuts: what ends a prefix of text, or the formats of the levels of times, the coarsest first.
+    """
+    with database(rows) as opened:
+        found = _found(opened, rows)
+        parts = _of_text(found, cuts) if isinstance(cuts, bytes) else _of_times(rows.key, found, cuts)
+        sums = ", ".join(f"sum({name})" for name in ("whole", "certain", "estimate", "rows"))
+        statement = (
+            f"SELECT prefix, level, is_key, {sums} FROM ({parts}) GROUP BY ALL HAVING sum(rows) >= {least} "
+            "ORDER BY prefix, level"
+        )
+        counted = opened.rows(statement)
+    return [
+        Prefix(
+            str(rows.key.value_of(bytes.fromhex(text))) if isinstance(cuts, bytes) else text,
+            level,
+            is_key,
+            int(whole),
+            int(certain),
+            estimate,
+            int(most),
+        )
+        for text, level, is_key, whole, certain, estimate, most in counted
+    ]
+
+
+def _of_text(found: str, separator: bytes) -> str:
+    """SQL of every prefix of names that are text, as hexadecimal digits with a blank after each byte.
+
+    So a separator is found between bytes alone, and also in text that is not UTF-8.
+    """
+    end = "".join(f"{byte:02X} " for byte in separator)
+    spaced = f"SELECT *, regexp_replace(hex(name), '(..)', '\\1 ', 'g') AS spaced FROM {found}"
+    cut = f"SELECT *, string_split(spaced, '{end}') AS pieces FROM ({spaced})"
+    stop = "len(pieces) + (pieces[-1] <> '' OR spaced = '')::INT"  # what ends with a separator has no more
+    levels = f"SELECT *, unnest(range(1, {stop})) AS level FROM ({cut})"
+    return (
+        f"SELECT *, level = len(pieces) AS is_key, CASE WHEN is_key THEN spaced ELSE "
+        f"array_to_string(pieces[1:level], '{end}') || '{end}' END AS prefix FROM ({levels})"
+    )
+
+
+def _of_times(key: Key, found: str, formats: Sequence[str]) -> str:
+    """SQL of every prefix of names that are times."""
+    days = key.column_type.unit_us == DAY_US
+    time = "DATE '1970-01-01' + name::INTEGER" if days else "make_timestamp(name)"
+    texts = ", ".join(f"strftime({time}, '{one}')" for one in formats)
+    levels = (
+        f"SELECT *, unnest([{texts}]) AS prefix, unnest(range(1, {len(formats) + 1})) AS level FROM {found}"
+    )
+    return f"SELECT *, level = {len(formats)} AS is_key FROM ({levels})"
 
 
 def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:

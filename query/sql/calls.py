@@ -5,8 +5,8 @@ recognized by their value: the name of a measure, a mode, a duration such as '7d
 map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too, `as_of`
 the moment that `last` counts back from, and `other_since` and `other_until` the second window of `overlap`.
 The other parameters about groups (`by`, `top`, `groups`, `limit`, `order`, `least_rows`), `every`, `slot`,
-`most` and `key` are named ones. NULL means that the argument is not given. But NULL for a required subject
-yields no rows, as in SQL's strict functions.
+`most`, `separator` and `key` are named ones. NULL means that the argument is not given. But NULL for a
+required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ SIGNATURES = {
     "histogram": Signature(("bins",), needed=False, of_measure=True),
     "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True),
     "heavy_hitters": Signature(("phi",), needed=True, of_measure=False),
+    "hierarchy": Signature(("phi",), needed=True, of_measure=False, own=("separator",)),
     "top": Signature(("k",), needed=False, of_measure=False),
     "key_range": Signature(("low", "high"), needed=False, of_measure=False, accepts_any=True),
     "self_join": Signature((), needed=False, of_measure=False),
@@ -127,6 +128,7 @@ _EXAMPLES = {
     "rank": "60",
     "frequency": "a key",
     "heavy_hitters": "0.01",
+    "hierarchy": "0.01",
     "persistent": "0.8",
     "persistence": "a key",
 }

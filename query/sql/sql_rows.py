@@ -24,7 +24,13 @@ from typing import Any
 
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.key_answers import (
+    CountAnswer,
+    FrequencyAnswer,
+    HitterAnswer,
+    KeyScope,
+    PrefixAnswer,
+)
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
@@ -54,6 +60,7 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "histogram": Bin,
     "frequency": FrequencyAnswer,
     "heavy_hitters": HitterAnswer,
+    "hierarchy": PrefixAnswer,
     "top": HitterAnswer,
     "key_range": CountAnswer,
     "self_join": CountAnswer,

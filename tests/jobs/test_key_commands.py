@@ -63,6 +63,17 @@ def test_json_and_text_are_what_python_answers(
 
 
 @pytest.mark.parametrize("asked", ASKED)
+def test_prefixes_are_what_python_answers(
+    asked: str, flights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, how = ASKED[asked]
+    line = ["hierarchy", "0.1", "--separator", "T", "-w", flights, *options]
+    assert tidemark(capsys, *line).out == f"{query.open(flights).hierarchy(0.1, 'T', **how)}\n"
+    said = tidemark(capsys, "hierarchy", "0.1", "-w", flights)
+    assert (said.code, "separator must be text" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("asked", ASKED)
 def test_numbers_of_distinct_keys_are_what_python_answers(
     asked: str, flights: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

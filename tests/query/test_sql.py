@@ -213,6 +213,11 @@ def test_keys_are_counted_as_a_counter_does(ask: Callable[[str], list[Row]]) -> 
     assert {row.value for row in heavy} == {
         key for key, count in truth.items() if count >= 0.03 * truth.total()
     }
+    found = ask("SELECT prefix, `count` FROM flights_hierarchy(0.05, separator => 'T') WHERE level = 1")
+    shortest = Counter(key[: key.index("T") + 1] if "T" in key else key for key in truth.elements())
+    assert {row.prefix: row["count"] for row in found} == {
+        prefix: rows for prefix, rows in shortest.items() if rows >= 0.05 * truth.total()
+    }
     (row,) = ask("SELECT * FROM flights_key_range('A', 'B')")
     assert row["count"] == sum(count for key, count in truth.items() if "A" <= key < "B")
     (row,) = ask("SELECT * FROM flights_self_join()")

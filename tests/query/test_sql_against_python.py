@@ -20,7 +20,16 @@ from tidemark.query.sql import sql_rows
 
 START = datetime(2001, 1, 1, tzinfo=UTC)
 OF_MEASURES = ["quantile", "rank", "cdf", "histogram"]
-OF_KEYS = ["frequency", "heavy_hitters", "top", "key_range", "self_join", "distinct", "new_keys"]
+OF_KEYS = [
+    "frequency",
+    "heavy_hitters",
+    "hierarchy",
+    "top",
+    "key_range",
+    "self_join",
+    "distinct",
+    "new_keys",
+]
 IN_SLOTS = ["persistent", "persistence"]
 NAMES = [*OF_MEASURES, *OF_KEYS, *IN_SLOTS]
 CALLS = 60
@@ -70,6 +79,7 @@ def subjects(name: str, rng: random.Random) -> list[Any]:
         "histogram": [[-9, 0.5, 9], [0, 1e30], [3, 1], 0, [Text("1", 1), Text("2", 2), Text("4", 4)]],
         "frequency": ["a", "it's", ["a", "zz"], 3],
         "heavy_hitters": [Decimal("0.1"), 0.3, 2],
+        "hierarchy": [Decimal("0.1"), 0.3, 0],
         "top": [1, 3, 0],
         "persistent": [Decimal("0.5"), 0.9, 7],
         "persistence": ["é", ["a", "b"], 1],
@@ -83,7 +93,7 @@ def options(name: str, rng: random.Random) -> dict[str, Any]:
     """Named arguments; some are refused."""
     measures = name in OF_MEASURES
     modes = ["quick", "accurate", "exact"] if measures else ["approximate", "exact"]
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"separator": rng.choice(["t", "'", "é", "", 5])} if name == "hierarchy" else {}
     if rng.random() < 0.6:
         given["mode"] = rng.choice([*modes, "best"] if rng.random() < 0.2 else modes)
     if measures and rng.random() < 0.4:
