@@ -11,18 +11,22 @@ incarnation of this place wrote it, this one must end: Replaced. If an earlier i
 the next round is ours; readers refuse what is in that file, and go on. Who can write into the folder but has
 not the secret can delay messages, never change what is delivered (sketches/sites/endpoint.py).
 
+`run_place` runs the machine of a place over its files until it is done.
+
 Files stay until their owner deletes the topic, when no place runs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tidemark.sketches.errors import Replaced
+from tidemark.sketches.errors import Replaced, Undelivered
 from tidemark.sketches.sites.endpoint import Endpoint, Sealed
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of, receiver_of
+from tidemark.sketches.sites.machine import Machine
 from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import folder_name
@@ -100,6 +104,47 @@ class FileExchange:
     def _path(self, place: int, number: int | None = None) -> str:
         name = "coordinator" if place == COORDINATOR else f"site-{place}"
         return f"{self._folder}/{name}" + ("" if number is None else f"/{number:019d}")
+
+
+def run_place(
+    machine: Machine,
+    endpoint: Endpoint,
+    files: FileExchange,
+    is_done: Callable[[], bool],
+    *,
+    every: float,
+    most_seconds: float,
+) -> None:
+    """Takes what comes and sends what the machine says, until it is done and the others have taken all.
+
+    every: seconds between two looks at the files of the peers. most_seconds: after which it is given up.
+
+    Raises Undelivered then, and Replaced if a later incarnation of this place runs.
+    """
+    end = time.monotonic() + most_seconds
+    while True:
+        sealed: list[Sealed] = []
+        for data in files.fetch():
+            receipt = endpoint.receive(data)
+            sealed += receipt.replies
+            messages = []
+            if receipt.joined is not None:
+                peer, again = receipt.joined
+                messages += machine.joined(peer, again=again)
+            if receipt.delivered is not None:
+                messages += machine.receive(*receipt.delivered)
+            for message in messages:
+                sealed += endpoint.send(message)
+        files.send([*sealed, *endpoint.acknowledge()])
+        if is_done() and not endpoint.waiting:
+            return
+        if time.monotonic() > end:
+            raise Undelivered(
+                f"got no answer of the places {endpoint.waiting} within {most_seconds:g} seconds; expected "
+                "that they run on the same exchange and topic with one secret; start them, or wait longer"
+            )
+        files.send(endpoint.tick())
+        time.sleep(every)
 
 
 def _objects(store: Store) -> S3Client:

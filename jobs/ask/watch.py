@@ -31,7 +31,7 @@ def run(given: argparse.Namespace) -> int:
         raise InputError(f"--top must be a number of keys, 0 for none, got {given.top}.")
     wh = query.open(given.warehouse, given.storage_options)
     with suppress(KeyboardInterrupt), _screen(given) as show:
-        for _ in _repetitions(given.every, given.times):
+        for _ in repetitions(given.every, given.times):
             show(_query(wh, given))
     return DONE
 
@@ -49,7 +49,7 @@ def _query(wh: query.Warehouse, given: argparse.Namespace) -> list[Any]:
     return results
 
 
-def _repetitions(every: float, times: int | None) -> Iterator[int]:
+def repetitions(every: float, times: int | None) -> Iterator[int]:
     """Yields 0, 1, ... `times` - 1 and sleeps `every` seconds in between; without end if `times` is None."""
     count = 0
     while times is None or count < times:

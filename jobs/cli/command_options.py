@@ -229,6 +229,86 @@ def engine(args: argparse.ArgumentParser) -> None:
     )
 
 
+def site_map(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark sites map`."""
+    common(args)
+    args.add_argument(
+        "--site", type=int, required=True, metavar="N", help="the number of this site, from 0 on"
+    )
+    _function(args, "--map", "gives pairs (key, value) of a batch of rows")
+    _function(args, "--combine", "makes two values of a key one")
+    engine(args)
+    _exchange(args)
+
+
+def site_reduce(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark sites reduce`."""
+    args.set_defaults(parser=args)
+    store(args)
+    args.add_argument("--json", action="store_true", help="print one JSON document, for programs")
+    args.add_argument("--sites", type=int, required=True, metavar="N", help="how many sites there are")
+    _function(args, "--reduce", "makes the values of all sites for a key one")
+    _exchange(args)
+
+
+def _function(args: argparse.ArgumentParser, name: str, does: str) -> None:
+    args.add_argument(
+        name,
+        required=True,
+        metavar="MODULE:FUNCTION",
+        help=f"a function that {does}, of a module in the current folder or on Python's path",
+    )
+
+
+def _exchange(args: argparse.ArgumentParser) -> None:
+    """Where sites and who asks them meet."""
+    args.add_argument(
+        "--exchange",
+        required=True,
+        metavar=FOLDER,
+        help="a folder or an address of an object store that all places can reach",
+    )
+    args.add_argument(
+        "--topic", required=True, help="what this is about: the same at all places, new each time"
+    )
+    args.add_argument(
+        "--secret", required=True, metavar=FILE, help="a file of 16 to 64 bytes, the same at all places"
+    )
+    args.add_argument(
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="how often to look for messages (default 1)",
+    )
+    args.add_argument(
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="when to give up (default 600)"
+    )
+
+
+def pagerank(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark pagerank`."""
+    common(args)
+    args.add_argument("source", metavar="SOURCE", help="the column of the nodes that edges begin at")
+    args.add_argument("target", metavar="TARGET", help="the column of the nodes that edges lead to")
+    args.add_argument("--top", type=int, default=10, metavar="K", help="how many nodes to show (default 10)")
+    args.add_argument(
+        "--walks",
+        type=int,
+        default=100,
+        metavar="N",
+        help="walks from each node: 4 times as many for half the error (default 100)",
+    )
+    args.add_argument(
+        "--damping", type=float, default=0.85, metavar="D", help="how often a walk goes on (default 0.85)"
+    )
+    args.add_argument("--seed", type=int, default=0, metavar="N", help="of the walks (default 0)")
+    args.add_argument(
+        "--every", type=float, metavar="SECONDS", help="look for new edges again and again (default: once)"
+    )
+    args.add_argument("--times", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)")
+
+
 def alter(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark alter`."""
     common(args)
@@ -505,6 +585,16 @@ def hitters(args: argparse.ArgumentParser) -> None:
     """The options of `tidemark hitters`."""
     args.add_argument("phi", metavar="PHI", help="a share of the rows that have a key, above 0 and at most 1")
     key_question(args)
+
+
+def hierarchy(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark hierarchy`."""
+    hitters(args)
+    args.add_argument(
+        "--separator",
+        metavar="TEXT",
+        help="what ends a prefix of a key that is text, such as . or /; not for dates and times",
+    )
 
 
 def top(args: argparse.ArgumentParser) -> None:

@@ -45,6 +45,13 @@ KAFKA = """\
 PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 pyspark-shell' \\
       tidemark stream -w flights --source kafka --bootstrap localhost:9092 --topic flights"""
 
+SITES_MAP = """\
+tidemark sites map -w flights --site 0 --map words:split --combine words:add \\
+      --exchange s3://shared/exchange --topic monday --secret secret.key"""
+SITES_REDUCE = """\
+tidemark sites reduce --sites 3 --reduce words:total \\
+      --exchange s3://shared/exchange --topic monday --secret secret.key"""
+
 COMMANDS = (
     Command(
         "create",
@@ -241,6 +248,21 @@ others may reach it.""",
         "tidemark.jobs.ask.keys:hitters",
     ),
     Command(
+        "hierarchy",
+        "every prefix of keys with at least a given share of the rows",
+        """\
+Every prefix of keys with at least a share PHI of the rows that have a key: networks of addresses, folders of
+paths, years and months of dates. No such prefix is missed. `lo` and `hi` are certain bounds of its count,
+`rest` are the rows that no longer prefix of the list has.""",
+        (
+            "tidemark hierarchy 0.01 --separator . -w visits",
+            "tidemark hierarchy 0.05 --separator / --key path -w visits --last 7d",
+            "tidemark hierarchy 0.1 --key day -w visits --json | jq '.answers[0].prefix'",
+        ),
+        command_options.hierarchy,
+        "tidemark.jobs.ask.keys:hierarchy",
+    ),
+    Command(
         "distinct",
         "how many distinct keys there are",
         """\
@@ -364,6 +386,52 @@ its field `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
         command_options.watch,
         "tidemark.jobs.ask.watch:run",
+    ),
+    Command(
+        "pagerank",
+        "ranks of the nodes of a graph whose edges are rows",
+        """\
+The PageRank of the nodes of a graph, of which each row of the warehouse is an edge. Random walks give it,
+which new edges re-route: with --every they are looked for again and again, and only what they change is drawn
+anew. `lo` and `hi` hold for all nodes together with the confidence in the last line. Rows with a NULL are no
+edges, and an edge counts once. The walks are in memory, about seven nodes each.""",
+        (
+            "tidemark pagerank origin dest -w flights",
+            "tidemark pagerank page link -w crawl --every 10 --top 20",
+        ),
+        command_options.pagerank,
+        "tidemark.jobs.pagerank:run",
+    ),
+    Command(
+        "sites",
+        "map, combine and reduce over the warehouses of several sites",
+        """\
+Runs functions of your own over warehouses that lie apart: map and combine at each site, reduce where the
+answer is wanted. Only what was combined travels, as files of a folder or object store that all can reach.""",
+        (SITES_MAP, SITES_REDUCE),
+    ),
+    Command(
+        "sites map",
+        "map and combine the rows of a site",
+        """\
+Maps the rows of the warehouse and combines the values of each key, in Spark's tasks or in this process, then
+tells the result to who asks, and ends when it was taken. map gets a pyarrow.RecordBatch and gives pairs (key,
+value); combine gets two values of a key and gives one, in any order and nesting. Keys and values are what
+JSON has.""",
+        (SITES_MAP,),
+        command_options.site_map,
+        "tidemark.jobs.site_reduce:run_map",
+    ),
+    Command(
+        "sites reduce",
+        "reduce what the sites tell",
+        """\
+Waits for what all sites tell and prints the reduced value of each key. reduce gets a key and the list of its
+values, at most one of each site.""",
+        (SITES_REDUCE,),
+        command_options.site_reduce,
+        "tidemark.jobs.site_reduce:run_reduce",
+        needs_warehouse=False,
     ),
     Command(
         "sql-server",

@@ -8,6 +8,7 @@ it delivery in order and exactly once, over a carrier that may lose, repeat, reo
     machine.py     what an algorithm is at a place
     channel.py     a carrier for simulations, which counts messages and bytes and does harm on request
     network.py     all places of a simulation
+    gather.py      the plainest algorithm: one payload of each site
 
 The same messages travel as files of a folder or an object store: `warehouse/exchange.py`.
 """
