@@ -255,9 +255,9 @@ Every prefix of keys with at least a share PHI of the rows that have a key: netw
 paths, years and months of dates. No such prefix is missed. `lo` and `hi` are certain bounds of its count,
 `rest` are the rows that no longer prefix of the list has.""",
         (
-            "tidemark hierarchy 0.01 --separator . -w visits",
+            "tidemark hierarchy 0.1 --key day -w visits",
             "tidemark hierarchy 0.05 --separator / --key path -w visits --last 7d",
-            "tidemark hierarchy 0.1 --key day -w visits --json | jq '.answers[0].prefix'",
+            "tidemark hierarchy 0.01 --separator . -w flights --json | jq '.answers[0].prefix'",
         ),
         command_options.hierarchy,
         "tidemark.jobs.ask.keys:hierarchy",
