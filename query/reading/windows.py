@@ -138,7 +138,8 @@ def counted_back_text(view: AnyView, last: Any, grid: TickGrid | None) -> str | 
     """From where `last` counts back, if later ticks lie in the future; None otherwise."""
     if last is None or grid is None:
         return None
-    newest, ticks = newest_tick(view, grid), tick_range(view)
+    ticks = tick_range(view)
+    newest = _newest_tick(view, ticks, grid)
     if newest is None or ticks is None or newest == ticks[1]:
         return None
     return (
@@ -220,7 +221,10 @@ def newest_tick(view: AnyView, grid: TickGrid | None) -> int | None:
 
     None without rows that have a time. One wrong clock may have left rows of the year 2099.
     """
-    ticks = tick_range(view)
+    return _newest_tick(view, tick_range(view), grid)
+
+
+def _newest_tick(view: AnyView, ticks: tuple[int, int] | None, grid: TickGrid | None) -> int | None:
     if ticks is None or grid is None:
         return ticks and ticks[1]
     now = grid.tick_of(now_us())
