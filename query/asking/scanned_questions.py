@@ -1,7 +1,7 @@
 """Questions that no declared group answers: one scan of `events` for all groups and windows of a call.
 
 What all questions want is found together: the values of their ranks in one query over all groups, then the
-ranks of these values and of their points, at most POINTS in a query. The answers are made last.
+ranks of their points in another one. The answers are made last.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Found, Question, Wanted
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.query.reading.windows import ShownWindow
-from tidemark.query.scans.event_scan import EventScan, ScannedGroup
+from tidemark.query.reading.windows import ShownWindow, rows_of
+from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
+from tidemark.query.scans.scanned_rows import RankedValues, ScannedGroup
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -43,7 +44,6 @@ from tidemark.warehouse.snapshots.views import View
 
 A = TypeVar("A")
 
-POINTS = 4096  # of one query for ranks
 KNOWN_EXPRESSIONS = 256  # of 10 KB at most: to check one takes longer than many scans
 _NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
 
@@ -114,7 +114,8 @@ class ScannedQuestions:
         windows: Sequence[ShownWindow],
         eps: float,
     ) -> None:
-        self._scan, self._groups = scan, scan.groups()
+        self._scan, self._groups, self._dtype = scan, scan.groups(), view.measure.dtype
+        rows = rows_of(view, [window.ticks for window in windows])
         places = {(_names(keys, group.values), group.window): i for i, group in enumerate(self._groups)}
         chosen = _chosen(choice, keys, self._groups)
         self._codes = [  # the number of the group of each question; None without rows
@@ -131,7 +132,7 @@ class ScannedQuestions:
                 widened=window.widened,
                 group=choice.shown(values),
                 certain=True if choice.top is not None and choice.order is None else None,
-                rows_scanned=scan.rows_scanned,
+                rows_scanned=rows,
                 declare=choice.declare,
             )
             for (values, window), code in zip(product(chosen, windows), self._codes, strict=True)
@@ -144,44 +145,44 @@ class ScannedQuestions:
             [of[of <= question.counts.stored] for of, question in zip(ranks, self.questions, strict=True)]
         )
         points = [
-            wanted.points(question, of, of) for question, of in zip(self.questions, values, strict=True)
+            wanted.points(question, of.values, of.values)
+            for question, of in zip(self.questions, values, strict=True)
         ]
         stored = [of.places(question.measure) for question, of in zip(self.questions, points, strict=True)]
-        found = self._ranks_at([*values, *(numbers for _, numbers in stored)])
+        found = self._ranks_at([numbers for _, numbers in stored])
         answers = []
         for i, question in enumerate(self.questions):
-            exact = Candidates.exact(values[i], found[i])
             rank_le = np.zeros(len(points[i].stored), np.int64)
-            rank_le[stored[i][0]] = found[len(values) + i]
+            rank_le[stored[i][0]] = found[i]
+            exact = Candidates.exact(*values[i])
             answers.append(
                 wanted.answers(question, Found(ranks[i], exact, points[i], rank_le, rank_le, blocks_read=0))
             )
         return answers
 
-    def _values_at(self, ranks: Sequence[Ranks]) -> list[Values]:
-        """The values of ranks of each question."""
-        by_group: list[Sequence[int]] = [()] * len(self._groups)
-        for code, wanted in zip(self._codes, ranks, strict=True):
-            if code is not None:
-                by_group[code] = wanted.tolist()
-        found = self._scan.values_at(by_group) if any(by_group) else []
-        return [
-            found[code] if code is not None and found else np.empty(0, question.measure.dtype)
-            for code, question in zip(self._codes, self.questions, strict=True)
-        ]
+    def _values_at(self, ranks: Sequence[Ranks]) -> list[RankedValues]:
+        """The values of ranks of each question, and their ranks."""
+        by_group = self._by_group(ranks, np.empty(0, np.int64))
+        found = self._scan.values_at(by_group) if any(map(len, by_group)) else []
+        nothing = RankedValues(np.empty(0, self._dtype), np.empty(0, np.int64))
+        return [found[code] if code is not None and found else nothing for code in self._codes]
 
     def _ranks_at(self, points: Sequence[Values]) -> list[Ranks]:
-        """The ranks of stored values: those of each question, and then once more."""
-        ranks = [np.zeros(len(wanted), np.int64) for wanted in points]
-        asked = np.unique(np.concatenate(points)) if points else np.empty(0)
-        for start in range(0, len(asked), POINTS):
-            chunk = asked[start : start + POINTS]
-            found = self._scan.ranks_at(chunk)
-            for code, wanted, known in zip(self._codes * 2, points, ranks, strict=True):
-                if code is not None:
-                    inside = (wanted >= chunk[0]) & (wanted <= chunk[-1])
-                    known[inside] = found[code][chunk.searchsorted(wanted[inside])]
-        return ranks
+        """The ranks of stored values of each question."""
+        by_group = self._by_group(points, np.empty(0, self._dtype))
+        found = self._scan.ranks_at(by_group) if any(map(len, by_group)) else []
+        return [
+            found[code] if code is not None and found else np.zeros(len(own), np.int64)
+            for code, own in zip(self._codes, points, strict=True)
+        ]
+
+    def _by_group(self, wanted: Sequence[Values], nothing: Values) -> list[Values]:
+        """What is wanted of each question, by the group that the scan has for it."""
+        by_group = [nothing] * len(self._groups)
+        for code, own in zip(self._codes, wanted, strict=True):
+            if code is not None:
+                by_group[code] = own
+        return by_group
 
 
 @contextmanager

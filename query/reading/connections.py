@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.query.reading.duckdb_errors import connect
 from tidemark.warehouse.temporary_folders import make_folder
@@ -20,6 +20,7 @@ from tidemark.warehouse.temporary_folders import make_folder
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+T = TypeVar("T")
 Progress = Callable[[float], None]  # takes the share of the work that is done, from 0 to 1
 
 _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
@@ -106,20 +107,20 @@ def open_connection(folders: Sequence[str] = (), **settings: str | bool) -> Duck
 
 def run_query(
     connection: DuckDBPyConnection,
-    statement: str,
-    parameters: Sequence[Any] = (),
+    ask: Callable[[], T],
     progress: Progress | None = None,
     share: Callable[[], float] | None = None,
-) -> list[tuple[Any, ...]]:
-    """The rows of a statement. `progress` gets the share that is done about four times a second, then 1.
+) -> T:
+    """What `ask` returns, which runs a statement.
 
-    share   returns the share that is done; by default DuckDB's own estimate
+    progress   gets the share that is done about four times a second, then 1
+    share      returns the share that is done; by default DuckDB's own estimate
 
     KeyboardInterrupt, and any error of `progress`, interrupts the statement and is raised when it has ended.
     """
     share = share or (lambda: max(0.0, connection.query_progress()) / 100)
     with ThreadPoolExecutor(1, thread_name_prefix="tidemark-scan") as pool:
-        future = pool.submit(lambda: connection.execute(statement, parameters or None).fetchall())
+        future = pool.submit(ask)
         try:
             _wait_for(future, progress, share)
         except BaseException:

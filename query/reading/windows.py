@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from tidemark.query.answers.rendering import group_text, text_of, window_text
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
+from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     MONDAY_US,
@@ -238,6 +239,14 @@ def data_ticks(view: AnyView) -> NDArray[np.int64]:
     ticks = np.unique(np.concatenate([live, *(run.totals.ticks for run in view.runs)]))
     timed: NDArray[np.int64] = ticks[ticks != NO_TICK]
     return timed
+
+
+def rows_of(view: View, windows: Sequence[Window]) -> int:
+    """The visible rows in the windows, which ascend and do not overlap, with NaN and NULL; by the marks."""
+    rows = sum(int(run.totals.by_window(windows).sum()) for run in view.runs)
+    ticks = np.array(view.live_ticks, dtype=np.int64)
+    live = np.array([row.rows for row in view.live], dtype=np.int64)
+    return rows + int(live[window_codes(ticks, windows) >= 0].sum())
 
 
 def rows_in_the_future(view: View, grid: TickGrid | None) -> int:

@@ -33,6 +33,7 @@ TYPES = _names(
     "TIMESTAMP WITH TIME ZONE",
 )
 SIZED_TYPES = frozenset({"DECIMAL", "NUMERIC"})
+MATCHES = _names("~~ !~~ ~~* !~~*")  # LIKE and ILIKE: any text has an answer
 OPERATOR_FUNCTIONS = _names("""
     + - * / // % ** ^ & | << >> ~ @ || ^@ ~~ !~~ ~~* !~~* ~~~ like_escape ilike_escape not_like_escape
     not_ilike_escape

@@ -50,11 +50,13 @@ class Expression:
     sql       what runs: DuckDB's SQL with columns under their stored names; the same text always gives the
               same SQL
     columns   the stored names of its columns, each once, in the order of the text
+    never_fails   whether it consists of comparisons alone, which no row can make fail
     """
 
     text: str
     sql: str
     columns: tuple[str, ...]
+    never_fails: bool = False
 
 
 def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
@@ -79,7 +81,21 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
         if again.copied(_parse(connection, text, sql), text) != tree:
             raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
         _check_types(connection, sql, text)
-    return Expression(text, sql, tuple(scope.used))
+    return Expression(text, sql, tuple(scope.used), _never_fails(tree))
+
+
+def _never_fails(node: Any) -> bool:
+    """Whether the tree compares columns and constants, and computes nothing else."""
+    if isinstance(node, list):
+        return all(map(_never_fails, node))
+    if not isinstance(node, dict):
+        return True
+    kind = node.get("class")
+    if kind == "CAST":  # of a constant: its value is known before any row
+        return bool(node["child"]["class"] == "CONSTANT")
+    if kind == "CASE" or (kind == "FUNCTION" and node["function_name"] not in allow_list.MATCHES):
+        return False
+    return all(map(_never_fails, node.values()))
 
 
 class _Scope:

@@ -1,33 +1,37 @@
-"""The rows of `events` that a scan looks at, as batches for DuckDB, filtered by all but the expression.
+"""The rows of `events` that a scan looks at, filtered, as a relation of DuckDB.
 
-Rows are read by warehouse/events/reader.py: only rows of the visible batches, from local disks and object
-stores alike, compared with the files' seals. Files without rows of the batches or the window are not opened.
-The measure and the columns of groups are encoded as loads encode them, so a value is the same number here and
-there. The columns of the expression stay in their own types.
-
-A batch has these columns; no column of a warehouse can have their names, because Delta refuses spaces:
+It has the visible rows of the windows that are selected, in these columns; no column of a warehouse can have
+their names, because Delta refuses spaces:
 
     is live          1 for rows of live batches, 0 for rows of history
-    is null          1 if the measure is NULL
-    stored value     the measure as it is stored, undefined where it is NULL
-    group 1 ...      the names (columns/keys.py) of the columns of the group, which are not NULL
-    and the columns of the expression
+    stored value     the measure as it is stored; NULL where it is NULL
+    group 1 ...      the stored keys of the columns of the group, which are not NULL; text as bytes
+
+DuckDB reads most files by itself (duckdb_files.py). Those that by the table's log lie in the windows, or are
+visible as a whole, get no filter for it. The rows of the others come through warehouse/events/reader.py as
+batches, encoded as loads encode them, so a value is the same number here and there. Files without rows of the
+batches or the windows are not opened.
+
+A condition is asked only of rows that are visible, inside and equal to what `equal` says, because it may fail
+on others. Conditions that cannot fail are told to DuckDB as they are: then statistics spare row groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from deltalake import Field, Schema
-from deltalake.schema import PrimitiveType
 from numpy.typing import NDArray
 
+from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
+from tidemark.query.scans.expressions import Expression, quoted
+from tidemark.query.scans.stored_sql import among_sql, stored_sql
+from tidemark.query.scans.window_buckets import Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
 from tidemark.warehouse.columns.keys import (
     Key,
@@ -36,18 +40,20 @@ from tidemark.warehouse.columns.keys import (
     encode_keys,
     find_names,
     names_from,
+    stored_keys,
     take_names,
 )
-from tidemark.warehouse.columns.tick_counts import window_codes
-from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
-from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
+from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 LIVE, NULL, VALUE = "is live", "is null", "stored value"
+ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself
+_BATCH_COLUMNS = ("_source", "_batch")
 BATCH_ROWS = 2**17  # of a batch: DuckDB's threads share the batches of a row group
 
 
@@ -74,17 +80,16 @@ def key_of(contents: Contents, name: str) -> Key:
 class RowSource:
     """The rows of one scan.
 
-    contents   the visible batches
-    windows    the ticks of the rows: one window, or windows that ascend and do not overlap
-    measure    the column that is counted and ranked
-    by         the columns of the group; a row with NULL in one of them is left out
-    equal      the allowed values of columns
-    columns    the columns of the expression
+    contents    the visible batches
+    windows     the ticks of the rows: one window, or several as `every` makes them
+    measure     the column that is counted and ranked
+    by          the columns of the group; a row with NULL in one of them is left out
+    equal       the allowed values of columns
+    expression  the condition, or None
 
-    With several windows, the index of a row's window is the last column of its group.
-
-    `rows` is the number of rows of the windows that were looked at so far, `share` the share of the files'
-    rows that were read, from 0 to 1.
+    With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
+    Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
+    rows all files have. `share` is the share that was read of the other files' rows, from 0 to 1.
     """
 
     contents: Contents
@@ -92,74 +97,167 @@ class RowSource:
     measure: Measure
     by: tuple[Key, ...]
     equal: Mapping[Key, Sequence[Any]]
-    columns: tuple[str, ...]
-    rows: int = 0
+    expression: Expression | None
     share: float = 0.0
+    buckets: Buckets | None = field(init=False)
+    paths: list[str] = field(default_factory=list, init=False)
+    most_rows: float = field(default=0, init=False)
     _wanted: dict[Key, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self._wanted = {key: _names_of_values(key, values) for key, values in self.equal.items()}
+        self.buckets = Buckets.of(self.windows) if len(self.windows) > 1 else None
 
     @property
-    def schema(self) -> pa.Schema:
+    def group_columns(self) -> list[str]:
+        """The columns of the group, as SQL."""
+        return [quoted(group_name(i + 1)) for i in range(len(self.by) + (self.buckets is not None))]
+
+    def relation(
+        self,
+        register: Callable[[pa.Schema, Iterator[pa.RecordBatch]], None],
+        checked: Callable[[float], None],
+    ) -> str:
+        """SQL of the relation, to be run once.
+
+        register: gives DuckDB the rows named ROWS. checked: gets the share of the files that were compared.
+
+        Raises DamagedWarehouse as `Contents.visible_files` does, and for a file that is missing or damaged.
+        """
+        files = [one for one in self.contents.visible_files() if not self._misses(one)]
+        by_duckdb, others = self._divided(files, checked)
+        self.most_rows = sum(one.file.rows if one.file.rows >= 0 else inf for one in files)
+        self.paths = [path for paths in by_duckdb.values() for path in paths]
+        parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
+        if others or not parts:
+            register(self._schema, self.batches(others))
+            parts.append(self._registered)
+        return " UNION ALL ".join(parts)
+
+    def _divided(
+        self, files: Sequence[VisibleFile], checked: Callable[[float], None]
+    ) -> tuple[dict[_Place, list[str]], list[VisibleFile]]:
+        """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
+        names = [self.measure.name, *(key.name for key in (*self.by, *self.equal)), *self._columns]
+        types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
+        columns = ScannedColumns(self.contents.store, types)
+        by_duckdb: dict[_Place, list[str]] = {}
+        others = []
+        for number, one in enumerate(files, 1):
+            place = _Place(one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
+            ticks = ["_tick"] if place.is_cut or self.buckets is not None else []
+            path = columns.path_of(
+                one.file.path, [*names, *ticks, *(_BATCH_COLUMNS if place.batches else ())]
+            )
+            checked(number / len(files))
+            if path is None:
+                others.append(one)
+            else:
+                by_duckdb.setdefault(place, []).append(path)
+        return by_duckdb, others
+
+    @property
+    def _range(self) -> Window:
+        """The ticks from the first window to the last."""
+        return Window(self.windows[0].start, self.windows[-1].stop)
+
+    def _misses(self, one: VisibleFile) -> bool:
+        """Whether no rows of the file lie in the windows, by its statistics."""
+        ends = _ticks_of(one)
+        return ends is not None and self._range.misses(*ends)
+
+    def _is_inside(self, one: VisibleFile) -> bool:
+        ends = _ticks_of(one)
+        return self._range == ALL_TIME or (ends is not None and self._range.covers(*ends))
+
+    def _read_by_duckdb(self, place: _Place, paths: Sequence[str]) -> str:
+        """SQL of the selected rows of files."""
+        guards = [f"{quoted(key.name)} IS NOT NULL" for key in self.by]
+        if place.is_cut:
+            guards.append(f'"_tick" >= {self._range.start} AND "_tick" < {self._range.stop}')
+        if place.batches:
+            guards.append(f"({' OR '.join(map(_batch_sql, place.batches))})")
+        guards += [among_sql(key, quoted(key.name), values) for key, values in self.equal.items()]
+        columns = [f"{int(place.is_live)}::UTINYINT AS {quoted(LIVE)}"]
+        columns.append(f"{_stored(self.measure)} AS {quoted(VALUE)}")
+        columns += [f"{_stored(key)} AS {quoted(group_name(i))}" for i, key in enumerate(self.by, 1)]
+        if self.buckets is not None:
+            number = self.buckets.of_ticks('"_tick"')
+            columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
+        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        where = self._condition(guards)
+        return f"SELECT {', '.join(columns)} FROM read_parquet([{listed}], hive_partitioning = false){where}"
+
+    @property
+    def _registered(self) -> str:
+        columns = ", ".join(
+            [
+                quoted(LIVE),
+                f"CASE WHEN {quoted(NULL)} = 0 THEN {quoted(VALUE)} END AS {quoted(VALUE)}",
+                *self.group_columns,
+            ]
+        )
+        return f"SELECT {columns} FROM {quoted(ROWS)}{self._condition([])}"
+
+    def _condition(self, guards: Sequence[str]) -> str:
+        """WHERE: a condition that may fail is asked of the rows alone for which the guards are true."""
+        conditions = list(guards)
+        if self.expression is not None:
+            own = f"({self.expression.sql})"
+            if guards and not self.expression.never_fails:
+                own = f"CASE WHEN {' AND '.join(guards)} THEN {own} ELSE false END"
+            conditions.append(own)
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    @property
+    def _schema(self) -> pa.Schema:
         """The columns of the batches."""
         groups = [
-            (group_name(number), pa.large_binary() if key.is_text else pa.int64())
+            (group_name(number), pa.large_binary() if key.is_text else key.stored_type)
             for number, key in enumerate(self.by, 1)
         ]
-        if len(self.windows) > 1:
+        if self.buckets is not None:
             groups.append((group_name(len(self.by) + 1), pa.int64()))
         own = [(LIVE, pa.uint8()), (NULL, pa.uint8()), (VALUE, self.measure.arrow_type), *groups]
-        return pa.schema([*own, *self._expression_fields()])
+        types = {name: self.contents.columns[name] for name in self._columns}
+        return pa.schema([*own, *arrow_fields(types)])
 
-    def _expression_fields(self) -> list[pa.Field]:
-        kinds = [Field(name, PrimitiveType(self.contents.columns[name])) for name in self.columns]
-        return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """The columns of the condition."""
+        return () if self.expression is None else self.expression.columns
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, those of history first.
+    def batches(self, files: Sequence[VisibleFile]) -> Iterator[pa.RecordBatch]:
+        """The rows of files that are selected by all but the condition.
 
-        Raises DamagedWarehouse as `Contents.event_files` and `read_event_rows` do.
+        They have the columns of the relation; where `is null` is 1, the stored value means nothing. And they
+        have the columns of the condition in their own types.
+
+        Raises DamagedWarehouse as `read_event_rows` does.
         """
-        schema = self.schema
-        shares = [
-            (live, ranges, file)
-            for live, ranges in enumerate((self.contents.history, self.contents.live))
-            for file in self.contents.event_files(ranges)
-            if self._may_have_rows(file)
-        ]
-        total, done = sum(max(1, file.rows) for _, _, file in shares), 0
-        for live, ranges, file in shares:
+        schema = self._schema
+        total, done = sum(max(1, one.file.rows) for one in files), 0
+        for one in files:
             read = 0
-            for rows in self._read(file, ranges):
+            for rows in self._read(one):
                 for start in range(0, rows.num_rows, BATCH_ROWS):
-                    yield from self._batch(rows.slice(start, BATCH_ROWS), live, schema)
+                    yield from self._batch(rows.slice(start, BATCH_ROWS), int(one.is_live), schema)
                 read += rows.num_rows
-                self.share = (done + min(read, file.rows)) / total
-            done += max(1, file.rows)
+                self.share = (done + min(read, one.file.rows)) / total
+            done += max(1, one.file.rows)
             self.share = done / total
 
-    def _may_have_rows(self, file: DataFile) -> bool:
-        """Whether rows of the file may lie in the window, by its statistics."""
-        first, last = file.stats.get("min._tick"), file.stats.get("max._tick")
-        return (
-            first is None
-            or last is None
-            or not Window(self.windows[0].start, self.windows[-1].stop).misses(first, last)
-        )
-
-    def _read(self, file: DataFile, ranges: Sequence[BatchRange]) -> Iterator[pa.Table]:
+    def _read(self, one: VisibleFile) -> Iterator[pa.Table]:
         keys = {key.name: key for key in (*self.by, *self._wanted)}
         texts = [name for name, key in keys.items() if key.is_text]
-        names = dict.fromkeys([self.measure.name, *keys, *self.columns])
-        shares = [EventRowGroups.whole_file(file)]
-        return read_event_rows(self.contents.store.filesystem(), shares, names, ranges, texts)
+        names = dict.fromkeys([self.measure.name, *keys, *self._columns])
+        shares = [EventRowGroups.whole_file(one.file)]
+        return read_event_rows(self.contents.store.filesystem(), shares, names, one.batches, texts)
 
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""
-        places = window_codes(as_numpy(rows.column("_tick")), self.windows)
-        selected = places >= 0
-        self.rows += int(np.count_nonzero(selected))
+        ticks = as_numpy(rows.column("_tick"))
+        selected = self._range.holds(ticks)
         keys = {
             key: encode_keys(key, single_array(rows.column(key.name))) for key in (*self.by, *self._wanted)
         }
@@ -175,12 +273,39 @@ class RowSource:
             arrow_array(np.full(len(chosen), live, np.uint8)),
             arrow_array(values.null[chosen].astype(np.uint8)),
             arrow_array(values.stored[chosen]),
-            *(_group_column(keys[key], chosen) for key in self.by),
-            *([arrow_array(places[chosen])] if len(self.windows) > 1 else []),
+            *(_group_column(key, keys[key], chosen) for key in self.by),
+            *([] if self.buckets is None else [arrow_array(self.buckets.of_ticks(ticks[chosen]))]),
         ]
-        picked = rows.select(list(self.columns)).take(arrow_array(chosen))
-        columns += [_native_column(picked.column(name), schema.field(name)) for name in self.columns]
+        picked = rows.select(list(self._columns)).take(arrow_array(chosen))
+        columns += [_native_column(picked.column(name), schema.field(name)) for name in self._columns]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is asked of the rows of files that DuckDB reads.
+
+    is_cut: whether the windows cut them. batches: those that are visible; empty if all are.
+    """
+
+    is_live: bool
+    is_cut: bool
+    batches: tuple[BatchRange, ...]
+
+
+def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:
+    """The first and last tick of a file by its statistics, both inclusive; None if they do not tell."""
+    first, last = one.file.stats.get("min._tick"), one.file.stats.get("max._tick")
+    return None if first is None or last is None else (first, last)
+
+
+def _batch_sql(batches: BatchRange) -> str:
+    source = batches.source.replace("'", "''")
+    return f'("_source" = \'{source}\' AND "_batch" BETWEEN {batches.first} AND {batches.last})'
+
+
+def _stored(column: Measure | Key) -> str:
+    return stored_sql(column.column_type, quoted(column.name))
 
 
 def _names_of_values(key: Key, values: Sequence[Any]) -> Any:
@@ -202,10 +327,10 @@ def _is_wanted(column: KeyColumn, wanted: Any) -> NDArray[np.bool_]:
     return found
 
 
-def _group_column(column: KeyColumn, chosen: NDArray[np.int64]) -> pa.Array:
-    """The names of the chosen rows as an Arrow array."""
+def _group_column(key: Key, column: KeyColumn, chosen: NDArray[np.int64]) -> pa.Array:
+    """The stored keys of the chosen rows, text as bytes."""
     names = take_names(column.names, chosen if column.codes is None else column.codes[chosen])
-    return arrow_array(names) if isinstance(names, np.ndarray) else names
+    return stored_keys(key, names) if isinstance(names, np.ndarray) else names
 
 
 def _native_column(column: pa.ChunkedArray, item: pa.Field) -> pa.Array:

@@ -13,10 +13,10 @@ import pytest
 
 from tests.query.groupworld import GroupWorld
 from tidemark import query
-from tidemark.query.asking import scanned_questions
 from tidemark.query.asking.key_questions import KeyPartOptions, KeyRequest
 from tidemark.query.asking.measure_questions import GroupOptions, MeasureRequest
 from tidemark.query.reader import Reader
+from tidemark.query.scans import grouped_rows
 from tidemark.query.scans.event_scan import EventScan
 
 HOUR = timedelta(hours=1)
@@ -63,28 +63,30 @@ def test_methods_and_functions_show_the_parameters_of_the_request() -> None:
 def test_one_scan_finds_the_values_of_all_groups_and_then_their_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
-    """Two queries, however many groups, windows and quantiles. The broken variant asks point by point."""
+    """Few statements, however many groups, windows and quantiles. The broken variant asks one by one."""
     wh, asked = GroupWorld.of(tmp_path, [(True, ROWS[:60]), (False, ROWS[60:])]).open(), Counter[str]()
-    for name in ("values_at", "ranks_at"):
+    for name in ("rows", "columns"):
         real = getattr(EventScan, name)
 
-        def counted(scan: EventScan, wanted: Any, name: str = name, real: Any = real) -> Any:
-            asked[name] += 1
-            return real(scan, wanted)
+        def counted(scan: EventScan, statement: str, real: Any = real) -> Any:
+            asked["statements"] += 1
+            return real(scan, statement)
 
         monkeypatch.setattr(EventScan, name, counted)
     if is_broken:
-        monkeypatch.setattr(scanned_questions, "POINTS", 1)
+        monkeypatch.setattr(grouped_rows, "POINTS", 1)
+        monkeypatch.setattr(grouped_rows, "FRACTIONS", 1)
     options: dict[str, Any] = {"where": "number >= 0", "by": "origin", "every": "1h"}
-    asks: list[tuple[Callable[[], Any], tuple[int, int]]] = [
-        (lambda: wh.quantile([0.1, 0.5, 1], "value", **options), (1, 1)),
-        (lambda: wh.rank([1.0, 5.0], "value", **options), (0, 1)),
-        (lambda: wh.histogram(4, "value", **options), (1, 1)),
+    read_and_counted = 3
+    asks: list[tuple[Callable[[], Any], int]] = [
+        (lambda: wh.quantile([0.1, 0.5, 1], "value", **options), 1),
+        (lambda: wh.rank([1.0, 5.0], "value", **options), 1),
+        (lambda: wh.histogram(4, "value", **options), 2),
     ]
-    for ask, rounds in asks:
+    for ask, more in asks:
         asked.clear()
         assert len(ask()) > 1
-        assert ((asked["values_at"], asked["ranks_at"]) == rounds) != is_broken
+        assert (asked["statements"] == read_and_counted + more) != is_broken
 
 
 def test_blocks_that_found_a_group_are_counted_once(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,16 +26,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark import query, stream, warehouse
-from tidemark.query.reading import connections
-from tidemark.query.scans import event_scan, row_source
+from tidemark.query.reading import checked_files, connections
+from tidemark.query.scans import event_scan, grouped_rows, row_source
+from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values
-from tidemark.warehouse.events.reader import BatchRange, read_event_rows
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.snapshots import system_tables
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 Row = dict[str, Any]
@@ -107,6 +114,7 @@ EXPRESSIONS: dict[str, Callable[[Row], bool]] = {
         lambda u, odd: u.year == 2001 and 1 <= odd <= 2, "u", "Odd-Näme"
     ),
     "u >= TIMESTAMPTZ '1970-01-01 00:00:00+00:00'": known(lambda u: u >= EPOCH, "u"),
+    "value > 2": known(above(2), "value"),
     "TRY_CAST(k AS INTEGER) = 12": lambda row: row["k"] == "12",
     "b = ''::BLOB OR length(k) = 20": lambda row: row["b"] == b"" or row["k"] == "é" * 20,
     "wide IS NULL": lambda row: row["wide"] is None,
@@ -292,24 +300,33 @@ def check(world: World, asked: Asked, **more: Any) -> None:
     order = sorted(expected, key=group_order)
     with asked.scan(world.contents, **more) as scan:
         groups = scan.groups()
-        assert scan.rows_scanned == len(inside)
         assert [tuple("NaN" if is_nan(v) else v for v in group.values) for group in groups] == order
         numbers = [stored([value for _, value in expected[group]], asked.typed) for group in order]
+        finite = [[value for value in values if not is_nan(value)] for values in numbers]
         for group, key, values in zip(groups, order, numbers, strict=True):
             rows = expected[key]
             assert group.nulls == sum(value is None for _, value in rows)
             assert group.n == sum(value is not None for live, value in rows if not live)
             assert group.m == sum(value is not None for live, value in rows if live)
             assert group.nans == sum(map(is_nan, values))
-        found = scan.values_at([range(len(values), 0, -1) for values in numbers])
-        for array, values in zip(found, numbers, strict=True):
-            assert array.dtype == asked.typed.dtype
-            np.testing.assert_array_equal(array, np.array(values[::-1], array.dtype))
-            assert not np.signbit(array[array == 0]).any()
-        points = sorted({value for values in numbers for value in values if not is_nan(value)})[::-1]
-        ranks = scan.ranks_at(points)
-        assert ranks.shape == (len(order), len(points))
-        assert ranks.tolist() == [[sum(v <= point for v in values) for point in points] for values in numbers]
+        check_values(scan, asked, finite, [list(range(len(values), 0, -1)) for values in finite])
+        for phis in ([Fraction(1, 3)], [Fraction(1, 10**9), Fraction(1)]):  # the same ones for all groups
+            check_values(
+                scan, asked, finite, [[ceil(phi * len(v)) for phi in phis] if v else [] for v in finite]
+            )
+        points = sorted({value for values in finite for value in values})[::-1]
+        for own in ([points] * len(order), [values[::-1] for values in finite]):
+            ranks = scan.ranks_at([np.array(one, asked.typed.dtype) for one in own])
+            for found, values, one in zip(ranks, finite, own, strict=True):
+                assert found.tolist() == [sum(v <= point for v in values) for point in one]
+
+
+def check_values(scan: EventScan, asked: Asked, numbers: list[list[Any]], ranks: list[list[int]]) -> None:
+    for found, values, wanted in zip(scan.values_at(ranks), numbers, ranks, strict=True):
+        assert found.values.dtype == asked.typed.dtype
+        np.testing.assert_array_equal(found.values, [values[rank - 1] for rank in wanted])
+        assert not np.signbit(found.values[found.values == 0]).any()
+        assert found.ranks_le.tolist() == [sum(v <= values[rank - 1] for v in values) for rank in wanted]
 
 
 @st.composite
@@ -362,21 +379,52 @@ def test_every_expression_selects_what_it_says(world: World, text: str) -> None:
 
 def test_small_batches_for_duckdb_change_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_source, "BATCH_ROWS", 3)
+    read_without_duckdb(monkeypatch)
     check(world, Asked(by=("k", "b"), text="k LIKE 'a%'", equal=(("flag", (True, False)),)))
 
 
+def read_without_duckdb(patch: pytest.MonkeyPatch) -> None:
+    """As in object stores, DuckDB reads no file by itself."""
+    patch.setattr(ScannedColumns, "path_of", lambda *_: None)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("text", [None, "k LIKE 'a%'"])
+def test_rows_that_duckdb_does_not_read_by_itself_give_the_same_answers(
+    world: World, monkeypatch: pytest.MonkeyPatch, measure: str, text: str | None
+) -> None:
+    read_without_duckdb(monkeypatch)
+    check(world, Asked(measure=measure, by=(measure, "k"), equal=(("k", ("a", "12", "ab")),), text=text))
+
+
+@pytest.mark.parametrize(("held", "fractions"), [(0, 2), (0, 64)])
+def test_rows_beyond_the_memory_stay_in_duckdb(
+    world: World, monkeypatch: pytest.MonkeyPatch, held: int, fractions: int
+) -> None:
+    """They are answered by quantile_disc, and by a sort, as those in memory are."""
+    monkeypatch.setattr(event_scan, "HELD_ROWS", held)
+    monkeypatch.setattr(grouped_rows, "FRACTIONS", fractions)
+    for measure in ("x", "n", "p"):
+        check(world, Asked(measure=measure))
+        monkeypatch.setattr(grouped_rows, "HELD_ROWS", 10)
+        check(world, Asked(measure=measure, by=("k",)))
+
+
 def test_rows_that_are_not_visible_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broken variant: rows are not filtered by the visible batches."""
-    read = read_event_rows
+    """The broken variant: rows are not filtered by the visible batches, whoever reads them."""
 
-    def all_rows(filesystem: Any, shares: Any, columns: Any, batches: Any, texts: Any) -> Iterator[pa.Table]:
-        every = [BatchRange(batches.source, 0, 2**62) for batches in batches]
-        return read(filesystem, shares, columns, every, texts)
+    def all_rows(files: Any, history: Any, live: Any) -> tuple[VisibleFile, ...]:
+        every = [[BatchRange(one.source, 0, 2**62) for one in ranges] for ranges in (history, live)]
+        return visible_files(files, *every)
 
-    check(world, Asked())
-    monkeypatch.setattr(row_source, "read_event_rows", all_rows)
-    with pytest.raises(AssertionError):
-        check(world, Asked())
+    for is_read_by_duckdb in (True, False):
+        with monkeypatch.context() as patch:
+            if not is_read_by_duckdb:
+                read_without_duckdb(patch)
+            check(world, Asked())
+            patch.setattr(system_tables, "visible_files", all_rows)
+            with pytest.raises(AssertionError):
+                check(world, Asked())
 
 
 def test_an_expression_fails_on_visible_rows_alone(world: World) -> None:
@@ -390,7 +438,7 @@ def test_an_expression_fails_on_visible_rows_alone(world: World) -> None:
         with pytest.raises(InputError, match=r"CAST\(k AS INTEGER\) = 12.*Could not convert string"):
             scan.groups()
         with pytest.raises(InputError, match="Could not convert string"):
-            scan.rows_scanned  # noqa: B018  each question tries again
+            scan.groups()  # each question tries again
 
 
 def test_a_warehouse_without_rows_has_one_group_or_none(tmp_path: Path) -> None:
@@ -399,13 +447,12 @@ def test_a_warehouse_without_rows_has_one_group_or_none(tmp_path: Path) -> None:
     with Asked(text="k = 'a'").scan(contents) as scan:
         (group,) = scan.groups()
         assert (group.values, group.rows, group.nulls) == ((), 0, 0)
-        assert scan.rows_scanned == 0
-        assert [list(values) for values in scan.values_at([[]])] == [[]]
-        assert scan.ranks_at([1.0]).tolist() == [[0]]
+        assert [list(values) for values, _ in scan.values_at([[]])] == [[]]
+        assert [one.tolist() for one in scan.ranks_at([np.array([1.0])])] == [[0]]
     with Asked(by=("k", "n")).scan(contents) as scan:
         assert scan.groups() == []
         assert scan.values_at([]) == []
-        assert scan.ranks_at([1.0, 2.0]).shape == (0, 2)
+        assert scan.ranks_at([]) == []
 
 
 def test_values_that_no_row_can_have_select_nothing(world: World) -> None:
@@ -440,11 +487,11 @@ def test_ranks_and_points_are_checked(world: World) -> None:
         last = scan.groups()[-1]
         with pytest.raises(InputError, match="the ranks of 2 groups, got those of 1"):
             scan.values_at([[1]])
-        for rank in (0, last.n + last.m + 1):
-            with pytest.raises(InputError, match=f"ranks from 1 to {last.n + last.m}, got"):
+        for rank in (0, last.stored + 1):
+            with pytest.raises(InputError, match=f"ranks from 1 to {last.stored}, got"):
                 scan.values_at([[], [1, rank]])
         with pytest.raises(InputError, match="NaN has no rank"):
-            scan.ranks_at([1.0, math.nan])
+            scan.ranks_at([np.array([1.0, math.nan]), np.array([1.0])])
 
 
 def test_a_scan_has_the_contents_that_it_was_given(own: World) -> None:
@@ -479,7 +526,8 @@ def test_damage_is_found_before_it_is_answered_from(own: World) -> None:
     files = [own.uri / "events" / fact["path"] for fact in facts(own)]
     (unfinished,) = (path for path in files if b"no number" in path.read_bytes())
     unfinished.unlink()  # nobody reads it
-    check(own, Asked())
+    asked = Asked(by=("k",), text="x > 0")
+    check(own, asked)
     victim = max((path for path in files if path != unfinished), key=lambda path: path.stat().st_size)
     damaged = bytearray(victim.read_bytes())
     for at in range(200, 1200):
@@ -495,7 +543,7 @@ def test_a_scan_reads_no_other_file_and_leaves_nothing(world: World, tmp_path: P
     other.write_text("secret")
     scan = Asked(by=("k",)).scan(world.contents)
     scan.groups()
-    (folder,) = scan._connection.execute("SELECT current_setting('temp_directory')").fetchall()[0]
+    (folder,) = scan.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0]
     assert os.path.isdir(folder)  # noqa: PTH112  DuckDB names it
     for statement in (
         f"SELECT * FROM read_text('{other}')",
@@ -507,8 +555,8 @@ def test_a_scan_reads_no_other_file_and_leaves_nothing(world: World, tmp_path: P
         "LOAD httpfs",
     ):
         with pytest.raises(duckdb.Error):
-            scan._connection.execute(statement)
-    connection = scan._connection
+            scan.connection.execute(statement)
+    connection = scan.connection
     scan.close()
     scan.close()
     with pytest.raises(AttributeError):  # another scan may use it now
@@ -524,12 +572,12 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
     """Two scans at once have two. The broken variant keeps the tables."""
     asked = Asked(by=("k",))
     with asked.scan(world.contents) as first, asked.scan(world.contents) as second:
-        used = [first._connection, second._connection]
+        used = [first.connection, second.connection]
         assert used[0] is not used[1]
         assert first.groups() == second.groups()
     with asked.scan(world.contents) as third:
-        assert third._connection in used
-        assert third._connection.execute("FROM duckdb_tables()").fetchall() == []
+        assert third.connection in used
+        assert third.connection.execute("FROM duckdb_tables()").fetchall() == []
     monkeypatch.setattr(event_scan, "give_back", connections._idle[os.getpid()].append)
     with asked.scan(world.contents) as fourth:
         fourth.groups()
@@ -542,19 +590,28 @@ def test_ctrl_c_ends_a_query_and_the_connection_stays_usable() -> None:
     """The signal arrives while DuckDB counts to a number that it does not reach."""
     endless = "SELECT sum(a.range * b.range % 7) FROM range(1000000000) a, range(1000000000) b"
     with connections.open_connection() as connection:
+
+        def rows(statement: str) -> Callable[[], Any]:
+            return lambda: connection.execute(statement).fetchall()
+
         with pytest.raises(KeyboardInterrupt):
-            connections.run_query(connection, endless, (), lambda _: signal.raise_signal(signal.SIGINT))
-        assert connections.run_query(connection, "SELECT 1 + ?", [1]) == [(2,)]
+            connections.run_query(connection, rows(endless), lambda _: signal.raise_signal(signal.SIGINT))
+        assert connections.run_query(connection, rows("SELECT 1 + 1")) == [(2,)]
 
 
 def test_a_scan_that_was_interrupted_starts_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     batches, asked = row_source.RowSource.batches, Asked(by=("k",))
 
-    def endless(source: row_source.RowSource) -> Iterator[pa.RecordBatch]:
+    def endless(source: row_source.RowSource, files: Any) -> Iterator[pa.RecordBatch]:
         while True:
-            yield from batches(source)
+            yield from batches(source, files)
 
-    with asked.scan(world.contents, progress=lambda _: signal.raise_signal(signal.SIGINT)) as scan:
+    def interrupted(share: float) -> None:
+        if share < 1:
+            signal.raise_signal(signal.SIGINT)
+
+    read_without_duckdb(monkeypatch)
+    with asked.scan(world.contents, progress=interrupted) as scan:
         with monkeypatch.context() as patch:
             patch.setattr(row_source.RowSource, "batches", endless)
             with pytest.raises(KeyboardInterrupt):
@@ -562,13 +619,17 @@ def test_a_scan_that_was_interrupted_starts_again(world: World, monkeypatch: pyt
         scan._progress = None
         with asked.scan(world.contents) as other:
             assert scan.groups() == other.groups()
-            assert scan.rows_scanned == other.rows_scanned
 
 
 def test_progress_rises_to_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_REPORT_SECONDS", 0.001)
     monkeypatch.setattr(row_source, "BATCH_ROWS", 1)
     seen: list[float] = []
+    with Asked().scan(world.contents, progress=seen.append) as scan:
+        scan.groups()
+    assert seen[: seen.index(1.0) + 1] == sorted(seen[: seen.index(1.0) + 1])  # files that were compared
+    read_without_duckdb(monkeypatch)
+    seen.clear()
     with Asked(by=("k",), text="x > 0").scan(world.contents, progress=seen.append) as scan:
         scan.groups()
     assert 1.0 in seen
@@ -582,14 +643,78 @@ def test_many_points_are_many_ranks(world: World) -> None:
     points = np.random.default_rng(7).normal(0, 1, 3000)
     values = [row["x"] for row in world.history + world.live if row["x"] is not None]
     with Asked().scan(world.contents) as scan:
-        assert scan.ranks_at(points).tolist() == [[sum(v <= point for v in values) for point in points]]
-        assert scan.ranks_at([]).shape == (1, 0)
+        (found,) = scan.ranks_at([points])
+        assert found.tolist() == [sum(v <= point for v in values) for point in points]
+        assert [one.tolist() for one in scan.ranks_at([points[:0]])] == [[]]
 
 
 def test_a_scan_of_all_ticks_is_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: files are pruned by the window, and their rows are not."""
     asked = Asked(window=Window(FIRST_DAY + 3, FIRST_DAY + 4))
     check(world, asked)
-    monkeypatch.setattr(Window, "holds", lambda _, ticks: np.ones(len(ticks), dtype=bool))
+    monkeypatch.setattr(Window, "covers", lambda *_: True)
     with pytest.raises(AssertionError):
         check(world, asked)
+    monkeypatch.setattr(Window, "holds", lambda _, ticks: np.ones(len(ticks), dtype=bool))
+    read_without_duckdb(monkeypatch)
+    with pytest.raises(AssertionError):
+        check(world, asked)
+
+
+def test_a_file_that_was_damaged_after_its_check_is_found(own: World) -> None:
+    """Its size and times of change are those of before, but for the one that nobody can set."""
+    asked = Asked(by=("k",), text="x > 0")
+    check(own, asked)
+    files = [own.uri / "events" / fact["path"] for fact in facts(own)]
+    visible = [path for path in files if b"no number" not in path.read_bytes()]
+    victim = max(visible, key=lambda path: path.stat().st_size)
+    before = victim.stat()
+    damaged = bytearray(victim.read_bytes())
+    for at in range(200, 1200):
+        damaged[at] ^= 0x55
+    victim.write_bytes(damaged)
+    os.utime(victim, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with asked.scan(own.contents) as scan, pytest.raises(DamagedWarehouse, match=victim.name):
+        scan.groups()
+
+
+def test_damage_that_nothing_shows_is_found_within_an_hour(
+    own: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant never compares a file again."""
+    seen: list[str] = []
+    checked = ScannedColumns._checked
+
+    def counted(columns: ScannedColumns, file: str, names: Sequence[str]) -> dict[str, bool]:
+        seen.append(file)
+        return checked(columns, file, names)
+
+    monkeypatch.setattr(ScannedColumns, "_checked", counted)
+    check(own, Asked(text="x > 0"))
+    files = len(set(seen))
+    assert files > 1
+    seen.clear()
+    check(own, Asked(text="x > 0"))
+    assert seen == []
+    check(own, Asked(text="value > 2"))
+    assert len(set(seen)) == files  # another column
+    seen.clear()
+    monkeypatch.setattr(checked_files, "RECHECK_SECONDS", -1)
+    check(own, Asked(text="x > 0"))
+    assert set(seen) != set()
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_nan_in_files_of_other_tools_is_not_skipped(
+    own: World, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    """Their statistics leave out NaN, which is greater than all numbers. The broken variant trusts them."""
+    events = DeltaTable(str(own.uri / "events"))
+    events.optimize.compact()
+    if is_trusted:
+        monkeypatch.setattr(ScannedColumns, "_checked", lambda _, __, names: dict.fromkeys(names, True))
+        monkeypatch.setattr(checked_files, "_checked", LRUCache(9))
+    asked = [Asked(), Asked(measure="n", text="value > 2"), Asked(measure="f", by=("x",))]
+    with pytest.raises(AssertionError) if is_trusted else nullcontext():
+        for one in asked:
+            check(own, one)

@@ -65,6 +65,18 @@ def test_a_condition_as_text_selects_its_rows(
     assert sum(histogram.counts) == len(rows.numbers)
 
 
+def test_the_rows_of_the_window_are_told_as_scanned(world: GroupWorld) -> None:
+    """Those that the condition was asked of: history's and live ones, whatever their values are."""
+    wh = world.open()
+    for hours in (4, 20, 33):
+        end = START + hours * HOUR
+        inside = [row for row in world.rows if row[0] < end]
+        answer = wh.rank(0, "value", where="number >= 2", between=(None, end))
+        assert answer.rows_scanned == len(inside)
+        for part in wh.rank(0, "value", where="number >= 2", between=(None, end), every="6h"):
+            assert part.rows_scanned == len(inside)
+
+
 def over(value: float | None, limit: float) -> bool:
     return value is not None and (math.isnan(value) or value > limit)  # NaN is the greatest to DuckDB
 

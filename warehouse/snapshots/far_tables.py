@@ -109,6 +109,10 @@ class FarTables:
                 in_rounds(self._store.files, [self._events.catch_up()])
             return files_of_batches(existing(EVENTS, self._events.table), batches)
 
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version; see `Tables`."""
+        return list_files(tables.open_table(self._store, EVENTS))
+
     def look_for_events(self) -> bool:
         """Moves `events` to its newest version; see `Tables`."""
         with self._lock:

@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.delta import table_open, tables
-from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
-from tidemark.warehouse.events.reader import BatchRange, files_of_batches
+from tidemark.warehouse.events.reader import BatchRange, may_contain
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.table_state import TableState
 
@@ -35,6 +35,8 @@ class NearTables:
         self._opened: dict[str, NearTable] = {}
         self._events = NearTable(store, EVENTS)
         self._events.update()
+        self._rows = NearTable(store, EVENTS)  # its files; the other one is at the version of the options
+        self._files: Sequence[DataFile] | None = None
         self._watch = MetadataWatch(store, EVENTS)
         self._watch.start_from(self._events.existing.version())
         self._lock = threading.Lock()
@@ -69,7 +71,15 @@ class NearTables:
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` at its newest version; see `Tables`."""
-        return files_of_batches(tables.open_table(self._store, EVENTS), batches)
+        return [file for file in self.list_events() if any(may_contain(file, wanted) for wanted in batches)]
+
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version: the same object until there is a newer one."""
+        with self._lock:
+            if self._rows.update() or self._files is None:
+                self._files = None
+                self._files = list_files(self._rows.existing)
+            return self._files
 
     def look_for_events(self) -> bool:
         """Does nothing: `event_files` opens the newest version."""

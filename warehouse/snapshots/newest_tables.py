@@ -15,7 +15,7 @@ from tidemark.warehouse.snapshots.table_state import TableState
 
 
 class Tables(Protocol):
-    """The open tables. Not safe to share between threads without a lock, but for `event_files`.
+    """The open tables. Not safe to share between threads without a lock, but for the files of `events`.
 
     state   the tables as they were when each was looked at last. If a look was interrupted, this is no state
             of one moment
@@ -44,6 +44,9 @@ class Tables(Protocol):
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` that may have rows of these batches, at a version that has all of them."""
+
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version."""
 
 
 def open_tables(store: Store) -> Tables:

@@ -198,6 +198,7 @@ class Snapshot:
             counts=counts | live,
             steps=state.step_rows,
             runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
+            list_events=self.tables.list_events,
         )
 
     @cached_property

@@ -9,8 +9,8 @@ to the ledger leaves rows in `events` whose batch is not visible yet. So rows ar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +23,10 @@ from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
-    files_of_batches,
     may_contain,
     read_event_rows,
 )
+from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
@@ -43,6 +43,7 @@ class Contents:
     `history` and `live` are disjoint ranges of batches, `counts` has the rows of each. `last_step` is -1 if
     nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
     `runs` has the files of each run, by title of the projection: every measure, then the key.
+    `list_events` lists the files of `events` at its newest version.
     """
 
     store: Store
@@ -53,6 +54,9 @@ class Contents:
     counts: Mapping[BatchRange, int]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
+    list_events: Callable[[], Sequence[DataFile]] = field(compare=False, repr=False)
+    # The files that were listed last, and those of them with visible rows.
+    _visible: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -114,8 +118,24 @@ class Contents:
 
         DamagedWarehouse unless `events` has all rows of the ranges.
         """
-        table = tables.open_table(self.store, EVENTS)
-        files = files_of_batches(table, ranges)
+        return self._complete(self.list_events(), ranges)
+
+    def visible_files(self) -> tuple[VisibleFile, ...]:
+        """The files of `events` with visible rows; found once for a version of the table.
+
+        DamagedWarehouse unless `events` has all rows of the visible ranges.
+        """
+        files, known = self.list_events(), self._visible
+        if known.get("of") is not files:
+            for ranges in (self.history, self.live):
+                self._complete(files, ranges)
+            known.update(files=visible_files(files, self.history, self.live), of=files)
+        visible: tuple[VisibleFile, ...] = known["files"]
+        return visible
+
+    def _complete(self, listed: Sequence[DataFile], ranges: Sequence[BatchRange]) -> list[DataFile]:
+        """The files that may hold rows of the ranges; DamagedWarehouse if they lack some."""
+        files = [file for file in listed if any(may_contain(file, batches) for batches in ranges)]
         batch_counts.check_complete(self.store, files, {batches: self.counts[batches] for batches in ranges})
         return files
 

@@ -1,0 +1,122 @@
+"""The files of `events` that DuckDB reads by itself: local ones that are as tidemark wrote them.
+
+Each column is compared with its digests before, once in a process (reading/checked_files.py). DuckDB does not
+read these, and they come through warehouse/events/reader.py instead:
+
+* files of an object store, and those that another tool rewrote: they have no digests, and statistics of
+  floats in them may leave out NaN, by which DuckDB would skip rows;
+* columns that DuckDB cannot hold as they are: text that is not UTF-8, times outside the years 1 to 9999,
+  which may be its infinities, and columns of a type that is not the one of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import Field, Schema
+from deltalake.schema import PrimitiveType
+
+from tidemark.query.reading.checked_files import facts_of
+from tidemark.warehouse.columns.arrow_types import plain_type
+from tidemark.warehouse.columns.column_types import ColumnType, column_type
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.integrity.sealed_files import ROWS, SealedFile, open_sealed
+from tidemark.warehouse.os_errors import report_unreadable_file
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedColumns:
+    """Columns of the table `events`, of which DuckDB reads some by itself.
+
+    types: Delta's type of each, none of them nested.
+    """
+
+    store: Store
+    types: Mapping[str, str]
+    _arrow: Mapping[str, pa.DataType] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_arrow", {field.name: field.type for field in arrow_fields(self.types)})
+
+    def path_of(self, file: str, names: Sequence[str]) -> str | None:
+        """The path by which DuckDB reads these columns of a file; None if it must not.
+
+        file: its path, relative to the table.
+
+        Reads the columns that this process has not compared yet. DamagedWarehouse if the file is missing, or
+        not what was written.
+        """
+        if not self.store.is_local:
+            return None
+        path = self.store.table(f"{EVENTS}/{file}")
+        with report_unreadable_file(path):
+            facts = facts_of(path, names, lambda missing: self._checked(file, missing))
+        return path if all(facts[name] for name in names) else None
+
+    def _checked(self, file: str, names: Sequence[str]) -> dict[str, bool]:
+        """For each of the columns whether DuckDB reads it as it is; all are compared with their digests."""
+        kinds = {name: column_type(self.types[name]) for name in names}
+        texts = [name for name, kind in kinds.items() if kind.is_text]
+        with open_sealed(self.store.filesystem(), f"{EVENTS}/{file}", texts=texts) as opened:
+            if not opened.is_sealed or set(opened.names) - {ROWS}:
+                return dict.fromkeys(names, False)
+            schema = opened.metadata.schema.to_arrow_schema()
+            there = [name for name in names if name in schema.names]
+            fits = {
+                name: name in there
+                and _is_of_type(schema.field(name).type, self._arrow[name])
+                and _has_plain_statistics(opened.metadata, name, kinds[name])
+                for name in names
+            }
+            for group in range(opened.metadata.num_row_groups):
+                self._compare(opened, group, there, fits)
+        return fits
+
+    def _compare(self, opened: SealedFile, group: int, names: Sequence[str], fits: dict[str, bool]) -> None:
+        rows = opened.read_group(group, names)
+        for name in names:
+            if fits[name] and self._arrow[name] == pa.string():
+                fits[name] = all(map(_is_utf8, rows.column(name).chunks))
+
+
+def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
+    """Columns of these of Delta's types as Arrow reads them from `events`."""
+    kinds = [Field(name, PrimitiveType(kind)) for name, kind in types.items()]
+    return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
+
+
+def _is_of_type(found: pa.DataType, wanted: pa.DataType) -> bool:
+    return found == wanted or (not pa.types.is_timestamp(found) and plain_type(found) == wanted)
+
+
+def _is_utf8(texts: pa.Array) -> bool:
+    try:
+        (texts.dictionary if pa.types.is_dictionary(texts.type) else texts).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _has_plain_statistics(footer: pq.FileMetaData, name: str, kind: ColumnType) -> bool:
+    """Whether floats have no statistics, and times are known to lie within their limits."""
+    if not kind.is_double and kind.limits is None:
+        return True
+    place = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == name)
+    for group in range(footer.num_row_groups):
+        statistics: Any = footer.row_group(group).column(place).statistics
+        has_ends = statistics is not None and statistics.has_min_max
+        if kind.is_double and has_ends:
+            return False
+        if kind.limits is None:
+            continue
+        if not has_ends and (statistics is None or statistics.num_values):
+            return False
+        least, greatest = kind.limits.least, kind.limits.greatest
+        if has_ends and not least <= statistics.min_raw <= statistics.max_raw <= greatest:
+            return False
+    return True
