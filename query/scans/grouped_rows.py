@@ -14,7 +14,7 @@ groups have points of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,7 +44,7 @@ class GroupedRows:
 
     def __init__(self, source: RowSource, asker: Asker) -> None:
         self._source, self._asker, self._measure = source, asker, source.measure
-        self._run, self._columns = asker.rows, asker.columns
+        self._run, self._columns, self._codes = asker.rows, asker.columns, _table(code=np.zeros(1, np.int64))
         self.groups = self._counted()
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
@@ -70,7 +70,7 @@ class GroupedRows:
             return self._ranks_at_same(first)
         codes = np.repeat(np.arange(len(points)), [len(own) for own in points])
         places = np.concatenate([np.arange(len(own)) for own in points])
-        with self._asked({"code": codes, "place": places, "point": np.concatenate(points)}):
+        with self._asked(code=codes, place=places, point=np.concatenate(points)):
             rows = self._run(
                 f"SELECT code, place, count(*) FROM {self._coded_rows} JOIN asked USING (code) "
                 f"WHERE {self._is_number} AND {_VALUE} <= point GROUP BY ALL"
@@ -85,10 +85,11 @@ class GroupedRows:
         counts = np.zeros((len(self.groups), len(ordered) + 1), np.int64)
         for start in range(0, len(ordered), POINTS):
             chunk = ordered[start : start + POINTS]
-            rows = self._run(
-                f"SELECT code, {self._first_not_less(chunk, 0)} AS place, count(*) FROM {self._coded_rows} "
-                f"WHERE {self._is_number} GROUP BY ALL"
-            )
+            with self._asked():
+                rows = self._run(
+                    f"SELECT code, {self._first_not_less(chunk, 0)} AS place, count(*) "
+                    f"FROM {self._coded_rows} WHERE {self._is_number} GROUP BY ALL"
+                )
             below = np.zeros((len(counts), len(chunk) + 1), np.int64)
             for code, place, found in rows:
                 below[code, place] = found
@@ -109,33 +110,37 @@ class GroupedRows:
         self, fractions: NDArray[np.float64], asked: Sequence[int], found: list[RankedValues]
     ) -> None:
         """Finds values of the asked groups, all at the same fractions of their numbers."""
+        columns = self._source.group_columns
+        listed = "".join(f"{column}, " for column in columns)
+        grouped = f" GROUP BY {', '.join(columns)}" if columns else ""
+        joined = f"JOIN found USING ({', '.join(columns)})" if columns else ", found"
+        ordered = f"{grouped} ORDER BY {', '.join(columns)}" if columns else ""
         parts = []
         for start in range(0, len(fractions), FRACTIONS):
             part = fractions[start : start + FRACTIONS]
-            places = range(1, len(part) + 1)
             at = ", ".join(f"'{fraction!r}'::DOUBLE" for fraction in part.tolist())
-            ranks = ", ".join(f"count(*) FILTER ({_VALUE} <= found[{i}])" for i in places)
-            chosen = "" if len(asked) == len(self.groups) else " AND code IN (SELECT code FROM asked)"
-            with self._asked({"code": np.array(asked)}):
-                parts.append(
-                    self._columns(
-                        f"WITH numbers AS (FROM {self._coded_rows} WHERE {self._is_number}{chosen}), "
-                        f"found AS MATERIALIZED (SELECT code, quantile_disc({_VALUE}, [{at}]) AS found "
-                        f"FROM numbers GROUP BY code) SELECT code, any_value(found) AS found, "
-                        f"[{ranks}] AS ranks FROM numbers JOIN found USING (code) GROUP BY code ORDER BY code"
-                    )
+            ranks = ", ".join(f"count(*) FILTER ({_VALUE} <= found[{i + 1}])" for i in range(len(part)))
+            parts.append(
+                self._columns(
+                    f"WITH numbers AS (FROM scanned WHERE {self._is_number}), found AS MATERIALIZED "
+                    f"(SELECT {listed}quantile_disc({_VALUE}, [{at}]) AS found FROM numbers{grouped}) "
+                    f"SELECT {listed}any_value(found) AS found, [{ranks}] AS ranks "
+                    f"FROM numbers {joined}{ordered}"
                 )
+            )
+        filled = [code for code, group in enumerate(self.groups) if group.stored]
         values, ranks_le = (
-            np.hstack([_matrix(part.column(name), len(asked)) for part in parts])
+            np.hstack([_matrix(part.column(name), len(filled)) for part in parts])
             for name in ("found", "ranks")
         )
-        for row, code in enumerate(asked):
-            found[code] = RankedValues(values[row].astype(self._measure.dtype), ranks_le[row])
+        for row in np.searchsorted(filled, asked).tolist():
+            values_of = values[row].astype(self._measure.dtype)
+            found[filled[row]] = RankedValues(values_of, ranks_le[row])
 
     def _find_by_sort(self, ranks: Sequence[Ints], found: list[RankedValues]) -> None:
         """Finds values of ranks of each group; DuckDB sorts on disk what does not fit into memory."""
         codes = np.repeat(np.arange(len(ranks)), [len(wanted) for wanted in ranks])
-        with self._asked({"code": codes, "rank": np.concatenate(ranks)}):
+        with self._asked(code=codes, rank=np.concatenate(ranks)):
             rows = self._run(
                 f"WITH ranked AS (SELECT code, {_VALUE}, row_number() OVER ordered AS rank, "
                 f"count(*) OVER ordered AS rank_le FROM {self._coded_rows} "
@@ -180,14 +185,11 @@ class GroupedRows:
             ((n, m, nans, nulls),) = self._run(f"SELECT {counts} FROM scanned")
             return [ScannedGroup(n=n, m=m, nans=nans, nulls=nulls, values=(), window=0)]
         listed = ", ".join(columns)
-        self._run(
-            "CREATE OR REPLACE TEMP TABLE groups AS "
-            f"SELECT row_number() OVER (ORDER BY {listed}) - 1 AS code, * FROM "
-            f"(SELECT {listed}, {counts} FROM scanned GROUP BY {listed})"
-        )
-        table = self._columns("FROM groups ORDER BY code")
+        table = self._columns(f"SELECT {listed}, {counts} FROM scanned GROUP BY {listed} ORDER BY {listed}")
+        codes = arrow_array(np.arange(len(table)))
+        self._codes = table.select(range(len(columns))).append_column("code", codes)
         numbers = [as_numpy(table.column(name)).tolist() for name in ("n", "m", "nans", "nulls")]
-        stored = [single_array(table.column(i)) for i in range(1, 1 + len(columns))]
+        stored = [single_array(table.column(i)) for i in range(len(columns))]
         names = [names_of(key, column) for key, column in zip(source.by, stored, strict=False)]
         buckets = [0] * len(table) if source.buckets is None else as_numpy(stored[-1]).tolist()
         windows = {0: 0} if source.buckets is None else source.buckets.windows
@@ -204,14 +206,20 @@ class GroupedRows:
         ]
 
     @contextmanager
-    def _asked(self, columns: Mapping[str, NDArray[Any]]) -> Iterator[None]:
-        """The table `asked` of these columns."""
-        table = pa.Table.from_arrays([arrow_array(one) for one in columns.values()], list(columns))
-        self._asker.connection.register("asked", table)
+    def _asked(self, **columns: NDArray[Any]) -> Iterator[None]:
+        """The table `groups` with the code of each group; and `asked` of these columns, if there are any."""
+        tables = {"groups": self._codes, **({"asked": _table(**columns)} if columns else {})}
+        for name, table in tables.items():
+            self._asker.connection.register(name, table)
         try:
             yield
         finally:
-            self._asker.connection.unregister("asked")
+            for name in tables:
+                self._asker.connection.unregister(name)
+
+
+def _table(**columns: NDArray[Any]) -> pa.Table:
+    return pa.Table.from_arrays([arrow_array(one) for one in columns.values()], list(columns))
 
 
 def _fractions(ranks: Sequence[Ints], stored: Ints) -> NDArray[np.float64] | None:

@@ -77,7 +77,7 @@ def test_one_scan_finds_the_values_of_all_groups_and_then_their_ranks(
         monkeypatch.setattr(grouped_rows, "POINTS", 1)
         monkeypatch.setattr(grouped_rows, "FRACTIONS", 1)
     options: dict[str, Any] = {"where": "number >= 0", "by": "origin", "every": "1h"}
-    read_and_counted = 3
+    read_and_counted = 2
     asks: list[tuple[Callable[[], Any], int]] = [
         (lambda: wh.quantile([0.1, 0.5, 1], "value", **options), 1),
         (lambda: wh.rank([1.0, 5.0], "value", **options), 1),
