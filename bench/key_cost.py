@@ -6,7 +6,7 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,16 @@ SHAPES = {
 }
 
 
-def measure(spark: SparkSession, folder: Path, section: Section, rows: int, repeats: int) -> None:
-    """Adds the figures to the section."""
+def measure(
+    spark: SparkSession, folder: Path, section: Section, rows: int, repeats: int, shapes: Sequence[str]
+) -> None:
+    """Adds the figures to the section; `shapes` are names of SHAPES."""
     say(f"load: what keys add to a load of {rows:,} rows, {repeats} times in turn with a plain Delta write")
     part = year("lognormal", rows, 1, days=30, mixed=True)[0]
     part.write(folder / "source", files=4)
     size, lines = f"{rows / 1e6:g} M rows", []
-    for shape, expression in SHAPES.items():
-        frame = spark.read.parquet(str(folder / "source")).withColumn("key", F.expr(expression))
+    for shape in shapes:
+        frame = spark.read.parquet(str(folder / "source")).withColumn("key", F.expr(SHAPES[shape]))
         frame.write.parquet(str(folder / "typed"))
         found = [_turn(spark, folder) for _ in turns_of(repeats)][-repeats:]
         ratio = statistics.median((keyed - plain_load) / plain for plain, plain_load, keyed, _ in found)

@@ -37,6 +37,7 @@ DAYS = 365
 WINDOWS = (7, 90)
 FRESH = "import sys; from tidemark import query; print(float(query.open(sys.argv[1]).quantile(0.5)))"
 MS = 1_000
+_FEW = 1_000_000  # rows that take less time than the start of a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,10 @@ def fill(
 
 @contextmanager
 def _sources(parts: Sequence[Rows], folder: Path, columns: Sequence[str]) -> Iterator[Iterator[Path]]:
-    """The folders of the parts' files, which a process beside this one makes a few ahead."""
+    """The folders of the parts' files. Of many rows a process beside this one makes them a few ahead."""
+    if sum(part.rows for part in parts) < _FEW:
+        yield (_write(part, folder / f"{part.step}", columns) for part in parts)
+        return
     with ProcessPoolExecutor(1, get_context("spawn")) as maker:
 
         def made() -> Iterator[Path]:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,18 +29,27 @@ from tidemark import query, warehouse
 KAPPA = 4
 
 
-def run(
-    spark: SparkSession, work: Path, *, rows: int, repeats: int, steps: int, growth: tuple[int, ...]
-) -> Section:
-    """Measures and returns the section. `growth`: after how many steps memory is looked at."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Rows of a load, turns of it, steps, after how many of them memory is looked at, and shapes of keys."""
+
+    rows: int
+    repeats: int = 5
+    steps: int = 40
+    growth: tuple[int, ...] = (10, 40, 100)
+    shapes: tuple[str, ...] = tuple(key_cost.SHAPES)
+
+
+def run(spark: SparkSession, work: Path, sizes: Sizes) -> Section:
+    """Measures and returns the section."""
     section = Section("load", "Load: cost and memory")
-    folder = work / "load"
+    folder, rows, repeats = work / "load", sizes.rows, sizes.repeats
     _bulk(spark, folder, section, rows, repeats)
-    key_cost.measure(spark, folder, section, rows, repeats)
+    key_cost.measure(spark, folder, section, rows, repeats, sizes.shapes)
     text_cost.measure(spark, folder, section, rows, repeats)
-    for each in (rows // steps, rows // 10):
-        _steps(spark, folder, section, each, steps)
-    _growth(folder, section, growth, rows // 100)
+    for each in (rows // sizes.steps, rows // 10):
+        _steps(spark, folder, section, each, sizes.steps)
+    _growth(folder, section, sizes.growth, rows // 100)
     return section
 
 

@@ -5,43 +5,80 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bench import report
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.mark.spark
-def test_every_part_asserts_its_answers_and_writes_its_section(tmp_path: Path) -> None:
-    out, work = tmp_path / "out", tmp_path / "work"
-    work.mkdir()
-    command = [sys.executable, "-m", "bench", "--quick", "--out", str(out), "--work", str(work)]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert done.stdout.count("answers of") >= 3
-    text = (out / "report.md").read_text()
-    for part in report.PARTS:
-        assert f"<!-- part: {part} -->" in text
-    pictures = (
-        "latency.png",
-        "accuracy.png",
-        "sketches.png",
-        "distinct-space.png",
-        "distinct-choices.png",
-        "distinct-cost.png",
-        "geometric.png",
+# Parts that run after one another in one call, with the pictures that they draw. Each call is a test of its
+# own, which any worker takes (APART in tests/conftest.py).
+RUNS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("query", "billion"): ("latency.png",),
+    ("keys",): (),
+    ("groups",): (),
+    ("distinct",): (),
+    ("sql", "command"): (),
+    ("load",): (),
+    ("stream",): (),
+    ("stores",): (),
+    ("accuracy",): ("accuracy.png",),
+}
+PICTURES: dict[str, tuple[str, ...]] = {
+    "daily": (),
+    "sketches": ("sketches.png",),
+    "distinct-sketches": ("distinct-space.png", "distinct-choices.png", "distinct-cost.png"),
+    "persistence-sketches": (
         "persistence-lists.png",
         "persistence-bitmaps.png",
         "persistence-forgetting.png",
-        "windowed-count-min.png",
-        "splitter.png",
-        "topico.png",
-    )
+    ),
+    "papers": ("geometric.png", "windowed-count-min.png", "splitter.png", "topico.png"),
+}
+
+
+def check_report(out: Path, parts: tuple[str, ...], pictures: tuple[str, ...]) -> None:
+    """Each part has its section with figures, and the pictures are there and shown."""
+    text = (out / "report.md").read_text()
+    for part in parts:
+        assert f"<!-- part: {part} -->" in text
     for picture in pictures:
         assert (out / picture).stat().st_size > 10_000
         assert f"({picture})" in text
+
+
+def test_every_part_is_run_by_one_test() -> None:
+    assert sorted([*(part for parts in RUNS for part in parts), *PICTURES]) == sorted(report.PARTS)
+
+
+@pytest.mark.parametrize("parts", RUNS, ids=" ".join)
+def test_a_part_asserts_its_answers_and_writes_its_section(
+    spark: SparkSession, tmp_path: Path, parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bench.__main__ import main  # noqa: PLC0415  it imports all engines, and every run collects this module
+
+    out, work = tmp_path / "out", tmp_path / "work"
+    work.mkdir()
+    main([*parts, "--quick", "--out", str(out), "--work", str(work)], spark)
+    check_report(out, parts, RUNS[parts])
+    assert capsys.readouterr().out.count("answers ") >= len(parts)
     assert not list(work.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PICTURES)
+def test_a_part_without_spark_runs_in_a_process(tmp_path: Path, part: str) -> None:
+    """As the command that `make bench` gives."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "bench", part, "--quick", "--out", str(out), "--work", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "wrote" in done.stdout
+    check_report(out, (part,), PICTURES[part])
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_part_that_is_run_again_leaves_the_others_sections(tmp_path: Path) -> None:
