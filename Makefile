@@ -30,13 +30,13 @@ demo: $(READY) ## load real flights, stream more, ask questions: Spark in local 
 test: $(CLASSES) ## run all tests
 	@# Many wait for a server or a process: two workers for each of two cores. With three, requests that the
 	@# tests of stores give a second run out of time.
-	@.venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 10
+	@.venv/bin/python -m pytest -n 4 --durations 10
 
 test-fast: $(READY) ## run the tests that need no Spark and take no more than a moment each
-	@.venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not slow' --hypothesis-profile fast --durations 10
+	@.venv/bin/python -m pytest -n 3 -m 'not spark and not slow' --hypothesis-profile fast --durations 10
 
 coverage: $(READY) ## run the tests that need no Spark and say which lines and branches they reach
-	@.venv/bin/python -m pytest -n 2 --dist loadfile -m 'not spark' -q --cov --cov-report term:skip-covered
+	@.venv/bin/python -m pytest -n 2 -m 'not spark' -q --cov --cov-report term:skip-covered
 
 hooks: $(READY) ## check what is committed, before it is: lint, format, types, rooms
 	@.venv/bin/pre-commit install

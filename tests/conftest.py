@@ -8,15 +8,18 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-from tests import java
+from tests import java, processor
+from tests.spark_daemon import FAST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
 java.set_options()
 
@@ -40,11 +43,11 @@ LONGEST = (
     "crash/test_kills.py",
     "jobs/test_wheel.py",
     "jobs/test_cluster.py",
-    "bench/test_bench_runs.py",
     "jobs/test_versions.py",
     "crash/test_races.py",
     "stream/test_kafka.py",
     "crash/test_store.py",
+    "bench/test_bench_runs.py",
     "docs/test_notebooks.py",
     "jobs/test_sql_attacks.py",
     "crash/test_readers.py",
@@ -71,7 +74,24 @@ SLOW = (
     "warehouse/test_companion_cells.py",
     "warehouse/test_tuning.py",
 )
+# Files whose tests share nothing that takes long to make: each test goes to whichever worker is free.
+APART = ("bench/test_bench_runs.py",)
 TESTS = Path(__file__).resolve().parent
+PROCESSOR = "processor seconds"
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # published without types
+    """The tests of a file go to one worker, in order; those of the files in APART go anywhere."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return nodeid if file.removeprefix("tests/") in APART else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """How pytest-xdist shares out the tests, whatever `--dist` says."""
+    config.option.loadscopereorder = False  # the longest files come first, not those with the most tests
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,9 +110,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+LAST = pytest.StashKey[bool]()  # whether a test is the last of its file that this process runs in a row
+_counted = 0.0  # processor seconds that are told already
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Fails a test that takes `TEST_SECONDS`, with the traceback of where it waits."""
+    item.stash[LAST] = nextitem is None or nextitem.path != item.path
 
     def fail(*_: object) -> None:
         pytest.fail(f"{item.nodeid} did not end within {TEST_SECONDS} s")
@@ -106,23 +131,41 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Tells with the last test of a file the processor seconds that its tests took."""
+    global _counted  # noqa: PLW0603  of this process
+    if call.when == "teardown" and item.stash[LAST]:
+        now = processor.seconds()
+        item.user_properties.append((PROCESSOR, now - _counted))
+        _counted = now
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says what the tests of each folder cost: their number, their seconds, and the three slowest files."""
+    """Says what the tests of each folder cost: seconds, and those of the processors, of some files too.
+
+    The seconds are more on a machine that is busy, those of the processors hardly so.
+    """
     files: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    tests: Counter[str] = Counter()
+    tests, walls = Counter[str](), defaultdict[str, float](float)
     for report in (one for reports in terminalreporter.stats.values() for one in reports):
         if isinstance(report, pytest.TestReport):
             path = Path(report.nodeid.split("::")[0]).relative_to("tests")
             folder = path.parent.as_posix()
-            files[folder][path.name] += report.duration
+            walls[folder] += report.duration
             tests[folder] += report.when == "call"
+            if report.when == "teardown":
+                files[folder][path.name] += dict[str, Any](report.user_properties).get(PROCESSOR, 0.0)
     if not files:
         return
-    terminalreporter.section("seconds by folder, tests, and the slowest files")
-    for folder, spent in sorted(files.items(), key=lambda item: -sum(item[1].values())):
-        slowest = heapq.nlargest(3, spent.items(), key=lambda item: item[1])
-        names = ", ".join(f"{name} {seconds:.0f}" for name, seconds in slowest)
-        terminalreporter.write_line(f"{sum(spent.values()):7.0f} s {tests[folder]:6}  {folder}: {names}")
+    terminalreporter.section("by folder: seconds, of processors, tests, files that take most of these")
+    spent = {folder: sum(seconds.values()) for folder, seconds in files.items()}
+    for folder in sorted(files, key=lambda folder: -spent[folder]):
+        greatest = heapq.nlargest(5, files[folder].items(), key=lambda item: item[1])
+        names = ", ".join(f"{name} {seconds:.0f}" for name, seconds in greatest)
+        told = f"{walls[folder]:6.0f} s {spent[folder]:6.0f} s {tests[folder]:6}"
+        terminalreporter.write_line(f"{told}  {folder}: {names}")
+    total = f"{sum(walls.values()):6.0f} s {sum(spent.values()):6.0f} s {tests.total():6}"
+    terminalreporter.write_line(f"{total}  in all")
 
 
 @pytest.fixture(scope="session")
@@ -137,6 +180,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
+            **FAST,
         },
     )
     yield session

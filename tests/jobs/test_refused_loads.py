@@ -204,6 +204,7 @@ OTHER_OPTIONS: list[tuple[str, list[str], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_options_that_differ_are_told_before_spark_starts(flights: Path) -> None:
     """As processes of their own, with no Java to be found: they would fail otherwise."""
     for options, words in ((["--eps", "0.2"], "eps was given"), (["--batch-every", "no"], "not a duration")):

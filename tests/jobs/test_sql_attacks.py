@@ -219,6 +219,7 @@ def test_a_login_that_announces_much_is_closed(guarded: Server, driver: Driver) 
     assert as_ann(driver, guarded)("SELECT current_user()") == [("ann",)]
 
 
+@pytest.mark.spark
 def test_without_limits_these_connections_lock_out_and_allocate(open_to_all: Server) -> None:
     """The broken variant."""
     announces = raw_logins.message(raw_logins.START, b"", announced=99_000_000)

@@ -6,7 +6,7 @@ import itertools
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -60,6 +60,7 @@ class GroupWorld:
     path: Path
     rows: list[Row]
     batches: int = 0
+    _truths: dict[tuple[Any, ...], Truth] = field(default_factory=dict, repr=False)
 
     @classmethod
     def create(cls, folder: Path, **options: Any) -> GroupWorld:
@@ -80,7 +81,7 @@ class GroupWorld:
         """One to be changed, where this one is kept for the next test."""
         path = folder / self.path.name
         shutil.copytree(self.path, path)
-        return replace(self, path=path, rows=list(self.rows))
+        return replace(self, path=path, rows=list(self.rows), _truths={})
 
     def add(self, rows: list[Row], *, load: bool, progress: Callable[[str], None] | None = None) -> None:
         table = pa.table(
@@ -104,15 +105,21 @@ class GroupWorld:
         return query.open(self.path, **options)
 
     def truth(self, measure: str, group: dict[str, Any], window: tuple[datetime, datetime] | None) -> Truth:
-        """The rows of a group: for each column a value or a list of values."""
-        allowed = {name: values if isinstance(values, list) else [values] for name, values in group.items()}
-        places = {name: i for i, name in enumerate(SCHEMA.names)}
-        found = []
-        for row in self.rows:
-            inside = window is None or (row[0] is not None and window[0] <= row[0] < window[1])
-            if inside and all(row[places[name]] in values for name, values in allowed.items()):
-                found.append(row[places[measure]])
-        return Truth.of(found)
+        """The rows of a group: for each column a value or a list of values. Rows are only ever added."""
+        asked = (measure, repr(group), window, len(self.rows))
+        if asked not in self._truths:
+            allowed = [
+                (SCHEMA.names.index(name), values if isinstance(values, list) else [values])
+                for name, values in group.items()
+            ]
+            found = self.rows
+            if window is not None:
+                found = [row for row in found if row[0] is not None and window[0] <= row[0] < window[1]]
+            for place, values in allowed:
+                found = [row for row in found if row[place] in values]
+            place = SCHEMA.names.index(measure)
+            self._truths[asked] = Truth.of([row[place] for row in found])
+        return self._truths[asked]
 
     def groups(
         self, columns: Sequence[str], window: tuple[datetime, datetime] | None
