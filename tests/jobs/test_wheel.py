@@ -1,7 +1,8 @@
 """The wheel works alone: in an empty environment, with what pip resolves for it, by the lines of its page.
 
-Here with the Python that runs the tests. `make wheels` takes every Python that the wheel is for and this
-machine has, and once the oldest packages that the wheel says it works with.
+Here with the Python that runs the tests, and packages of the present environment: pip resolves with what they
+say of themselves (own_packages.py). `make wheels` takes every Python that the wheel is for and this machine
+has, with packages of the index, and once the oldest that the wheel says it works with.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pytest
 
 from tests.docs.pages import DOCS, VERSION, Block, blocks, is_shown
 from tests.java import SHORT_LIVED, java_home
+from tests.jobs import own_packages
 from tests.jobs.conftest import FLIGHTS
 from tests.jobs.installed import Installed, required
 from tidemark.jobs.spark.session import DELTA_REMEDY, FETCH_REMEDY
@@ -109,7 +111,10 @@ def oldest(wheel: Path) -> str:
     )
 
 
-@pytest.fixture(scope="module", params=[*PYTHONS, OLDEST] if os.environ.get("TIDEMARK_WHEELS") else [OWN])
+OF_THE_INDEX = "TIDEMARK_WHEELS" in os.environ  # `make wheels` sets it
+
+
+@pytest.fixture(scope="module", params=[*PYTHONS, OLDEST] if OF_THE_INDEX else [OWN])
 def alone(
     request: pytest.FixtureRequest, installed: Installed, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
@@ -135,7 +140,13 @@ def alone(
     place = Place(folder, variables)
     constraints = folder / "constraints.txt"
     constraints.write_text(oldest(installed.wheel) if request.param == OLDEST else "")
-    said(place.bash(INSTALL, **for_pip(), PIP_CONSTRAINT=str(constraints), PIP_NO_COMPILE="1"))
+    if OF_THE_INDEX:
+        said(place.bash(INSTALL, **for_pip(), PIP_CONSTRAINT=str(constraints), PIP_NO_COMPILE="1"))
+    else:
+        own_packages.write_wheels(folder / "wheels")
+        said(place.bash(INSTALL, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels")))
+        frozen = re.findall(r"^([\w.-]+)==", said(place.activated("pip freeze")), re.MULTILINE)
+        own_packages.link_files(set(frozen) - {"tidemark"}, folder / "env")
     versions = said(place.python("import sys; print(sys.version)")) + said(place.activated("pip freeze"))
     print(f"\n{request.param}: {versions}")
     yield place
