@@ -114,7 +114,7 @@ def _check_options(given: argparse.Namespace) -> None:
         options: Options | None = warehouse.open_snapshot(given.warehouse, given.storage_options).options
     else:
         options = _options(given)
-    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
+    Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
     if options is not None:
         options.check_same(chosen)
     if span and (options.time if options else given.time) is None:

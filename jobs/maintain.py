@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
     """Maintains the warehouse and prints a report."""
     warehouse.open_snapshot(given.warehouse, given.storage_options)
     store = Store.from_uri(given.warehouse, given.storage_options)
-    store.check_place(writing=True)
+    store.files.check_place(writing=True)
     spark = session_for(
         given.engine,
         lambda: engine_for_maintenance(given.warehouse, given.storage_options),

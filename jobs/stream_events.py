@@ -72,7 +72,7 @@ def run(given: argparse.Namespace) -> int:
         if not getattr(given, name):
             given.parser.error(f"--{name} is needed with --source {given.source}")
     warehouse.open_snapshot(given.warehouse, given.storage_options)
-    Store.from_uri(given.warehouse, given.storage_options).check_place(writing=True)
+    Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
     stopping = threading.Event()
     try:
         spark = spark_session("tidemark stream")

@@ -70,7 +70,7 @@ def alter(
     """
     store = Store.from_uri(uri, storage_options, tuning)
     keys, groups = _additions(add_key, add_group)
-    store.check_place(writing=True)
+    store.files.check_place(writing=True)
     executor = executor_for(spark, store.tuning)
     options = _commit_options(executor, store, keys, groups)
     report = catch_up(Work(executor, store, options, progress))
@@ -103,7 +103,7 @@ def check_additions(
 ) -> None:
     """InputError as `alter`, before a Spark session is started; nothing is changed."""
     keys, groups = _additions(add_key, add_group)
-    store.check_place(writing=True)
+    store.files.check_place(writing=True)
     _with_keys(read_options(store), keys, groups)
 
 

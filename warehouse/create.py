@@ -72,7 +72,7 @@ def create(
         raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
     asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
-    store.check_place()
+    store.files.check_place()
     if table_open.exists(store, EVENTS):
         options = read_options(store)
         options.check_same(asked)
@@ -82,9 +82,9 @@ def create(
             f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
             "Choose another folder."
         )
-    store.check_place(writing=True)
+    store.files.check_place(writing=True)
     for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
-        store.check_log(name)
+        store.files.check_log(name)
     _check_no_other_files(store)
     options = _with_defaults(asked)
     options.companions.check_kinds()

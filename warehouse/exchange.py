@@ -21,13 +21,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from tidemark.sketches.errors import Replaced, Undelivered
 from tidemark.sketches.sites.endpoint import Endpoint, Sealed
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of, receiver_of
 from tidemark.sketches.sites.machine import Machine
-from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
+from tidemark.warehouse.delta.s3_client import S3Client
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import folder_name
 from tidemark.warehouse.errors import InputError
@@ -148,11 +147,7 @@ def run_place(
 
 
 def _objects(store: Store) -> S3Client:
-    if store.is_local:
-        folder = Path(store.uri)
-        folder.mkdir(parents=True, exist_ok=True)
-        return S3Client(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
-    found = s3_client_at(store.uri, store.options)
+    found = store.files.open_objects()
     if found is None:
         raise InputError(
             f"got the exchange {store.uri}; expected a folder, or an S3 store with a conditional put and "

@@ -127,7 +127,7 @@ def load(
     options = read_options(store, events)
     options.companions.check_kinds(executor.check_sendable)
     work = Work(executor, store, options, progress)
-    if rows is None or store.is_local:  # a bulk load does without: the requests of a store take time
+    if rows is None or not store.files.takes_rounds:  # in a store a bulk load saves the time of the requests
         ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
         if unaccounted.find(store, events, ledger, plans).lost:  # or maintenance took what was planned since
             lost = unaccounted.find(store, events, ledger, _plans(work)).lost

@@ -100,7 +100,7 @@ def repair(
     can be built. The cost is one read of everything, and for what is damaged that of loading its rows.
     """
     store = Store.from_uri(uri, storage_options, tuning)
-    store.check_place(writing=not dry_run)
+    store.files.check_place(writing=not dry_run)
     executor = executor_for(spark, store.tuning)
     options = _options(store)
     options.companions.check_kinds(executor.check_sendable)

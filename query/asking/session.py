@@ -235,8 +235,8 @@ class Session:
 
     @property
     def _looks_take_a_round(self) -> bool:
-        is_remote = isinstance(self.snapshot, SnapshotReader) and not self.snapshot.store.is_local
-        return is_remote and not self._max_staleness
+        looks = isinstance(self.snapshot, SnapshotReader) and not self._max_staleness
+        return looks and self.snapshot.store.files.takes_rounds
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""

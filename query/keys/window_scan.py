@@ -58,8 +58,8 @@ class WindowScan:
     @property
     def is_quick(self) -> bool:
         """See `ScannedWindow.is_quick`; in an object store a scan waits for more requests."""
-        is_local = self._rows.history.blocks.folder is not None
-        return is_local and self.stored_rows <= ROWS_PER_WINDOW * len(self.windows)
+        is_near = self._rows.history.blocks.folder is not None
+        return is_near and self.stored_rows <= ROWS_PER_WINDOW * len(self.windows)
 
     def top(self, part: int, k: int) -> CountedNames:
         """The k names with the most rows in the window with this number; one query for all windows."""

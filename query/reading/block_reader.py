@@ -6,7 +6,7 @@ as memory of this process, so they are released after every MAPPED_GROUPS row gr
 cached: reading one takes a fraction of a millisecond. Every error names the file.
 
 On an object store the marks have the footers, so a block is one range of a file. The blocks of a question are
-fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of remote_files.py.
+fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of far_files.py.
 
 Doubles that are stored plain and uncompressed (run_files.py) are taken out of the mapped file, which takes a
 fifth of the time of decoding their row group. Their place follows from the footer, and their digest proves
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
@@ -119,7 +119,7 @@ class BlockReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._remote = None if store.is_local else store.files
+        self._remote = store.far_files if store.files.takes_rounds else None
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, int] = {}
         self._open_files: dict[tuple[str, tuple[str, ...]], _OpenFile] = {}  # by path and dictionaries
@@ -128,7 +128,7 @@ class BlockReader:
     @property
     def folder(self) -> str | None:
         """The folder of the warehouse on this machine; None in an object store."""
-        return self._store.uri if self._store.is_local else None
+        return self._store.files.folder
 
     def use_version(self, root: str, version: int) -> None:
         """Sets the version of the table at `root` that is read from now on; a new one closes all files."""
@@ -215,7 +215,7 @@ class BlockReader:
 
     def _read_remote(
         self,
-        remote: RemoteFiles,
+        remote: FarFiles,
         root: str,
         file: RunFile,
         groups: Sequence[int],
@@ -256,7 +256,7 @@ class BlockReader:
         self, path: str, footer: Footer | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[pq.ParquetFile, mmap.mmap]:
         """Maps a local file; Arrow reads a file through its own threads, which is slower than the read."""
-        self._store.check_links(path)
+        self._store.files.check_links(path)
         file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
         try:
             mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)

@@ -211,7 +211,7 @@ def checked_query(statement: str) -> None:
 def _check_path(wh: Reader) -> str:
     """The address of the warehouse. Raises InputError if DuckDB would take a local one for a pattern."""
     store = wh.store
-    if store.is_local and re.search(r"[*?]", store.uri):
+    if re.search(r"[*?]", store.files.folder or ""):
         raise InputError(
             f"DuckDB reads warehouses by paths without * and ?; this one is at {store.uri}. Rename the "
             "folder, or use query.register_views and Spark."

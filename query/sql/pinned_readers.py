@@ -77,7 +77,7 @@ class PinnedReaders:
 
     def _readable(self, path: str) -> str:
         """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
-        if self._store.is_local:
+        if self._store.files.folder is not None:
             return self._store.table(path)
         copy = self._folder / path.rsplit("/", 1)[-1]
         with self._lock:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -25,13 +23,10 @@ class Registered:
 
         An object store is not asked: each call would take a round of requests more.
         """
-        if not self._store.is_local:
-            return
         try:
-            found = (Path(self._store.table(EVENTS)) / "_delta_log").stat()
+            seen = self._store.files.stamp(f"{EVENTS}/_delta_log")
         except FileNotFoundError:
             raise self._gone("deleted") from None
-        seen = found.st_ino, found.st_mtime_ns
         if seen == self._seen:
             return
         if str(tables.open_table(self._store, EVENTS).metadata().id) != self._identity:

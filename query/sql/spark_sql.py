@@ -194,7 +194,7 @@ def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
 def _spark_scans(spark: SparkSession, store: Store) -> bool:
     """Whether Spark itself can read `events`: it has a file system for the address, and Delta."""
     events = store.spark_path(EVENTS)
-    if not store.is_local and not has_file_system(spark, events):
+    if not has_file_system(spark, events):
         return False
     # Asked first, because pyspark prints each statement that fails. Databricks sets the second alone.
     settings = (spark.conf.get("spark.sql.extensions", ""), spark.conf.get("spark.sql.sources.default", ""))

@@ -9,13 +9,14 @@ from tests.query.worlds import ROOT, World, open_world
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.views import View
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
 
 
 def empty_view(name: str, kind: str) -> View:
-    return View(Measure(name, kind), {}, (), f"runs/{name}", (), ())
+    return View(SortedValues(Measure(name, kind)), {}, (), (), {}, ())
 
 
 def test_measures_without_runs_do_not_share_what_is_known() -> None:

@@ -22,6 +22,7 @@ from tidemark.query.reading.windows import choose_window, shown_window
 from tidemark.warehouse.columns.ticks import ALL_TIME, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError
+from tidemark.warehouse.projections.sorted_values import SortedValues
 
 ROWS = tuple((float(i), i // 10) for i in range(40))
 DAY = TickGrid(86_400_000_000)
@@ -236,7 +237,7 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
     snapshot = Overtaken(Path(new._session.snapshot.store.uri), new._session.snapshot.options, [])
     old_path = old._session.newest_view(None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
-    moved = replace(old._session.newest_view(None), root="runs/gone")
+    moved = replace(old._session.newest_view(None), projection=SortedValues(Measure("gone", "double")))
     views = iter([moved, new._session.newest_view(None)])
     assert single(HandMade(snapshot, world).rank(4.5)).rank == 5
 

@@ -32,6 +32,7 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.live_summaries import LiveRow
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
@@ -197,7 +198,9 @@ def open_world(folder: Path, world: World) -> HandMade:
     options = Options(("x",), None, None, world.eps, 10, 0, columns=(("x", world.type),))
     runs = tuple(write_run(folder, world, at, rows) for at, rows in enumerate(world.runs))
     live = tuple(row for at, rows in enumerate(world.live) for row in ledger_rows(world, at, rows))
-    view = View(measure, {"runs": 1, "steps": 1, "ledger": 1}, runs, ROOT, (), live)
+    counts = {(row.batches, row.tick): row.rows for row in live}
+    versions = {"runs": 1, "steps": 1, "ledger": 1}
+    view = View(SortedValues(measure), versions, runs, (), counts, live)
     return HandMade(FakeSnapshot(folder, options, [view]), world)
 
 

@@ -12,7 +12,7 @@ from tests.stores.gate import rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import block_reader
-from tidemark.warehouse.delta import remote_files
+from tidemark.warehouse.delta import far_files
 
 # So long that all requests of a round begin before the first ends, however slow the server is.
 LATENCY = 0.3
@@ -64,7 +64,7 @@ class Filled:
 
     def forget(self) -> None:
         """Takes what this process has read of the store out of memory."""
-        remote_files.remote_files.cache_clear()
+        far_files.far_files.cache_clear()
         block_reader._shared_footers._entries.clear()
 
     def open(self, **how: Any) -> query.Warehouse:

@@ -19,8 +19,8 @@ from tests.stores.gate import Fault, rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream
 from tidemark.warehouse.delta import log_replica, tables
+from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.log_files import CachedLog
-from tidemark.warehouse.delta.remote_files import RemoteFiles
 from tidemark.warehouse.delta.retries import delete_folder
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
@@ -32,8 +32,8 @@ MOST_OF_A_LATER_BATCH = {"requests": 8, "rounds": 4}
 LATENCY = 0.05  # requests that are sent at once begin before the first has ended
 
 
-def files_of(place: Place) -> RemoteFiles:
-    return Store.from_uri(place.uri, place.options).files
+def files_of(place: Place) -> FarFiles:
+    return Store.from_uri(place.uri, place.options).far_files
 
 
 def known(place: Place, name: str) -> CachedLog:
@@ -130,13 +130,13 @@ def test_a_log_that_moved_on(place: Place, commits: int) -> None:
     filled = Filled(place)
     store = Store.from_uri(place.uri, place.options)
     warm = log_replica.LogReplica(store, STEPS)
-    in_rounds(store.files, [warm.catch_up()])
+    in_rounds(store.far_files, [warm.catch_up()])
     before = known(place, STEPS)
     for number in range(commits):
         tables.set_properties(tables.open_table(store, STEPS), {"tidemark.test": f"{number}"})
-    store.files.logs.put(STEPS, before)
+    store.far_files.logs.put(STEPS, before)
     place.server.set()
-    in_rounds(store.files, [warm.catch_up()])
+    in_rounds(store.far_files, [warm.catch_up()])
     opened = tables.open_table(store, STEPS)
     assert len(place.server.requests()) < 140
     for table in (opened, warm.table):

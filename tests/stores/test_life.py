@@ -13,7 +13,7 @@ from tests.stores.faults import FAULTS, TIMEOUT, insist
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.store import Store
 
 
@@ -70,7 +70,7 @@ def test_what_is_verified_is_what_the_store_has(
 ) -> None:
     """A file is damaged after a reader of the same process has it in memory and on disk."""
     if is_broken:
-        monkeypatch.setattr(RemoteFiles, "forget", lambda _: None)
+        monkeypatch.setattr(FarFiles, "forget", lambda _: None)
     how: dict[str, Any] = {"storage_options": place.options}
     warehouse.create(None, place.uri, ["ms"], **HOW, **how)
     warehouse.load(None, place.uri, rows(0), "night", **how)
@@ -83,6 +83,6 @@ def test_what_is_verified_is_what_the_store_has(
     with files.open_input_stream(path) as file:
         content = bytearray(file.read())
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)  # much of a small file is footer
-    assert store.files.s3 is not None
-    store.files.s3.put(path, bytes(content))  # not through the file system: that remembers small files
+    assert store.far_files.s3 is not None
+    store.far_files.s3.put(path, bytes(content))  # not through the file system: that remembers small files
     assert warehouse.verify(place.uri, **how).ok == is_broken

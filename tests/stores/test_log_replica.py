@@ -66,7 +66,7 @@ class World:
         """The copy catches up, and says that it did if there was anything."""
         table = DeltaTable(self.uri, storage_options=self.options)
         before = -1 if self.copy.table is None else self.copy.table.version()
-        (changed,) = in_rounds(self.store.files, [self.copy.catch_up()])
+        (changed,) = in_rounds(self.store.far_files, [self.copy.catch_up()])
         assert changed == (before != table.version())
         assert self.copy.table is not None
         assert self.copy.table.version() == table.version()
@@ -84,7 +84,7 @@ def commits(versions: Iterable[int]) -> list[str]:
 
 def test_a_table_that_does_not_exist_yet(place: Place) -> None:
     world = World(place)
-    assert in_rounds(world.store.files, [world.copy.catch_up()]) == [False]
+    assert in_rounds(world.store.far_files, [world.copy.catch_up()]) == [False]
     assert world.copy.table is None
     world.commit()
     world.check()
@@ -127,7 +127,7 @@ def test_a_hint_to_an_older_checkpoint(place: Place) -> None:
     world.check()
     assert world.is_copy
     world.delete([*commits(range(3)), f"{1:020d}.checkpoint.parquet"])  # as cleaning does
-    world.store.files.logs.drop("steps")
+    world.store.far_files.logs.drop("steps")
     world.copy = LogReplica(world.store, "steps")
     world.check()
     assert not world.is_copy
@@ -206,7 +206,7 @@ def test_a_reader_that_slept_for_a_day_reads_the_log_anew(place: Place) -> None:
     world.checkpoint()
     world.delete(commits([3]))  # the next commit is gone
     world.copy.checked -= 86_401
-    world.store.files.logs.drop("steps")
+    world.store.far_files.logs.drop("steps")
     world.check()
 
 
@@ -217,7 +217,7 @@ def test_a_store_that_fails_is_an_error_and_changes_nothing(place: Place) -> Non
     world.commit()
     place.server.set(Fault("403"))
     with pytest.raises(OSError, match="403"):
-        in_rounds(world.store.files, [world.copy.catch_up()])
+        in_rounds(world.store.far_files, [world.copy.catch_up()])
     place.server.set()
     world.check()
 
@@ -231,12 +231,12 @@ def test_an_entry_nested_too_deep_is_told_however_the_log_is_opened(place: Place
     world.write(entry, deep)
     for copy in (world.copy, LogReplica(world.store, "steps")):
         with pytest.raises(DamagedWarehouse, match=rf"table steps .*{entry} nests"):
-            in_rounds(world.store.files, [copy.catch_up()])
+            in_rounds(world.store.far_files, [copy.catch_up()])
     world.delete([entry])
     world.write("_last_checkpoint", b'{"version":' + deep)
     world.store.files.forget()
     with pytest.raises(DamagedWarehouse, match=r"table steps .*_last_checkpoint nests"):
-        in_rounds(world.store.files, [LogReplica(world.store, "steps").catch_up()])
+        in_rounds(world.store.far_files, [LogReplica(world.store, "steps").catch_up()])
 
 
 def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest
     with pytest.raises(AssertionError):
         world.check()
     monkeypatch.setattr(log_replica, "PROVED_SECONDS", 0)
-    assert in_rounds(world.store.files, [world.copy.catch_up()]) == [True]
+    assert in_rounds(world.store.far_files, [world.copy.catch_up()]) == [True]
     world.check()
     world.commit()
     world.check()

@@ -19,8 +19,8 @@ from tests.stores.gate import Fault
 from tests.stores.rows import check
 from tidemark import query, warehouse
 from tidemark.query.asking import session
-from tidemark.warehouse.delta import remote_files
-from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta import far_files
+from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, StoreUnavailable
 from tidemark.warehouse.snapshots.far_tables import FarTables
@@ -92,7 +92,7 @@ def test_a_reader_may_be_as_old_as_it_was_told(place: Place) -> None:
 
 
 def test_a_memory_that_holds_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "CACHED_BYTES", 1)
+    monkeypatch.setattr(far_files, "CACHED_BYTES", 1)
     filled = Filled(place, 3, 2)
     check(filled.open(), filled.committed)
 
@@ -102,13 +102,13 @@ def looks_once(*_: object) -> None:
 
 
 def interrupted_by(filled: Filled, when: int, get: Callable[..., Any]) -> Callable[..., Any]:
-    """`RemoteFiles.get` that reads one file after the other, those of runs last.
+    """`FarFiles.get` that reads one file after the other, those of runs last.
 
     Before its read number `when` of a file of runs, a batch is streamed and moved to history.
     """
     reads = count()
 
-    def one_by_one(self: RemoteFiles, ranges: Sequence[ByteRange]) -> list[bytes | None]:
+    def one_by_one(self: FarFiles, ranges: Sequence[ByteRange]) -> list[bytes | None]:
         answers: dict[int, bytes | None] = {}
         for i in sorted(range(len(ranges)), key=lambda i: "runs/" in ranges[i].path):
             if "runs/" in ranges[i].path and next(reads) == when:
@@ -128,13 +128,13 @@ def test_commits_between_the_requests_of_a_reader(
     if is_broken:
         monkeypatch.setattr(FarTables, "_look_again", looks_once)
         monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks again, too
-    filled, get, wrong = Filled(place, 1, 1), RemoteFiles.get, 0
+    filled, get, wrong = Filled(place, 1, 1), FarFiles.get, 0
     warm = filled.open()
     warm.quantile(0.5)
     for when, is_cold in [(0, False), (0, True), (1, True), (4, True)]:
         before = len(filled.committed)
         with monkeypatch.context() as patch:
-            patch.setattr(RemoteFiles, "get", interrupted_by(filled, when, get))
+            patch.setattr(FarFiles, "get", interrupted_by(filled, when, get))
             answer = (filled.open() if is_cold else warm).quantile(0.5, mode="exact")
         assert len(filled.committed) == before + 1
         medians = {}
@@ -223,7 +223,7 @@ def test_a_look_that_the_store_interrupts(
 
 def test_a_round_that_fails_ends_its_readings(place: Place) -> None:
     """The error is kept, as notebooks keep the last one; a lock that a reading holds must be free then."""
-    lock, files = threading.Lock(), RemoteFiles(place.uri, place.options)
+    lock, files = threading.Lock(), FarFiles(place.uri, place.options)
 
     def reading() -> Rounds[None]:
         with lock:

@@ -15,8 +15,8 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW
-from tidemark.warehouse.delta import commits, log_replica, remote_files, s3_client, table_open, tables
-from tidemark.warehouse.delta.remote_files import RemoteFiles
+from tidemark.warehouse.delta import commits, far_files, log_replica, s3_client, table_open, tables
+from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.s3_client import s3_client_at
 from tidemark.warehouse.delta.store import Store
@@ -101,8 +101,8 @@ def test_bytes_are_read_as_by_delta_rs(place: Place, monkeypatch: pytest.MonkeyP
     with Store.from_uri(place.uri, place.options).filesystem().open_output_stream("a/b c=1") as file:
         file.write(content)
     if not is_known:
-        monkeypatch.setattr(remote_files, "s3_client_at", lambda *_: None)
-    files = RemoteFiles(place.uri, place.options)
+        monkeypatch.setattr(far_files, "s3_client_at", lambda *_: None)
+    files = FarFiles(place.uri, place.options)
     assert (files.s3 is not None) == is_known
     ranges = [(0, None), (0, 10), (20, 30), (99, 100), (90, None), (90, 200)]
     found = files.get(
@@ -121,7 +121,7 @@ def test_an_answer_that_stops_half_way_is_asked_for_again(
     """The library does so for the bytes of an object, and not for the answer that there is none."""
     if not is_tried_again:
         monkeypatch.setattr(s3_client, "_READS", 1)
-    files = RemoteFiles(place.uri, {**place.options, "AWS_TIMEOUT": "0.5s"})
+    files = FarFiles(place.uri, {**place.options, "AWS_TIMEOUT": "0.5s"})
     assert files.s3 is not None
     files.s3.put("a", b"content")
     place.server.set(Fault("stalled", "GET", times=1, seconds=1))
@@ -135,8 +135,8 @@ def test_an_answer_that_stops_half_way_is_asked_for_again(
 
 
 def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_files, "s3_client_at", lambda *_: None)
-    remote_files.remote_files.cache_clear()
+    monkeypatch.setattr(far_files, "s3_client_at", lambda *_: None)
+    far_files.far_files.cache_clear()
     filled = Filled(place, kappa=HOW["kappa"])
     for _ in range(2):
         filled.load()
@@ -146,7 +146,7 @@ def test_where_only_delta_rs_knows_how_to_write(place: Place, monkeypatch: pytes
     filled.check()
     requests = [one for one in place.server.requests() if one.method == "POST"]
     assert any("?uploads" in one.path for one in requests)  # also small files go up in parts
-    remote_files.remote_files.cache_clear()
+    far_files.far_files.cache_clear()
 
 
 def test_checkpoints_that_were_put_are_those_of_delta_rs(

@@ -13,7 +13,7 @@ import pytest
 
 from tidemark import query, warehouse
 from tidemark.warehouse.delta import clock, own_files
-from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.near_files import NearFiles
 
 POINTS = ["appended", "planned", "sorted", "marked", "committed", "merge sorted", "merge marked", "merged"]
 
@@ -59,15 +59,15 @@ def test_a_load_beside_maintenance_without_grace(whole: Path, tmp_path: Path, po
 
 def deleting(monkeypatch: pytest.MonkeyPatch, looks: Sequence[int]) -> list[str]:
     """Deletes a file before some of the looks, counted from 0; returns the list of all that is looked at."""
-    look, seen = own_files.lost_files, list[str]()
+    look, seen = NearFiles.absent, list[str]()
 
-    def lost_files(store: Store, paths: Sequence[str]) -> list[str]:
+    def absent(files: NearFiles, paths: Sequence[str]) -> list[str]:
         if len(seen) in looks:
-            Path(store.uri, paths[-1]).unlink()
+            Path(str(files.folder), paths[-1]).unlink()
         seen.append(paths[-1])
-        return look(store, paths)
+        return look(files, paths)
 
-    monkeypatch.setattr(own_files, "lost_files", lost_files)
+    monkeypatch.setattr(NearFiles, "absent", absent)
     return seen
 
 

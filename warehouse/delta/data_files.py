@@ -156,8 +156,7 @@ def read_files(
 ) -> pa.Table:
     """As `read`, of a table with these files; `schema` is that of no rows."""
     known, paths = cache if cache is not None else {}, [file.path for file in files]
-    if not store.is_local:
-        store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
+    store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
     for path in paths:
         if path not in known:
             known[path] = read_file(store, name, path)

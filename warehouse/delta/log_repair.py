@@ -47,8 +47,7 @@ def remove_log(store: Store, name: str, *, whole: bool = False) -> bool:
             left = _remove(store, name, lambda file: file.startswith(newest))
     if not left:
         _remove(store, name, lambda _: True)
-    if not store.is_local:
-        store.files.forget()
+    store.files.forget()
     return left
 
 

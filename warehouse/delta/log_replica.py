@@ -75,7 +75,7 @@ class LogReplica:
     """
 
     def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
-        self._store, self.name = store, name
+        self._store, self._files, self.name = store, store.far_files, name
         # Where there are more commits after the checkpoint, they take another round.
         self._ahead = min(commits_between_checkpoints(name) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
@@ -110,12 +110,12 @@ class LogReplica:
             (self._hint,) = yield [self._log(LAST_CHECKPOINT)]
 
     def _known(self) -> CachedLog | None:
-        known = self._store.files.logs.peek(self.name)
+        known = self._files.logs.peek(self.name)
         return known if known is not None and _is_recent(known.checked) else None
 
     def _remember(self, table: DeltaTable) -> None:
         """Lets the process know the log; it must have the entries that the copy and its table have."""
-        logs = self._store.files.logs
+        logs = self._files.logs
         if self._folder is not None and _kept_us(table) > TRUST_MARGIN_US:
             known = read_cached_log(self._folder / "_delta_log", table.version(), self.checked)
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
@@ -198,7 +198,7 @@ class LogReplica:
         if known is not None and self._is_at(known, table):
             del vars(table)[_COPY]
             self._given_back = table
-            self._store.files.idle[self.name] = self
+            self._files.idle[self.name] = self
 
     def _is_at(self, known: CachedLog, table: DeltaTable) -> bool:
         """Whether the table is at the known version, and has the same commit there."""
@@ -212,7 +212,7 @@ class LogReplica:
         if version >= self._expected:
             self._expected = version + EXPECTED_COMMITS
             expected = map(commit_name, range(version, self._expected))
-            self._store.files.expect(self._log(name).path for name in expected)
+            self._files.expect(self._log(name).path for name in expected)
         names = [commit_name(version)]
         if self._folder is not None and time.monotonic() - self._proved > PROVED_SECONDS:
             names.append(commit_name(version - 1))
@@ -220,7 +220,7 @@ class LogReplica:
         if newest and self._folder is not None:
             self._proved = time.monotonic()
             if newest != [(self._folder / "_delta_log" / names[1]).read_bytes()]:
-                self._store.files.logs.drop(self.name)
+                self._files.logs.drop(self.name)
                 yield from self._open_anew()
                 return True
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
@@ -285,10 +285,10 @@ class LogReplica:
         the same entry is put again. FileExistsError if the log has another entry of its version, or the one
         that was put before.
         """
-        objects = self._store.files.s3
+        objects = self._files.s3
         if objects is None or self._folder is None:
             write(table_open.open_directly(self._store, self.name, planned))
-            in_rounds(self._store.files, [self._follow(table)])
+            in_rounds(self._files, [self._follow(table)])
             return
         if table.version() == planned:
             write(table)
@@ -300,7 +300,7 @@ class LogReplica:
 
     def _put_checkpoint(self, log: Path, version: int) -> None:
         """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
-        name, objects = checkpoint_name(version), self._store.files.s3
+        name, objects = checkpoint_name(version), self._files.s3
         if objects is None or not (log / name).exists():
             return
         try:

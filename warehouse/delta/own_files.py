@@ -10,23 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pyarrow import fs
-
-from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
 
 _LOG = logging.getLogger("tidemark.commits")
 TRIES = 5
-
-
-def lost_files(store: Store, paths: Sequence[str]) -> list[str]:
-    """Which of the files, relative to the warehouse, are not there. One round of requests."""
-    if not store.is_local:
-        first_bytes = store.files.get([ByteRange(path, 0, 1) for path in paths])
-        return [path for path, first in zip(paths, first_bytes, strict=True) if first is None]
-    filesystem = store.filesystem()
-    return [path for path in paths if filesystem.get_file_info(path).type == fs.FileType.NotFound]
 
 
 class Looks:
@@ -37,12 +25,12 @@ class Looks:
     """
 
     def __init__(self, store: Store, *, before_commit: bool = False) -> None:
-        self._store, self._passes = store, before_commit and not store.is_local
+        self._files, self._passes = store.files, before_commit and store.files.takes_rounds
         self._lost = 0
 
     def lost(self, paths: Sequence[str]) -> set[str]:
         """Which of the files, in the warehouse, are gone; Contended if some are for the TRIES-th time."""
-        lost = [] if self._passes else lost_files(self._store, paths)
+        lost = [] if self._passes else self._files.absent(paths)
         if not lost:
             return set()
         self._lost += 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidemark.warehouse.per_process import per_process
 
 if TYPE_CHECKING:
-    from tidemark.warehouse.delta.remote_files import RemoteFiles
+    from tidemark.warehouse.delta.far_files import FarFiles
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class ByteRange:
 Rounds = Generator[Sequence[ByteRange], Sequence[bytes | None], T]
 
 
-def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
+def in_rounds(files: FarFiles, readings: Iterable[Rounds[T]]) -> list[T]:
     """The results of readings that run side by side: what all of them need next is one round."""
     running = dict(enumerate(readings))
     answers: dict[int, Sequence[bytes | None] | None] = dict.fromkeys(running)
@@ -67,7 +67,7 @@ def in_rounds(files: RemoteFiles, readings: Iterable[Rounds[T]]) -> list[T]:
     return [results[number] for number in sorted(results)]
 
 
-def fetching(files: RemoteFiles, ranges: Iterable[ByteRange]) -> Rounds[None]:
+def fetching(files: FarFiles, ranges: Iterable[ByteRange]) -> Rounds[None]:
     """A reading that keeps the ranges in memory: of one round, or none if they are there."""
     if missing := files.missing(ranges):
         files.keep(missing, (yield missing))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta import containment
 from tidemark.warehouse.delta.addresses import located
-from tidemark.warehouse.delta.remote_files import RemoteFiles, remote_files
-from tidemark.warehouse.errors import InputError, NotAWarehouse
+from tidemark.warehouse.delta.far_files import FarFiles, far_files
+from tidemark.warehouse.delta.files import Files
+from tidemark.warehouse.delta.near_files import NearFiles
+from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
 UNFINISHED_UPLOADS = (
@@ -45,29 +45,9 @@ class Store:
         return cls(address, tuple(sorted(options.items())), tuning_of(tuning))
 
     @property
-    def is_local(self) -> bool:
-        """Whether the folder is in a file system of this machine."""
-        return "://" not in self.uri
-
-    @property
     def keeps_parts(self) -> bool:
         """Whether the store keeps the parts of unfinished uploads until somebody aborts them."""
         return self.uri.startswith(("s3://", "gs://"))
-
-    def check_place(self, *, writing: bool = False) -> None:
-        """NotAWarehouse if a local path is a file; InputError without permission for its folder."""
-        if not self.is_local:
-            return
-        place = Path(self.uri)
-        while not os.path.lexists(place) and place != place.parent:
-            place = place.parent
-        if not place.is_dir():
-            raise NotAWarehouse(f"{place} is a file. A warehouse is a folder: give another path.")
-        if not os.access(place, os.R_OK | os.X_OK | (os.W_OK if writing else 0)):
-            raise InputError(
-                f"no permission to {'write into' if writing else 'read'} the folder {place}. "
-                "Ask its owner for it, or choose another path."
-            )
 
     @property
     def options(self) -> dict[str, str] | None:
@@ -83,22 +63,21 @@ class Store:
         path = self.table(name)
         return "s3a" + path[2:] if path.startswith("s3://") else path
 
-    def check_links(self, path: str) -> None:
-        """DamagedWarehouse if a part of the path, relative to the warehouse, is a symbolic link."""
-        if self.is_local:
-            containment.check_links(self.uri, path)
-
-    def check_log(self, name: str) -> list[str]:
-        """The names in the table's log, on a local disk; DamagedWarehouse if its folder or one is a link."""
-        return containment.check_log(self.uri, name) if self.is_local else []
-
     def filesystem(self) -> fs.FileSystem:
         """A file system whose root is the warehouse's folder; it refuses symbolic links below it."""
-        if self.is_local:
-            return containment.ContainedFileSystem(self.uri)
         return self.files.filesystem
 
     @property
-    def files(self) -> RemoteFiles:
-        """The files of a warehouse in an object store."""
-        return remote_files(self.uri, self.storage_options)
+    def files(self) -> Files:
+        """The files of the warehouse, near or far."""
+        return _near_files(self.uri) if "://" not in self.uri else self.far_files
+
+    @property
+    def far_files(self) -> FarFiles:
+        """The files of a warehouse in an object store, for what only such a one has."""
+        return far_files(self.uri, self.storage_options)
+
+
+@per_process
+def _near_files(folder: str) -> NearFiles:
+    return NearFiles(folder)

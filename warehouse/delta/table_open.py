@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import fs
 
-from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read, may_nest
-from tidemark.warehouse.delta.round_trips import ByteRange
+from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
@@ -30,7 +26,7 @@ def check_not_forked() -> None:
 def exists(store: Store, name: str) -> bool:
     """Whether there is a Delta table."""
     check_not_forked()
-    store.check_log(name)
+    store.files.check_log(name)
     return DeltaTable.is_deltatable(store.table(name), store.options)
 
 
@@ -58,7 +54,7 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
     try:
         return _open(store, name, version)
     except (TableNotFoundError, DeltaError) as error:
-        store.check_place()
+        store.files.check_place()
         if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
             raise refusal from error
         first_line = str(error).splitlines()[0]
@@ -88,26 +84,10 @@ def check_entries(store: Store, name: str, version: int | None = None, after: in
     Looked at are the entries with which a version is opened (log_nesting.py). What cannot be read is left to
     delta-rs, whose error says more.
     """
-    names = store.check_log(name)
-    log = f"{name}/_delta_log"
-    if not store.is_local:
-        with suppress(OSError):
-            selector = fs.FileSelector(log, allow_not_found=True)
-            names = [info.base_name for info in store.filesystem().get_file_info(selector)]
-    wanted = entries_read(names, version, after)
-    contents: list[bytes | None] = []
-    if store.is_local:
-        with suppress(OSError):
-            contents += (_harmful(os.path.join(store.uri, log, one)) for one in wanted)  # noqa: PTH118  quicker than Path
-    else:
-        contents = store.files.get([ByteRange(f"{log}/{one}") for one in wanted])
+    wanted = entries_read(store.files.log_names(name), version, after)
+    contents = store.files.log_entries(name, wanted)
     for one, content in zip(wanted, contents, strict=False):
         check_nesting(name, one, content or b"")
-
-
-def _harmful(path: str) -> bytes:
-    """The content of an entry that delta-rs may not be able to take; else nothing."""
-    return Path(path).read_bytes() if may_nest(os.stat(path).st_size) else b""  # noqa: PTH116  quicker than Path
 
 
 def _open(store: Store, name: str, version: int | None = None) -> DeltaTable:

@@ -102,11 +102,11 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
 
 def _open_copies(store: Store, *names: str) -> list[DeltaTable | None]:
     """The tables whose logs can be copied from an object store; None for others."""
-    if store.is_local:
+    if not store.files.takes_rounds:
         return [None] * len(names)
-    copies = [store.files.idle.pop(name, None) or LogReplica(store, name) for name in names]
+    copies = [store.far_files.idle.pop(name, None) or LogReplica(store, name) for name in names]
     with report_os_errors(f"opening the tables {', '.join(names)}"):
-        in_rounds(store.files, [copy.catch_up() for copy in copies])
+        in_rounds(store.far_files, [copy.catch_up() for copy in copies])
     return [copy.hand_over() for copy in copies]
 
 
@@ -123,7 +123,7 @@ def give_back(*given: DeltaTable) -> None:
 def check_no_links(store: Store, name: str) -> None:
     """DamagedWarehouse if a file of the table lies outside its folder or behind a symbolic link."""
     for file in list_files(open_table(store, name)):
-        store.check_links(f"{name}/{file.path}")
+        store.files.check_links(f"{name}/{file.path}")
 
 
 def commit(

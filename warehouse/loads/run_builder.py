@@ -59,7 +59,7 @@ def sort_run(
 @contextmanager
 def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
     """Where sorted chunks are written: the store, or a folder of this machine if all tasks run here."""
-    if store.is_local or not executor.in_process:
+    if not (store.files.takes_rounds and executor.in_process):
         yield store
         return
     with TemporaryDirectory(prefix="chunks-", dir=process_folder()) as folder:

@@ -143,7 +143,7 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
         marks: Any = projection.read_marks(run, file, reopen_marks)
         _check_same_files(run, files, marks.files)
         digests = _read_digests(projection, file)
-        footers = {} if store.is_local else _contents_by_file(file, FOOTERS_GROUP)
+        footers = _contents_by_file(file, FOOTERS_GROUP) if store.files.takes_rounds else {}
         completed = (
             replace(one, digests=digests[one.path], size=sizes.get(one.path, 0), footer=footers.get(one.path))
             for one in marks.files

@@ -41,7 +41,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.needed import Needed
-from tidemark.warehouse.snapshots.table_state import Parts, TableFiles, TableState
+from tidemark.warehouse.snapshots.table_state import Parts, TableFiles, TableState, are_recent
 
 EVENTS_SECONDS = 60.0  # other tools rewrite `events`, and its old files stay for the grace
 PREFETCHED_BYTES = 2**23  # of the live rows' files, at most
@@ -51,7 +51,7 @@ class FarTables:
     """The tables in an object store; see `Tables`."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._parts = store, Parts()
+        self._store, self._files, self._parts = store, store.far_files, Parts()
         self._opened: dict[str, LogReplica] = {}
         # `events` has the options, which tell what else is read: all its commits are asked for in one round.
         self._events = LogReplica(store, EVENTS, COMMITS_OF_STREAMS + 1)
@@ -59,7 +59,7 @@ class FarTables:
         self._prefetched: frozenset[BatchRange] = frozenset()
         names = (STEPS, LEDGER)
         first = [self._catch_up_events(), *map(self._reading, names), self._prepare_first_measure()]
-        in_rounds(store.files, first)
+        in_rounds(self._files, first)
         self._options_at = self._events.version
         self.state = TableState.of(store, existing(EVENTS, self._events.table), self._parts)
         self.state = self.state.with_tables({name: self._opened[name].table for name in names})
@@ -68,7 +68,7 @@ class FarTables:
         """Looks at the options and the tables at once, and then again: see above."""
         options = self.state.options
         runs = needed.runs_tables(options)
-        if max_age and self.state is since and self._are_recent([*runs, LEDGER], max_age):
+        if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
             return runs
         names = [*runs, *([STEPS] if needed.all or self.state is not since else []), LEDGER]
         with report_os_errors("looking for newer data"):
@@ -99,14 +99,14 @@ class FarTables:
             if max_age and self._events.checked >= time.monotonic() - max_age:
                 return
             with report_os_errors("looking for newer options"):
-                in_rounds(self._store.files, [self._events.catch_up()])
+                in_rounds(self._files, [self._events.catch_up()])
             self._take_options()
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` at a version that has the batches; see `Tables`."""
         with self._lock:
             if not self._events_have(batches):
-                in_rounds(self._store.files, [self._events.catch_up()])
+                in_rounds(self._files, [self._events.catch_up()])
             return files_of_batches(existing(EVENTS, self._events.table), batches)
 
     def list_events(self) -> Sequence[DataFile]:
@@ -117,7 +117,7 @@ class FarTables:
         """Moves `events` to its newest version; see `Tables`."""
         with self._lock:
             before = self._events.version
-            in_rounds(self._store.files, [self._events.catch_up()])
+            in_rounds(self._files, [self._events.catch_up()])
             return self._events.version != before
 
     def _events_have(self, batches: Iterable[BatchRange]) -> bool:
@@ -132,13 +132,9 @@ class FarTables:
             self.state = self.state.with_events(existing(EVENTS, self._events.table))
             self._options_at = self._events.version
 
-    def _are_recent(self, names: Iterable[str], max_age: float) -> bool:
-        moment = time.monotonic() - max_age
-        return all(name in self._opened and self._opened[name].checked >= moment for name in names)
-
     def _catch_up(self, names: Sequence[str], *others: Rounds[None]) -> None:
         """Moves tables to their newest versions, beside other readings."""
-        in_rounds(self._store.files, [*map(self._reading, names), *others])
+        in_rounds(self._files, [*map(self._reading, names), *others])
         self.state = self.state.with_tables({name: self._opened[name].table for name in names})
 
     def _reading(self, name: str) -> Rounds[None]:
@@ -148,7 +144,7 @@ class FarTables:
             open_directly(self._store, name)  # raises the error
         if has_moved and name == STEPS and replica.table is not None:
             new = (file.path for file in list_files(replica.table) if file.path not in self._parts.plans)
-            yield from fetching(self._store.files, [ByteRange(f"{STEPS}/{path}") for path in new])
+            yield from fetching(self._files, [ByteRange(f"{STEPS}/{path}") for path in new])
 
     def _replica(self, name: str) -> LogReplica:
         if name not in self._opened:
@@ -177,7 +173,7 @@ class FarTables:
         return [_unless_damaged(reading) for reading in ahead]
 
     def _prefetch_parts(self, state: TableState, projections: Sequence[Projection[Any]]) -> Rounds[None]:
-        files = self._store.files
+        files = self._files
         unstated = ledger_table.files_without_stated_range(state.files[LEDGER].files, self._parts.ranges)
         yield from fetching(files, [ByteRange(f"{LEDGER}/{path}") for path in unstated])
         wanted: list[ByteRange] = []
@@ -198,7 +194,7 @@ class FarTables:
                 yield from self._events.catch_up()
             files = files_of_batches(existing(EVENTS, self._events.table), list(new))
         if sum(file.size for file in files) <= PREFETCHED_BYTES:
-            yield from fetching(self._store.files, [ByteRange(f"{EVENTS}/{file.path}") for file in files])
+            yield from fetching(self._files, [ByteRange(f"{EVENTS}/{file.path}") for file in files])
 
     def _unread_marks(self, projection: Projection[Any], table: TableFiles) -> Iterator[ByteRange]:
         known = self._parts.marks.get(projection.runs_table, {})

@@ -22,7 +22,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
 from tidemark.warehouse.events.reader import BatchRange, may_contain
 from tidemark.warehouse.snapshots.needed import ALL, Needed
-from tidemark.warehouse.snapshots.table_state import TableState
+from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
 _LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
 
@@ -47,7 +47,7 @@ class NearTables:
         """Looks at the options, then at the runs tables, steps and ledger in this order."""
         self.look_for_options(max_age)
         runs = needed.runs_tables(self.state.options)
-        if max_age and self.state is since and self._are_recent([*runs, LEDGER], max_age):
+        if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
             return runs
         self.look_at(runs)
         # New plans matter to a question only if a run has their steps.
@@ -82,12 +82,8 @@ class NearTables:
             return self._files
 
     def look_for_events(self) -> bool:
-        """Does nothing: `event_files` opens the newest version."""
+        """Does nothing: `event_files` looks for the newest version."""
         return False
-
-    def _are_recent(self, names: Sequence[str], max_age: float) -> bool:
-        moment = time.monotonic() - max_age
-        return all(name in self._opened and self._opened[name].checked >= moment for name in names)
 
     def _update(self, name: str) -> None:
         opened = self._opened.get(name)

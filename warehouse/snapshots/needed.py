@@ -39,15 +39,9 @@ class Needed:
     def runs_tables(self, options: Options) -> list[str]:
         """The runs tables of the projections, in the order in which they are read; errors as `projections`.
 
-        The first measure comes first, because a load commits a step to it first (`Snapshot.are_built`). Keys
-        come last: those of a group have at least the steps of the group, as a load commits them first.
+        Keys come last: those of a group have at least the steps of the group, as a load commits them first.
         """
-        if len(self.measures) == 1 and not (self.all or self.keys or self.given):
-            return [SortedValues(options.measure(self.measures[0])).runs_table]
-        projections = self.projections(options)
-        if any(not isinstance(one, SortedValues) for one in projections):
-            projections = [SortedValues(options.measures[0]), *projections]
-        ordered = sorted(projections, key=_is_key)
+        ordered = sorted(self.projections(options), key=_is_key)
         return list(dict.fromkeys(one.runs_table for one in ordered))
 
 

@@ -51,4 +51,4 @@ class Tables(Protocol):
 
 def open_tables(store: Store) -> Tables:
     """The tables of a warehouse; NotAWarehouse if there is none."""
-    return NearTables(store) if store.is_local else FarTables(store)
+    return FarTables(store) if store.files.takes_rounds else NearTables(store)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.data_files import DataFile
@@ -37,7 +37,9 @@ from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.newest_tables import Tables
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
-from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
+from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, LiveCounts, View
+
+_History: TypeAlias = tuple[Mapping[str, int], tuple[Any, ...]]  # versions and marks, as views have them
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +165,7 @@ class Snapshot:
     def contents(self) -> Contents:
         """The batches, steps and runs.
 
-        While a load commits a step to one projection after the other, the first measure decides whether the
-        step is in history.
+        While a load commits a step to one projection after the other, it is in history once a measure has it.
         """
         return self._contents
 
@@ -182,7 +183,7 @@ class Snapshot:
 
     @cached_property
     def _contents(self) -> Contents:
-        state, view = self.state, self.view()
+        state, view = self.state, self._newest_view()
         last_step = state.files[view.root].layout.last_step
         loaded = [plan for plan in state.plans if plan.step <= last_step]
         counts = {batches: rows for plan in loaded for batches, rows in plan.parts}
@@ -203,66 +204,53 @@ class Snapshot:
 
     @cached_property
     def _info(self) -> dict[str, Any]:
+        return facts_of(self.state, self.told, self._newest_view() if self.options.measures else None)
+
+    def _newest_view(self) -> View:
+        """The view of the measure with the newest step; EmptyWindow until the columns are known."""
+        self.options.measure()
         tables = {one.name: self.state.files[SortedValues(one).runs_table] for one in self.options.measures}
-        last_steps = {name: table.layout.last_step for name, table in tables.items()}
-        newest = max(last_steps, key=last_steps.__getitem__, default=None)
-        return facts_of(self.state, self.told, None if newest is None else self.view(newest))
+        return self.view(max(tables, key=lambda name: tables[name].layout.last_step))
 
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)
-        last_step = self.state.files[values.runs_table].layout.last_step
         self._check_fits(values)
-        pending = self._pending(last_step)
-        batches = self._live_batches(last_step, pending)
-        return View(
-            measure=measure,
-            versions=self._versions(values, pending),
-            runs=self.marks(values),
-            root=values.runs_table,
-            batches=tuple(batches),
-            live=self._live_rows(measure, batches, pending),
-        )
+        pending, history, batches = self._split(values)
+        live = self._live_rows(measure, batches, pending)
+        return View(values, *history, batches, _row_counts(live), live)
 
     def _read_cells_view(self, projection: CompanionCells) -> CellsView:
-        last_step = self.state.files[projection.runs_table].layout.last_step
         self._check_fits(projection)
-        pending = self._pending(last_step)
-        batches = self._live_batches(last_step, pending)
-        rows = self._live_rows(self.options.measure(), batches, pending)
-        return CellsView(
-            projection=projection,
-            versions=self._versions(projection, pending),
-            runs=self.marks(projection),
-            batches=tuple(batches),
-            live_counts={(row.batches, row.tick): row.rows for row in rows},
-            ledger=self.state.ledger_ranges,
-        )
+        pending, history, batches = self._split(projection)
+        counts = _row_counts(self._live_rows(self.options.measure(), batches, pending))
+        return CellsView(projection, *history, batches, counts, self.state.ledger_ranges)
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
-        last_step = self.state.files[projection.runs_table].layout.last_step
         self._check_built(projection)
-        pending = self._pending(last_step)
-        batches = self._live_batches(last_step, pending)
-        rows = self._live_rows(projection.measure, batches, pending)
-        return GroupView(
-            projection=projection,
-            versions=self._versions(projection, pending),
-            runs=self.marks(projection),
-            batches=tuple(batches),
-            live_counts={(row.batches, row.tick): row.rows for row in rows},
-        )
+        pending, history, batches = self._split(projection)
+        counts = _row_counts(self._live_rows(projection.measure, batches, pending))
+        return GroupView(projection, *history, batches, counts)
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
         self._check_built(counts)
+        pending, history, batches = self._split(counts, last_step)
+        live = self._live_keys(batches, counts, pending)
+        rows = {(row.batches, row.tick): row.rows + row.nulls for row in live}
+        return KeysView(counts, *history, batches, rows, live)
+
+    def _split(
+        self, projection: Projection[Any], last_step: int | None = None
+    ) -> tuple[dict[BatchRange, int], _History, tuple[BatchRange, ...]]:
+        """The pending batches, history up to `last_step`, by default to its end, and the live batches."""
+        if last_step is None:
+            last_step = self.state.files[projection.runs_table].layout.last_step
         pending = self._pending(last_step)
-        batches = self._live_batches(last_step, pending)
-        return KeysView(
-            projection=counts,
-            versions=self._versions(counts, pending),
-            runs=tuple(marks for marks in self.marks(counts) if marks.run.last <= last_step),
-            batches=tuple(batches),
-            live=self._live_keys(batches, counts, pending),
-        )
+        names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
+        versions = {role: self.state.files[name].version for role, name in names.items()}
+        if self.told is not None and pending:
+            versions["begun"] = self.told.begun
+        runs = tuple(marks for marks in self.marks(projection) if marks.run.last <= last_step)
+        return pending, (versions, runs), tuple(sorted([*self.state.live_ranges(last_step), *pending]))
 
     def _check_fits(self, projection: Projection[Any]) -> None:
         """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know.
@@ -284,13 +272,13 @@ class Snapshot:
     def _unbuilt(self, projection: Projection[Any]) -> NotBuilt | None:
         """The error if steps were loaded before the warehouse had this key or group.
 
-        A load commits a step to the first measure first, so another projection may be one step behind.
-        If it is further behind, the rows of the missing steps are neither in its runs nor among the live
-        batches, and counts would be too small. The same holds for a key or group that was added later until
-        it has the steps that were planned by then.
+        A projection may be one step behind while a load commits it. If it is further behind, the rows of the
+        missing steps are neither in its runs nor among the live batches, and counts would be too small. The
+        same holds for a key or group that was added later until it has the steps that were planned by then.
         """
-        first_measure = SortedValues(self.options.measures[0])
-        loaded = self.state.files[first_measure.runs_table].layout.last_step
+        if self.told is None:  # it has all steps
+            return None
+        loaded = max(one.last for one in self.told.projections)
         last_step = self.state.files[projection.runs_table].layout.last_step
         needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
         if loaded <= last_step + 1 and needed <= last_step:
@@ -317,20 +305,8 @@ class Snapshot:
         known = set(chain.from_iterable(self.state.ledger_ranges.values())) if parts else set()
         return {batches: rows for batches, rows in parts.items() if not any(map(batches.overlaps, known))}
 
-    def _live_batches(self, last_step: int, pending: Mapping[BatchRange, int]) -> list[BatchRange]:
-        """The ranges of the ledger that the steps up to `last_step` do not cover, and the pending ones."""
-        return sorted([*self.state.live_ranges(last_step), *pending])
-
-    def _versions(self, projection: Projection[Any], pending: Mapping[BatchRange, int]) -> dict[str, int]:
-        """The versions that a view is of, and the newest step as `begun` if some of its rows are pending."""
-        names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
-        versions = {role: self.state.files[name].version for role, name in names.items()}
-        if self.told is not None and pending:
-            versions["begun"] = self.told.begun
-        return versions
-
     def _live_keys(
-        self, batches: list[BatchRange], counts: KeyCounts, pending: Mapping[BatchRange, int]
+        self, batches: Sequence[BatchRange], counts: KeyCounts, pending: Mapping[BatchRange, int]
     ) -> tuple[LiveKeys, ...]:
         """The ledger rows of the ranges, seen from a key; only those of new ranges are read.
 
@@ -349,7 +325,7 @@ class Snapshot:
         return tuple(chain.from_iterable(current.values()))
 
     def _live_rows(
-        self, measure: Measure, batches: list[BatchRange], pending: Mapping[BatchRange, int]
+        self, measure: Measure, batches: Sequence[BatchRange], pending: Mapping[BatchRange, int]
     ) -> tuple[LiveRow, ...]:
         """As `_live_keys`, seen from a measure."""
         known, columns = self.state.parts.rows, live_summaries.MEASURE_COLUMNS
@@ -366,3 +342,7 @@ class Snapshot:
             current[row.batches].append(row)
         known[measure.name] = current
         return tuple(chain.from_iterable(current.values()))
+
+
+def _row_counts(live: Sequence[LiveRow]) -> LiveCounts:
+    return {(row.batches, row.tick): row.rows for row in live}

@@ -216,6 +216,6 @@ def open_snapshot(
     if not isinstance(uri, (str, os.PathLike)):
         raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
     store = Store.from_uri(uri, storage_options)
-    if cache is not None and not store.is_local:
+    if cache is not None:
         store.files.keep_on_disk(cache)
     return SnapshotReader(store)

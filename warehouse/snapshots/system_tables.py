@@ -93,7 +93,7 @@ class Contents:
         """
         paths = [f"{EVENTS}/{file.path}" for file in self.event_files(self._ranges(part))]
         for path in paths:
-            self.store.check_links(path)
+            self.store.files.check_links(path)
         return paths
 
     def file_shares(self, part: str) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,12 @@ What the tables say of steps and batches is read on first use, and stays readabl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -27,6 +28,18 @@ from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.settings.options import Options, read_options
+
+
+class Looked(Protocol):
+    """An open table; `checked` is when it was last looked at, in seconds of time.monotonic()."""
+
+    checked: float
+
+
+def are_recent(opened: Mapping[str, Looked], names: Iterable[str], max_age: float) -> bool:
+    """Whether each table was looked at less than so many seconds ago."""
+    moment = time.monotonic() - max_age
+    return all(name in opened and opened[name].checked >= moment for name in names)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Views: one measure, a measure by group, or one key at one moment, as immutable values.
+"""Views: one measure, a measure by group, one key, or the companions at one moment, as immutable values.
 
 History is the runs of a projection, seen through their marks. The live side is the ledger rows of the batches
 that the loaded steps do not cover. A batch is in exactly one of the two.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
@@ -20,51 +20,60 @@ from tidemark.warehouse.projections.companion_cells import CellMarks, CompanionC
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.runs.projection import Projection
 
 LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
 
 
 @dataclass(frozen=True)
-class View:
-    """One measure at one moment: the marks of its runs, and the ledger rows of its live batches.
+class AnyView:
+    """A projection at one moment: the marks of its runs, and which batches are live.
 
-    `versions` are the versions of the tables read, by role (runs, steps, ledger). `root` is the path of the
-    runs table, relative to the warehouse. `batches` are the live ranges, including those without rows.
+    versions      the versions of the tables read, by role (runs, steps, ledger)
+    batches       the live ranges, including those without rows
+    live_counts   the rows of `events` in the live batches
     """
 
-    measure: Measure
+    projection: Projection[Any]
     versions: Mapping[str, int]
-    runs: tuple[ValueMarks, ...]
-    root: str
+    runs: tuple[Any, ...]
     batches: tuple[BatchRange, ...]
-    live: tuple[LiveRow, ...]
+    live_counts: LiveCounts
 
-    @cached_property
-    def live_counts(self) -> LiveCounts:
-        """The rows of `events` in the live batches."""
-        return {(row.batches, row.tick): row.rows for row in self.live}
+    @property
+    def root(self) -> str:
+        """The path of the runs table, relative to the warehouse."""
+        return self.projection.runs_table
 
     @property
     def live_ticks(self) -> list[int]:
         """The ticks of the live rows, with repetitions."""
-        return [row.tick for row in self.live]
+        return [tick for _, tick in self.live_counts]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A measure by group at one moment: the marks of its runs, and which batches are live.
+@dataclass(frozen=True)
+class View(AnyView):
+    """One measure at one moment, with the ledger rows of its live batches."""
 
-    `live_counts` are the rows of `events` in the live batches, by range and tick, as the ledger has them. The
-    other fields mean the same as those of `View`.
-    """
+    projection: SortedValues
+    runs: tuple[ValueMarks, ...]
+    live: tuple[LiveRow, ...]
+
+    @property
+    def measure(self) -> Measure:
+        """The measure."""
+        return self.projection.measure
+
+
+@dataclass(frozen=True)
+class GroupView(AnyView):
+    """A measure by group at one moment."""
 
     projection: SortedGroups
-    versions: Mapping[str, int]
     runs: tuple[SpanMarks, ...]
-    batches: tuple[BatchRange, ...]
-    live_counts: LiveCounts
 
     @property
     def last_step(self) -> int:
@@ -76,54 +85,22 @@ class GroupView:
         """The measure."""
         return self.projection.measure
 
-    @property
-    def root(self) -> str:
-        """The path of the runs table, relative to the warehouse."""
-        return self.projection.runs_table
 
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [tick for _, tick in self.live_counts]
-
-
-@dataclass(frozen=True, slots=True)
-class CellsView:
-    """The companions at one moment: the marks of their runs, and which batches are live.
-
-    `ledger` are the ranges of each file of the ledger, by path. The other fields mean the same as those of
-    `GroupView`.
-    """
+@dataclass(frozen=True)
+class CellsView(AnyView):
+    """The companions at one moment; `ledger` are the ranges of each file of the ledger, by path."""
 
     projection: CompanionCells
-    versions: Mapping[str, int]
     runs: tuple[CellMarks, ...]
-    batches: tuple[BatchRange, ...]
-    live_counts: LiveCounts
     ledger: Mapping[str, Sequence[BatchRange]]
-
-    @property
-    def root(self) -> str:
-        """The path of the runs table, relative to the warehouse."""
-        return self.projection.runs_table
-
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [tick for _, tick in self.live_counts]
 
 
 @dataclass(frozen=True)
-class KeysView:
-    """A key at one moment: the marks of its runs, and the ledger rows of its live batches.
-
-    The fields mean the same as those of `View`.
-    """
+class KeysView(AnyView):
+    """A key at one moment, with the ledger rows of its live batches."""
 
     projection: KeyCounts
-    versions: Mapping[str, int]
     runs: tuple[KeyMarks, ...]
-    batches: tuple[BatchRange, ...]
     live: tuple[LiveKeys, ...]
 
     @property
@@ -131,25 +108,7 @@ class KeysView:
         """The key."""
         return self.projection.key
 
-    @property
-    def root(self) -> str:
-        """The path of the runs table, relative to the warehouse."""
-        return self.projection.runs_table
-
-    @cached_property
-    def live_counts(self) -> LiveCounts:
-        """The rows of `events` in the live batches."""
-        return {(row.batches, row.tick): row.rows + row.nulls for row in self.live}
-
     @cached_property
     def history_counts(self) -> TickCounts:
         """The rows of all runs by tick."""
         return sum_tick_counts([run.totals for run in self.runs])
-
-    @property
-    def live_ticks(self) -> list[int]:
-        """The ticks of the live rows, with repetitions."""
-        return [row.tick for row in self.live]
-
-
-AnyView: TypeAlias = View | GroupView | CellsView | KeysView

@@ -88,8 +88,7 @@ class PinnedTables:
 def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | None = None) -> PinnedTables:
     """Pins all tables to their newest versions; NotAWarehouse if there is no warehouse at `uri`."""
     store = Store.from_uri(uri, storage_options)
-    if not store.is_local:
-        store.files.forget()  # what the store has is checked, not what was read of it before
+    store.files.forget()  # what the store has is checked, not what was read of it before
     snapshot = open_snapshot(uri, storage_options)
     snapshot.refresh()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]

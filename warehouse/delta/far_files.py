@@ -1,7 +1,7 @@
 """Files of an object store: byte ranges are read in rounds (round_trips.py), and kept in a bounded memory.
 
 Files of a warehouse never change, and their names are never used again, with the exception of
-`_last_checkpoint`. So `fetch` keeps what it read, and `RemoteFileSystem` opens a file that was fetched as a
+`_last_checkpoint`. So `fetch` keeps what it read, and `FarFileSystem` opens a file that was fetched as a
 whole from memory: the code that reads files does not know of rounds. A file that was not fetched is read from
 the store as it is used.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.log_files import KNOWN_BYTES, CachedLog
 from tidemark.warehouse.delta.round_trips import ByteRange, at_once
 from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
@@ -36,10 +38,13 @@ _NO_FILE_SIZE = 2**40
 _KNOWN_PATHS = 2**14  # of one client of delta-rs
 
 
-class RemoteFiles:
-    """The files of one warehouse in an object store. Safe to share between threads."""
+class FarFiles(Files):
+    """The files of one warehouse in an object store; see `Files`."""
+
+    takes_rounds = True
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:
+        self.folder = None
         self._uri, self._options = uri, options
         self._lock = threading.Lock()
         self._known: set[str] = set()
@@ -49,7 +54,7 @@ class RemoteFiles:
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
         self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
         self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_replica.py)
-        self.filesystem = fs.PyFileSystem(RemoteFileSystem(self))
+        self.filesystem = fs.PyFileSystem(FarFileSystem(self))
 
     @cached_property
     def s3(self) -> S3Client | None:
@@ -80,6 +85,26 @@ class RemoteFiles:
     def keep_on_disk(self, cache: DiskCache) -> None:
         """From now on keeps what is fetched in a folder, too."""
         self._disk = cache
+
+    def absent(self, paths: Sequence[str]) -> list[str]:
+        """Which of the files are not there; one round of requests."""
+        first_bytes = self.get([ByteRange(path, 0, 1) for path in paths])
+        return [path for path, first in zip(paths, first_bytes, strict=True) if first is None]
+
+    def log_names(self, table: str) -> list[str]:
+        """The names in the table's log, as far as they can be read."""
+        with suppress(OSError):
+            selector = fs.FileSelector(f"{table}/_delta_log", allow_not_found=True)
+            return [info.base_name for info in self.filesystem.get_file_info(selector)]
+        return []
+
+    def log_entries(self, table: str, names: Sequence[str]) -> Sequence[bytes | None]:
+        """The contents of entries of the log."""
+        return self.get([ByteRange(f"{table}/_delta_log/{name}") for name in names])
+
+    def open_objects(self) -> S3Client | None:
+        """The files as objects; None if only delta-rs has access."""
+        return self.s3
 
     def missing(self, ranges: Iterable[ByteRange]) -> list[ByteRange]:
         """The ranges that are neither in memory nor on disk, each once; those on disk are in memory then."""
@@ -141,13 +166,13 @@ class RemoteFiles:
             return self._client
 
 
-class RemoteFileSystem(DeltaStorageHandler):
+class FarFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
 
     New files go up in a thread (write_behind.py), small ones with one request (s3_client.py).
     """
 
-    def __init__(self, files: RemoteFiles) -> None:
+    def __init__(self, files: FarFiles) -> None:
         self._files = files
 
     @cached_property
@@ -197,6 +222,6 @@ def _read(client: Any, wanted: ByteRange) -> bytes | None:
 
 
 @per_process
-def remote_files(uri: str, options: tuple[tuple[str, str], ...]) -> RemoteFiles:
+def far_files(uri: str, options: tuple[tuple[str, str], ...]) -> FarFiles:
     """The files of a warehouse; all calls of a process share one object."""
-    return RemoteFiles(uri, dict(options) or None)
+    return FarFiles(uri, dict(options) or None)

@@ -1,0 +1,73 @@
+"""The files of a warehouse: near, on a disk of this machine, or far, in an object store.
+
+Nobody else asks which of the two it has. What only one of them needs does nothing for the other.
+"""
+
+# ruff: noqa: ARG002  the arguments of what does nothing
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from pyarrow import fs
+
+from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.round_trips import ByteRange
+from tidemark.warehouse.delta.s3_client import S3Client
+
+
+class Files(Protocol):
+    """The files of one warehouse. Paths are relative to it. Safe to share between threads.
+
+    filesystem    a file system whose root is the warehouse's folder; it refuses symbolic links below it
+    folder        the folder on this machine; None in an object store
+    takes_rounds  whether a look waits for a request to a store, so that looks are saved
+    """
+
+    filesystem: fs.FileSystem
+    folder: str | None
+    takes_rounds: bool
+
+    def check_place(self, *, writing: bool = False) -> None:
+        """NotAWarehouse if a local path is a file; InputError without permission for its folder."""
+        return
+
+    def check_links(self, path: str) -> None:
+        """DamagedWarehouse if a part of the path is a symbolic link."""
+        return
+
+    def check_log(self, table: str) -> None:
+        """DamagedWarehouse if the folder of the table's log, or a file in it, is a symbolic link."""
+        return
+
+    def log_names(self, table: str) -> list[str]:
+        """The names in the table's log, as far as they can be read; errors as `check_log`."""
+
+    def log_entries(self, table: str, names: Sequence[str]) -> Sequence[bytes | None]:
+        """The contents of entries of the log, as far as they must be looked at (log_nesting.py)."""
+
+    def absent(self, paths: Sequence[str]) -> list[str]:
+        """Which of the files are not there; one round of requests."""
+
+    def stamp(self, path: str) -> tuple[int, int] | None:
+        """What tells a folder from one that was made anew at its path; None where that takes a request.
+
+        FileNotFoundError without a folder.
+        """
+        return None
+
+    def open_objects(self) -> S3Client | None:
+        """The files as objects, each put only if there is none of its name; None if the store cannot."""
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        """Reads ranges of a store ahead, in one round."""
+        return
+
+    def keep_on_disk(self, cache: DiskCache) -> None:
+        """From now on keeps what is fetched from a store in a folder, too."""
+        return
+
+    def forget(self) -> None:
+        """Drops what is kept of a store."""
+        return

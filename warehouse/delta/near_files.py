@@ -1,0 +1,78 @@
+"""The files of a warehouse on a disk of this machine: each is read as it is used, and links are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pyarrow import fs
+
+from tidemark.warehouse.delta import containment
+from tidemark.warehouse.delta.files import Files
+from tidemark.warehouse.delta.log_nesting import may_nest
+from tidemark.warehouse.delta.s3_client import S3Client
+from tidemark.warehouse.errors import InputError, NotAWarehouse
+
+
+class NearFiles(Files):
+    """The files of one warehouse; see `Files`."""
+
+    takes_rounds = False
+
+    def __init__(self, folder: str) -> None:
+        self.folder = self._root = folder
+        self.filesystem = containment.ContainedFileSystem(folder)
+
+    def check_place(self, *, writing: bool = False) -> None:
+        """NotAWarehouse if the path is a file; InputError without permission for its folder."""
+        place = Path(self._root)
+        while not os.path.lexists(place) and place != place.parent:
+            place = place.parent
+        if not place.is_dir():
+            raise NotAWarehouse(f"{place} is a file. A warehouse is a folder: give another path.")
+        if not os.access(place, os.R_OK | os.X_OK | (os.W_OK if writing else 0)):
+            raise InputError(
+                f"no permission to {'write into' if writing else 'read'} the folder {place}. "
+                "Ask its owner for it, or choose another path."
+            )
+
+    def check_links(self, path: str) -> None:
+        """DamagedWarehouse if a part of the path is a symbolic link."""
+        containment.check_links(self._root, path)
+
+    def check_log(self, table: str) -> None:
+        """DamagedWarehouse if the folder of the table's log, or a file in it, is a symbolic link."""
+        containment.check_log(self._root, table)
+
+    def log_names(self, table: str) -> list[str]:
+        """The names in the table's log; errors as `check_log`."""
+        return containment.check_log(self._root, table)
+
+    def log_entries(self, table: str, names: Sequence[str]) -> list[bytes]:
+        """The contents of entries of a log that may nest too deeply; nothing of the others."""
+        found: list[bytes] = []
+        with suppress(OSError):
+            found += (_that_may_nest(f"{self._root}/{table}/_delta_log/{name}") for name in names)
+        return found
+
+    def absent(self, paths: Sequence[str]) -> list[str]:
+        """Which of the files are not there."""
+        return [path for path in paths if self.filesystem.get_file_info(path).type == fs.FileType.NotFound]
+
+    def stamp(self, path: str) -> tuple[int, int] | None:
+        """What tells a folder from one that was made anew at its path; FileNotFoundError without a folder."""
+        found = Path(self._root, path).stat()
+        return found.st_ino, found.st_mtime_ns
+
+    def open_objects(self) -> S3Client | None:
+        """The files as objects that are put only if there is none of their name; makes the folder."""
+        folder = Path(self._root)
+        folder.mkdir(parents=True, exist_ok=True)
+        return S3Client(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
+
+
+def _that_may_nest(path: str) -> bytes:
+    """The content of an entry that delta-rs may not be able to take; else nothing."""
+    return Path(path).read_bytes() if may_nest(os.stat(path).st_size) else b""  # noqa: PTH116  quicker than Path
