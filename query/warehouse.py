@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
-from tidemark.query.reader import DEFAULT_MEMORY, Reader
+from tidemark.query.reader import Reader
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
     from tidemark.query.sql.relations import Database, Relation
@@ -19,15 +17,9 @@ if TYPE_CHECKING:
 class Warehouse(Reader):  # noqa: D101  described once
     __doc__ = Reader.__doc__
 
-    def __init__(
-        self,
-        snapshot: SnapshotReader | Snapshot,
-        memory: int = DEFAULT_MEMORY,
-        progress: Callable[[float], None] | None = None,
-        max_staleness: float = 0.0,
-    ) -> None:
-        super().__init__(snapshot, memory, progress, max_staleness)
-        self._duck = threading.local()
+    @cached_property
+    def _duck(self) -> threading.local:
+        return threading.local()
 
     @property
     def plot(self) -> Plots:
@@ -66,5 +58,5 @@ class Warehouse(Reader):  # noqa: D101  described once
     def twin(self) -> Self:
         """A shallow copy, which shares the snapshot and caches but has its own DuckDB connections."""
         other = super().twin()
-        other._duck = threading.local()  # noqa: SLF001  an object of this class
+        vars(other).pop("_duck", None)
         return other

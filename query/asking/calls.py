@@ -14,23 +14,24 @@ C = TypeVar("C")
 _OF_MEASURES = ("where", "by", "groups", "limit", "order", "least_rows")
 
 
-def checks_calls(request: Callable[..., Any] | None = None) -> Callable[[type[C]], type[C]]:
+def checks_calls(*requests: Callable[..., Any]) -> Callable[[type[C]], type[C]]:
     """A class whose public methods raise InputError, not TypeError, for arguments that they do not have.
 
-    request: has the parameters that the methods take as typed `**options`, with their defaults.
+    requests: have the parameters that the methods take as typed `**options`, with their defaults. Those of
+        the first one count that has all parameters of a method.
     """
 
     def checked(kind: type[C]) -> type[C]:
         for name, method in list(vars(kind).items()):
             if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(kind, name, _checked(method, *_signature(method, request)))
+                setattr(kind, name, _checked(method, *_signature(method, requests)))
         return kind
 
     return checked
 
 
 def _signature(
-    method: Callable[..., Any], request: Callable[..., Any] | None
+    method: Callable[..., Any], requests: Sequence[Callable[..., Any]]
 ) -> tuple[inspect.Signature, frozenset[str]]:
     """The signature of a method, with the parameters of the request in place of `**options`.
 
@@ -38,11 +39,12 @@ def _signature(
     """
     signature = inspect.signature(method)
     *own, last = signature.parameters.values()
-    if request is None or last.kind is not inspect.Parameter.VAR_KEYWORD:
+    if last.kind is not inspect.Parameter.VAR_KEYWORD:
         return signature, frozenset()
     named = last.annotation.removeprefix("Unpack[").removesuffix("]")
     options = get_type_hints(inspect.unwrap(method).__globals__[named])
-    wanted = inspect.signature(request).parameters
+    parameters = (inspect.signature(request).parameters for request in requests)
+    wanted = next(found for found in parameters if options.keys() <= found.keys())
     taken = [one for name, one in wanted.items() if name in options]
     shown = signature.replace(parameters=[*own, *taken])
     return shown, frozenset(wanted.keys() - shown.parameters.keys())

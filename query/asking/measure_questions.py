@@ -92,17 +92,27 @@ class MeasureRequest(Generic[M]):
         return _Groups(session, self, mode, choice, SortedGroups(choice.keys, column))
 
 
-class QuestionOptions(TypedDict, total=False):
-    """The keyword parameters of `MeasureRequest.of` for one answer: without `by` and `every`."""
+class WindowOptions(TypedDict, total=False):
+    """The keyword parameters of `MeasureRequest.of` for all rows of a window."""
 
     last: Any
     as_of: Any
     between: Any
     mode: Mode
+
+
+class ChosenOptions(WindowOptions, total=False):
+    """Those for rows of a window, or of groups in no order of theirs."""
+
     where: Any
     top: int | None
     groups: Any
     limit: int | None
+
+
+class QuestionOptions(ChosenOptions, total=False):
+    """Those for one answer: without `by` and `every`."""
+
     order: str | None
     least_rows: int | None
 

@@ -12,7 +12,7 @@ from typing import Any
 from tidemark.query.groups.group_bounds import GroupBounds, Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
 from tidemark.query.groups.group_slices import Group, SliceReader
-from tidemark.query.quantiles.questions import ReadQuestion, SortedQuestion, WindowQuestion
+from tidemark.query.quantiles.questions import QuestionFields, ReadQuestion, SortedQuestion, WindowQuestion
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
@@ -70,20 +70,22 @@ class GroupReader:
             snapshot, view, selections, [window.ticks for window in windows]
         )
         source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
-        common: dict[str, Any] = {
-            "measure": view.measure,
-            "as_of": view.versions,
-            "certain": None if choice.largest is None else True,
-            "blocks_read": blocks_read,
-            "mode": mode,
-            "eps": eps,
-        }
         questions: list[ReadQuestion] = []
         for values, selection in zip(groups, selections, strict=True):
             group = choice.shown(values)
             for window in windows:
                 of_group = bounds[selection, window.ticks]
-                fields = {**common, "group": group, "window": window.shown, "widened": window.widened}
+                fields: QuestionFields = {
+                    "measure": view.measure,
+                    "as_of": view.versions,
+                    "mode": mode,
+                    "eps": eps,
+                    "window": window.shown,
+                    "widened": window.widened,
+                    "group": group,
+                    "certain": None if choice.largest is None else True,
+                    "blocks_read": blocks_read,
+                }
                 if isinstance(of_group, SortedNumbers):
                     questions.append(SortedQuestion(counts=of_group, numbers=of_group.numbers, **fields))
                 else:

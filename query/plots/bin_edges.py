@@ -11,11 +11,12 @@ from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
+    from tidemark.query.asking.measure_questions import WindowOptions
     from tidemark.query.reader import Reader
 
 
 def chosen_edges(
-    reader: Reader, bins: Any, measure: str | None, ask: dict[str, Any], *, log: bool, upto: Any
+    reader: Reader, bins: Any, measure: str | None, ask: WindowOptions, *, log: bool, upto: Any
 ) -> Any:
     """`bins` as they are, or edges for `log` and `upto`, ascending.
 
@@ -47,7 +48,7 @@ def chosen_edges(
     return _ascending([*below, *(first * factor**i for i in range(bins))], high)
 
 
-def _first_above_zero(reader: Reader, measure: str | None, ask: dict[str, Any]) -> Any:
+def _first_above_zero(reader: Reader, measure: str | None, ask: WindowOptions) -> Any:
     """The least number above 0, or one near it; None if there is none."""
     up_to_zero = reader.rank(0, measure, **ask)
     if up_to_zero.rank_hi >= up_to_zero.N:

@@ -19,7 +19,7 @@ import math
 import textwrap
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from tidemark.query.answers.common import PromisedScope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
@@ -27,6 +27,8 @@ from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.asking.calls import checks_calls
+from tidemark.query.asking.key_questions import KeyOptions, KeyRequest
+from tidemark.query.asking.measure_questions import ChosenOptions, MeasureRequest, WindowOptions
 from tidemark.query.plots.bin_edges import chosen_edges
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys
@@ -40,7 +42,6 @@ from tidemark.query.plots.window_plot import (
     scope_of_all,
     to_plottable,
 )
-from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
 
@@ -59,14 +60,13 @@ _DAYS = tuple(float((day - date(1970, 1, 1)).days) for day in (date.min, date.ma
 WIDTH, HEIGHT, BAR_HEIGHT = 8, 4.5, 0.2  # inches
 
 
-@checks_calls()
+@checks_calls(MeasureRequest.of, KeyRequest.of)
 @dataclass(frozen=True, slots=True, eq=False)
 class Plots:
     """The figures of a warehouse, as `wh.plot`.
 
-    `measure`, `last`, `as_of`, `between` and `mode` are those of the warehouse's questions. All methods
-    return matplotlib's Axes. They raise InputError without matplotlib, and EmptyWindow if there is nothing to
-    draw.
+    `measure` and the options are those of the warehouse's questions. All methods return matplotlib's Axes.
+    They raise InputError without matplotlib, and EmptyWindow if there is nothing to draw.
 
     ax: the Axes to draw into; by default those of a new figure.
     """
@@ -74,23 +74,16 @@ class Plots:
     warehouse: Reader
 
     def cdf(
-        self,
-        measure: str | None = None,
-        *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Any = "accurate",
-        ax: Axes | None = None,
+        self, measure: str | None = None, *, ax: Axes | None = None, **options: Unpack[WindowOptions]
     ) -> Axes:
         """The share of the rows <= x. The x axis shows the middle 99 % of the rows; the lines have all."""
-        ask: dict[str, Any] = {"last": last, "as_of": as_of, "between": between, "mode": mode}
         phis = sorted({*TAILS, *(i / CDF_STEPS for i in range(CDF_STEPS + 1))})
-        quick = self.warehouse.quantile(phis, measure, **{**ask, "mode": "quick"})
-        points = sorted({answer.value for answer in quick if _is_finite(answer.value)})
+        quick: WindowOptions = {**options, "mode": "quick"}
+        found = self.warehouse.quantile(phis, measure, **quick)
+        points = sorted({answer.value for answer in found if _is_finite(answer.value)})
         if not points:
             raise EmptyWindow("nothing to draw: the window has no finite numbers.")
-        curve = cast("Answers[CdfAnswer]", self.warehouse.cdf(points, measure, **ask))
+        curve = cast("Answers[CdfAnswer]", self.warehouse.cdf(points, measure, **options))
         xs = [to_plottable(answer.value) for answer in curve]
         lo, hi = [answer.cdf_lo for answer in curve], [answer.cdf_hi for answer in curve]
         axes = ax if ax is not None else _new_axes()
@@ -100,7 +93,7 @@ class Plots:
         axes.plot(xs, [answer.cdf for answer in curve], linewidth=1.2, label="answer")
         label = curve[0].measure
         left, right = (
-            to_plottable(answer.value) for answer in self.warehouse.quantile(SHOWN_RANGE, measure, **ask)
+            to_plottable(answer.value) for answer in self.warehouse.quantile(SHOWN_RANGE, measure, **options)
         )
         if _is_finite(left) and _is_finite(right) and left < right:
             axes.set_xlim(left, right)
@@ -109,22 +102,15 @@ class Plots:
         axes.legend(loc="lower right")
         return _add_title(axes, curve[0])
 
-    def quantiles(  # noqa: PLR0913  the parameters of the question
+    def quantiles(
         self,
         phis: Any = (0.5, 0.9, 0.99),
         measure: str | None = None,
         *,
         every: Any = None,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Any = "accurate",
-        where: Any = None,
         by: Any = None,
-        top: int | None = None,
-        groups: Any = None,
-        limit: int | None = None,
         ax: Axes | None = None,
+        **options: Unpack[ChosenOptions],
     ) -> Axes:
         """Quantiles over time: a line for each quantile, or with `by` for each group and quantile.
 
@@ -135,23 +121,10 @@ class Plots:
         Raises InputError for more than MAX_SPANS windows or MAX_LINES lines. Cost: that of the question.
         """
         width = chosen_width(self.warehouse, every)
-        check_windows(self.warehouse, width, AskedWindow(last, between, as_of), measure)
+        check_windows(self.warehouse, width, options, measure)
         phis = plain_share(phis)
         shown_phis = phis if is_sequence(phis) else [phis]
-        found: Answers[Answer] = self.warehouse.quantile(
-            shown_phis,
-            measure,
-            every=width,
-            last=last,
-            as_of=as_of,
-            between=between,
-            mode=mode,
-            where=where,
-            by=by,
-            top=top,
-            groups=groups,
-            limit=limit,
-        )
+        found: Answers[Answer] = self.warehouse.quantile(shown_phis, measure, every=width, by=by, **options)
         lines = _lines(found)
         if not lines:
             raise EmptyWindow("nothing to draw: the window has no groups.")
@@ -175,12 +148,8 @@ class Plots:
         *,
         every: Any = None,
         new: bool = False,
-        key: Any = None,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Any = "approximate",
         ax: Axes | None = None,
+        **options: Unpack[KeyOptions],
     ) -> Axes:
         """The number of distinct keys over time, with its probable band, and lightly its certain bounds.
 
@@ -193,35 +162,24 @@ class Plots:
         """
         pinned = self.warehouse.pinned()  # both questions are about the same rows
         width = chosen_width(pinned, every)
-        check_windows(pinned, width, AskedWindow(last, between, as_of))
-        ask: dict[str, Any] = {
-            "key": key,
-            "last": last,
-            "as_of": as_of,
-            "between": between,
-            "mode": mode,
-            "every": width,
-        }
-        counts: Answers[DistinctAnswer] = pinned.distinct(**ask)
-        fresh = list(pinned.new_keys(**ask)) if new else []
+        check_windows(pinned, width, options)
+        counts: Answers[DistinctAnswer] = pinned.distinct(every=width, **options)
+        fresh = list(pinned.new_keys(every=width, **options)) if new else []
         axes = ax if ax is not None else _new_axes()
         draw_distinct(axes, counts, fresh)
         finish_windows(axes, pinned, width, counts[-1].window)
         axes.legend(ncols=3, loc="upper center", fontsize="small", columnspacing=1, handlelength=1)
         return _add_title(axes, scope_of_all(counts))
 
-    def histogram(  # noqa: PLR0913  the parameters of the question
+    def histogram(
         self,
         bins: Any = 40,
         measure: str | None = None,
         *,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Any = "accurate",
         log: bool = False,
         upto: Any = None,
         ax: Axes | None = None,
+        **options: Unpack[WindowOptions],
     ) -> Axes:
         """Counts in bins; `bins` as in `Warehouse.histogram`.
 
@@ -229,9 +187,8 @@ class Plots:
         to 0 are in a bin of their own), and `upto`, such as 0.99, ends the last bin at that quantile.
         """
         pinned = self.warehouse.pinned()  # the edges and the counts are about the same rows
-        ask: dict[str, Any] = {"last": last, "as_of": as_of, "between": between, "mode": mode}
-        edges_or_bins = chosen_edges(pinned, bins, measure, ask, log=log, upto=upto)
-        histogram = pinned.histogram(edges_or_bins, measure, **ask)
+        edges_or_bins = chosen_edges(pinned, bins, measure, options, log=log, upto=upto)
+        histogram = pinned.histogram(edges_or_bins, measure, **options)
         axes = ax if ax is not None else _new_axes()
         edges = [to_plottable(edge) for edge in histogram.edges]
         lo, hi = [bin_.lo for bin_ in histogram], [bin_.hi for bin_ in histogram]
@@ -255,40 +212,26 @@ class Plots:
         axes.legend()
         return _add_title(axes, histogram)
 
-    def top(
-        self,
-        k: int = 20,
-        *,
-        key: Any = None,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
-        mode: Any = "approximate",
-        ax: Axes | None = None,
-    ) -> Axes:
+    def top(self, k: int = 20, *, ax: Axes | None = None, **options: Unpack[KeyOptions]) -> Axes:
         """The k keys with the most rows as bars: history's part, the live part, and the certain interval."""
         k = plain(k)
         if isinstance(k, int) and k > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got k = {k:,}.")
-        hitters = self.warehouse.top(k, key=key, last=last, as_of=as_of, between=between, mode=mode)
+        hitters = self.warehouse.top(k, **options)
         if not len(hitters):
             raise EmptyWindow("nothing to draw: the window has no rows with a key.")
         axes = ax if ax is not None else _new_axes(len(hitters))
         draw_keys(axes, hitters)
         return _add_title(axes, hitters[0], grid="x")
 
-    def persistence(  # noqa: PLR0913  the parameters of the question
+    def persistence(
         self,
         values: Any = None,
         *,
         top: int = 20,
-        key: Any = None,
-        last: Any = None,
-        as_of: Any = None,
-        between: Any = None,
         slot: Any = None,
-        mode: Any = "approximate",
         ax: Axes | None = None,
+        **options: Unpack[KeyOptions],
     ) -> Axes:
         """In which slots keys are present: a row for each key, filled where it certainly has rows.
 
@@ -299,16 +242,15 @@ class Plots:
         Cost: that of `Warehouse.persistence`, and of `Warehouse.top` without `values`.
         """
         pinned = self.warehouse.pinned()  # both questions are about the same rows
-        check_windows(pinned, chosen_width(pinned, slot), AskedWindow(last, between, as_of), name="slot")
-        ask: dict[str, Any] = {"key": key, "last": last, "as_of": as_of, "between": between, "mode": mode}
+        check_windows(pinned, chosen_width(pinned, slot), options, name="slot")
         if values is None:
             shown_keys = min(whole_number("top", plain(top), 1), MAX_KEYS)
-            values = [hitter.value for hitter in pinned.top(shown_keys, **ask)]
+            values = [hitter.value for hitter in pinned.top(shown_keys, **options)]
         values = plain_all(values)
         shown = values if is_sequence(values) and not isinstance(values, tuple) else [values]
         if len(shown) > MAX_KEYS:
             raise InputError(f"a figure shows {MAX_KEYS} keys at most, got {len(shown):,}.")
-        found = cast("Answers[PersistenceAnswer]", pinned.persistence(list(shown), slot=slot, **ask))
+        found = cast("Answers[PersistenceAnswer]", pinned.persistence(list(shown), slot=slot, **options))
         if not len(found):
             raise EmptyWindow("nothing to draw: the window has no rows with a key.")
         axes = ax if ax is not None else _new_axes(len(found))

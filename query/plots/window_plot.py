@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -41,12 +41,16 @@ def chosen_width(warehouse: Reader, every: Any) -> Any:
 def check_windows(
     warehouse: Reader,
     every: Any,
-    asked: AskedWindow,
+    options: Mapping[str, Any],
     measure: str | None = None,
     *,
     name: str = "every",
 ) -> None:
-    """InputError for more than MAX_SPANS windows, before they are asked; `name` is that of their width."""
+    """InputError for more than MAX_SPANS windows, before they are asked; `name` is that of their width.
+
+    options: the keyword arguments of the question.
+    """
+    asked = AskedWindow.of(options)
     start, end = warehouse.span(measure, last=asked.last, as_of=asked.as_of, between=asked.between)
     width: Any
     if warehouse.tick is None:

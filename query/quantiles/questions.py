@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,20 @@ class Question:
             "rows_scanned": self.rows_scanned,
             "declare": self.declare,
         }
+
+
+class QuestionFields(TypedDict):
+    """The fields of a `Question` about one group in one window, but for its rows."""
+
+    measure: Measure
+    as_of: Mapping[str, int]
+    mode: str
+    eps: float
+    window: tuple[Any, Any] | None
+    widened: str | None
+    group: Mapping[str, Any] | None
+    certain: bool | None
+    blocks_read: int
 
 
 class Points(NamedTuple):

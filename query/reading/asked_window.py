@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,11 @@ class AskedWindow:
 
     def __post_init__(self) -> None:
         take_scalars(self)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> AskedWindow:
+        """The window of a call with these keyword arguments."""
+        return cls(options.get("last"), options.get("between"), options.get("as_of"))
 
     @property
     def text(self) -> str:
