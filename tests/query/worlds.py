@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import fs
 
 from tests.warehouse.disk import digests_of
 from tidemark.query.asking.session import Session
@@ -36,7 +37,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.runs.marks import MarksFile, RunFile
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.views import View
 
@@ -247,9 +248,19 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
         starts += range(first, part.stop, grain * world.span)
     marked = np.unique(np.array(positions, dtype=np.int64))
     totals = _totals(rows)
-    return ValueMarks(
-        run, tuple(files), len(values), marked, (values[marked],), totals, lambda: _spans(starts, ticks)
-    )
+    no_file = MarksFile(fs.LocalFileSystem(), "none")
+    spans = _spans(starts, ticks)
+    return HandMarks(run, tuple(files), len(values), marked, (values[marked],), totals, no_file, spans)
+
+
+@dataclass(frozen=True)
+class HandMarks(ValueMarks):
+    """Marks whose spans are in memory."""
+
+    made: Spans
+
+    def spans(self) -> Spans:
+        return self.made
 
 
 def _totals(rows: tuple[Row, ...]) -> TickCounts:

@@ -32,6 +32,7 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     HEADER_GROUP,
     MARKS_GROUP,
+    MarksFile,
     RunFile,
     files_from_marks,
     flatten,
@@ -40,7 +41,6 @@ from tidemark.warehouse.runs.marks import (
 from tidemark.warehouse.runs.projection import (
     MarkedFile,
     Projection,
-    ReopenMarks,
     RunSpec,
     SortColumns,
     SortKey,
@@ -165,7 +165,7 @@ class ByTick(Projection[TickRows]):
             first += file.rows
         return {HEADER_GROUP: pa.Table.from_pylist([header], schema), MARKS_GROUP: pa.concat_tables(found)}
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> TickMarks:  # noqa: ARG002
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> TickMarks:  # noqa: ARG002
         header, marks = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
         totals = TickCounts(*(flatten(header.column(name)) for name in LISTS))
         rows = int(totals.counts.sum())

@@ -7,7 +7,7 @@ merges and verify treat companions as any other projection, and need no measure 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,18 +20,23 @@ from tidemark.warehouse.companions.declared import Cells, Companions
 from tidemark.warehouse.delta.table_names import COMPANION_MARKS, COMPANIONS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
+from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs import companion_cells
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.projection import NO_COMPANIONS, ReopenMarks
+from tidemark.warehouse.runs.marks import MarksFile
+from tidemark.warehouse.runs.projection import NO_COMPANIONS
 
 
 @dataclass(frozen=True, slots=True)
 class CellMarks(ValueMarks):
-    """The marks of one run. `cells` reads the cells of each companion by name, ascending by tick."""
+    """The marks of one run."""
 
-    cells: Callable[[], Cells] = dict
+    def cells(self) -> Cells:
+        """The cells of each companion by name, ascending by tick; read on every call."""
+        with self.source.open() as file:
+            return companion_cells.from_file(file, self.totals)
 
     def cells_of(self, companion: str) -> Sequence[Cell]:
         """The cells of the companion with this name, which stand for all rows; else DamagedWarehouse."""
@@ -58,13 +63,6 @@ class CompanionCells(SortedValues):
         null = np.ones(len(ticks), bool)
         return ValueRows(np.empty(0), ticks[:0]), count_by_tick(ticks, DecodedColumn(ticks, ~null, null))
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> CellMarks:
-        """Reads the marks; their `cells` reads the cells on demand."""
-
-        def read_cells() -> Cells:
-            cells: Cells = reopen_marks(lambda reopened: companion_cells.from_file(reopened, marks.totals))
-            return cells
-
-        marks = SortedValues.read_marks(self, run, file, reopen_marks)
-        none = marks.positions, marks.sort_keys
-        return CellMarks(run, marks.files, marks.rows, *none, marks.totals, marks.spans, read_cells)
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> CellMarks:
+        """Reads the marks."""
+        return span_marks.read(CellMarks, self._mark_columns, run, file, source)

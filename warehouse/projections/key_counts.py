@@ -40,7 +40,8 @@ from tidemark.warehouse.projections.key_rows import (
 )
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec
+from tidemark.warehouse.runs.marks import MarksFile
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_files import bounded_block_edges
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
@@ -200,9 +201,9 @@ class KeyCounts(Projection[KeyRows]):
         """The header, the marks, the heavy keys and the distinct keys."""
         return key_marks.to_arrow(self.key, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:
         """Reads the marks; their `heavy` and `distinct` read the heavy and the distinct keys on demand."""
-        return key_marks.read(self.key, run, file, reopen_marks)
+        return key_marks.read(self.key, run, file, source)
 
     def ascends(self, rows: KeyRows) -> bool:
         """Whether the pairs are distinct and ascend, and all counts are positive."""

@@ -24,7 +24,7 @@ A run's marks are one file of the table ``key_marks`` (runs/marks.py), with thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -60,12 +60,13 @@ from tidemark.warehouse.runs.marks import (
     HEAVY_GROUP,
     MARKS_GROUP,
     PERSISTENT_GROUP,
+    MarksFile,
     RunFile,
     files_from_marks,
     flatten,
     path_in_table,
 )
-from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, SortColumns
+from tidemark.warehouse.runs.projection import MarkedFile, SortColumns
 
 _TICK_LISTS = ["ticks", "counts", "nulls", "floors"]
 
@@ -92,12 +93,10 @@ class KeyMarks:
 
     `rows` is the number of pairs that the run stores. Mark i is the pair (keys[i], ticks[i]) at
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
-    tick: with a key (`counts`) and with NULL (`nulls`). `heavy()` reads two
-    listings from the marks file on every call: the heavy keys of the whole run (all in cell 0), and those of
-    each tick (cell j is tick j of `totals`). `distinct()` and `persistent()` read the distinct and the
-    persistent keys on every call.
+    tick: with a key (`counts`) and with NULL (`nulls`). The listings are read from `source` on every call.
     """
 
+    key: Key
     run: Run
     files: tuple[RunFile, ...]
     rows: int
@@ -106,9 +105,7 @@ class KeyMarks:
     ticks: NDArray[np.int64]
     counts_before: NDArray[np.int64]
     totals: TickCounts
-    heavy: Callable[[], tuple[HeavyKeys, HeavyKeys]]
-    distinct: Callable[[], DistinctKeys]
-    persistent: Callable[[], PersistentKeys]
+    source: MarksFile
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -119,6 +116,24 @@ class KeyMarks:
     def count(self) -> int:
         """The number of rows of `events` with a key."""
         return int(self.totals.counts.sum())
+
+    def heavy(self) -> tuple[HeavyKeys, HeavyKeys]:
+        """The heavy keys of the run (all in cell 0), and of each tick (cell j is tick j of `totals`)."""
+        with self.source.open() as file:
+            return _heavy_from_arrow(self.key, file.read(HEADER_GROUP), file.read(HEAVY_GROUP))
+
+    def distinct(self) -> DistinctKeys:
+        """The distinct keys."""
+        with self.source.open() as file:
+            stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
+            return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
+
+    def persistent(self) -> PersistentKeys:
+        """The persistent keys."""
+        with self.source.open() as file:
+            stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
+            ticks = flatten(file.read(HEADER_GROUP).column("ticks"))
+            return persistent_keys.from_arrow(self.key, stored, ticks)
 
     def check_invariants(self) -> None:
         """Every file's first pair has a mark; positions and counts ascend; else DamagedWarehouse."""
@@ -250,42 +265,9 @@ def _column(values: Any, arrow_type: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, arrow_type)
 
 
-def read(key: Key, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> KeyMarks:
-    """Reads the marks of a run from their file; the other listings are read on demand."""
-
-    def read_heavy() -> tuple[HeavyKeys, HeavyKeys]:
-        heavy: tuple[HeavyKeys, HeavyKeys] = reopen_marks(
-            lambda reopened: _heavy_from_arrow(key, reopened.read(HEADER_GROUP), reopened.read(HEAVY_GROUP))
-        )
-        return heavy
-
-    def read_distinct() -> DistinctKeys:
-        distinct: DistinctKeys = reopen_marks(_distinct_from_file)
-        return distinct
-
-    def read_persistent() -> PersistentKeys:
-        persistent: PersistentKeys = reopen_marks(lambda reopened: _persistent_from_file(key, reopened))
-        return persistent
-
+def read(key: Key, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:
+    """Reads the marks of a run from their opened file; their listings are read from `source` on demand."""
     header, marked = file.read(HEADER_GROUP), file.read(MARKS_GROUP)
-    listings = {"heavy": read_heavy, "distinct": read_distinct, "persistent": read_persistent}
-    return _from_arrow(key, run, header, marked, listings)
-
-
-def _distinct_from_file(file: SealedFile) -> DistinctKeys:
-    stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
-    return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
-
-
-def _persistent_from_file(key: Key, file: SealedFile) -> PersistentKeys:
-    stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
-    return persistent_keys.from_arrow(key, stored, flatten(file.read(HEADER_GROUP).column("ticks")))
-
-
-def _from_arrow(
-    key: Key, run: Run, header: pa.Table, marked: pa.Table, listings: dict[str, Callable[[], Any]]
-) -> KeyMarks:
-    """The marks of a run from the row groups `header` and `marks`; `listings` are the fields of functions."""
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
     ticks, counts, nulls = (flatten(header.column(name)) for name in ("ticks", "counts", "nulls"))
@@ -293,6 +275,7 @@ def _from_arrow(
     positions = as_numpy(marked.column("position"))
     files = files_from_marks(marked.column("file"), positions, rows)
     result = KeyMarks(
+        key=key,
         run=run,
         files=files,
         rows=rows,
@@ -301,7 +284,7 @@ def _from_arrow(
         ticks=as_numpy(marked.column("tick")),
         counts_before=as_numpy(marked.column("count")),
         totals=TickCounts(ticks, counts, np.zeros_like(counts), nulls),
-        **listings,
+        source=source,
     )
     result.check_invariants()
     return result

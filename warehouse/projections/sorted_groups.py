@@ -68,7 +68,8 @@ from tidemark.warehouse.projections.span_marks import (
     span_mark_collector,
 )
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.projection import MarkedFile, Projection, ReopenMarks, RunSpec, SortKey
+from tidemark.warehouse.runs.marks import MarksFile
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec, SortKey
 from tidemark.warehouse.runs.run_files import bounded_block_edges
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
@@ -266,9 +267,9 @@ class SortedGroups(Projection[GroupRows]):
         """The header, the marks and the spans."""
         return span_marks.to_arrow(self._mark_columns, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> SpanMarks:
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> SpanMarks:
         """Reads the marks; their `spans` reads the spans on demand."""
-        return span_marks.read(SpanMarks, self._mark_columns, run, file, reopen_marks)
+        return span_marks.read(SpanMarks, self._mark_columns, run, file, source)
 
     def ascends(self, rows: GroupRows) -> bool:
         """Whether the rows ascend by group, kind and value, and the numbers are numbers."""

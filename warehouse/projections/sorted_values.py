@@ -31,10 +31,10 @@ from tidemark.warehouse.projections.span_marks import (
 )
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.marks import MarksFile
 from tidemark.warehouse.runs.projection import (
     MarkedFile,
     Projection,
-    ReopenMarks,
     RunSpec,
     SortColumns,
     SortKey,
@@ -206,9 +206,9 @@ class SortedValues(Projection[ValueRows]):
         """The header, the marks and the spans."""
         return span_marks.to_arrow(self._mark_columns, files, totals)
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> ValueMarks:
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> ValueMarks:
         """Reads the marks; their `spans` reads the spans on demand."""
-        return span_marks.read(ValueMarks, self._mark_columns, run, file, reopen_marks)
+        return span_marks.read(ValueMarks, self._mark_columns, run, file, source)
 
     def ascends(self, rows: ValueRows) -> bool:
         """Whether the values ascend and none is NaN."""

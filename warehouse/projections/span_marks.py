@@ -49,12 +49,13 @@ from tidemark.warehouse.runs.marks import (
     HEADER_GROUP,
     MARKS_GROUP,
     SPANS_GROUP,
+    MarksFile,
     RunFile,
     files_from_marks,
     flatten,
     path_in_table,
 )
-from tidemark.warehouse.runs.projection import MarkedFile, ReopenMarks, Rows, RunSpec, SortColumns, SortKey
+from tidemark.warehouse.runs.projection import MarkedFile, Rows, RunSpec, SortColumns, SortKey
 from tidemark.warehouse.sizes import Tuning
 
 MAX_MARKS = 2**16  # the number of marks of a run, unless eps requires more
@@ -105,8 +106,7 @@ class SpanMarks:
     """The marks of one run.
 
     Mark i is row `positions[i]` of the run; `sort_keys` are the columns of the marks' sort keys. All columns
-    have one length, and the marks ascend. `totals` are the rows by tick. `spans` reads the marks file on
-    every call.
+    have one length, and the marks ascend. `totals` are the rows by tick. `source` is their file.
     """
 
     run: Run
@@ -115,7 +115,13 @@ class SpanMarks:
     positions: NDArray[np.int64]
     sort_keys: SortColumns
     totals: TickCounts
-    spans: Callable[[], Spans]
+    source: MarksFile
+
+    def spans(self) -> Spans:
+        """The counts by span and tick, read on every call."""
+        with self.source.open() as file:
+            content = file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0]
+            return Spans.from_bytes(content.as_py())
 
     def covered_by(self, window: Window) -> bool:
         """Whether every stored row of the run lies in the window."""
@@ -179,14 +185,9 @@ def read(
     columns: Sequence[MarkColumn],
     run: Run,
     file: SealedFile,
-    reopen_marks: ReopenMarks,
+    source: MarksFile,
 ) -> M:
-    """Reads the marks of a run from their file; `spans` reads a further row group on demand."""
-
-    def read_spans() -> Spans:
-        spans: Spans = reopen_marks(_spans_from_file)
-        return spans
-
+    """Reads the marks of a run from their opened file."""
     header = file.read(HEADER_GROUP, columns=TICK_LISTS)
     if header.num_rows != 1:
         raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
@@ -196,14 +197,9 @@ def read(
     positions = as_numpy(marks.column("position"))
     sort_keys = tuple(column.from_arrow(marks.column(column.name)) for column in columns)
     files = files_from_marks(marks.column("file"), positions, rows)
-    result = marks_type(run, files, rows, positions, sort_keys, totals, read_spans)
+    result = marks_type(run, files, rows, positions, sort_keys, totals, source)
     result.check_invariants()
     return result
-
-
-def _spans_from_file(file: SealedFile) -> Spans:
-    """Reads the spans of a run from its marks file."""
-    return Spans.from_bytes(file.read(SPANS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0].as_py())
 
 
 class SpanMarkCollector:

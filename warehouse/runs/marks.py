@@ -16,7 +16,8 @@ All numbers are little-endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,9 +26,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
+from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
+from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 
 # Names of the row groups of a marks file.
 HEADER_GROUP, MARKS_GROUP, SPANS_GROUP, COMPANIONS_GROUP = "header", "marks", "spans", "companions"
@@ -91,6 +94,22 @@ class RunFile:
     digests: FileDigests = field(default=NO_DIGESTS, compare=False, repr=False)
     size: int = field(default=0, compare=False, repr=False)
     footer: bytes | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MarksFile:
+    """The file with the marks of a run; its large row groups are read when they are needed."""
+
+    filesystem: fs.FileSystem
+    path: str
+
+    @contextmanager
+    def open(self) -> Iterator[SealedFile]:
+        """The file, opened to be read; DamagedWarehouse if it is missing or damaged, or has no seal."""
+        with open_sealed(self.filesystem, self.path) as file:
+            if not file.is_sealed:
+                raise ValueError("it has no seal")
+            yield file
 
 
 def statistics_digest(group: pq.RowGroupMetaData) -> int:

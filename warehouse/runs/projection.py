@@ -18,7 +18,7 @@ To add a projection, implement `Projection` and add it to `Options.projections`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, RunFile
+from tidemark.warehouse.runs.marks import NO_DIGESTS, FileDigests, MarksFile, RunFile
 
 SortKey = tuple[SortValue, ...]  # the sort columns of a row, compared from left to right
 SortColumns = tuple[SortColumn, ...]  # the sort columns of many rows
@@ -146,9 +146,6 @@ class Checker(Protocol[R_contra]):
 
 NO_COMPANIONS = Companions()
 
-# Opens the marks file again and calls the given function with it, to read row groups that were skipped.
-ReopenMarks = Callable[[Callable[[SealedFile], Any]], Any]
-
 
 class Projection(Protocol[R]):
     """The interface of a projection to the engine. It is pickled for every task, so it must be small."""
@@ -245,10 +242,10 @@ class Projection(Protocol[R]):
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The row groups of a run's marks file by name, all with the same schema; `files` are in order."""
 
-    def read_marks(self, run: Run, file: SealedFile, reopen_marks: ReopenMarks) -> Marks:
-        """Reads the marks of a run from their file, which has the row groups of `marks_tables`.
+    def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> Marks:
+        """Reads the marks of a run from their opened file, which has the row groups of `marks_tables`.
 
-        The result may keep `reopen_marks` to read large row groups on demand. It must be a dataclass: the
+        The result may keep `source` to read large row groups on demand. It must be a dataclass: the
         engine replaces its `files` by files with digests.
         """
 

@@ -9,7 +9,7 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
+from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Layout, Merge, Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
@@ -31,6 +31,7 @@ from tidemark.warehouse.runs.marks import (
     FOOTERS_GROUP,
     STATISTICS_COLUMN,
     FileDigests,
+    MarksFile,
     RunFile,
     path_in_table,
 )
@@ -131,27 +132,17 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
     Large row groups are read when they are first used. Raises DamagedWarehouse if the marks and the snapshot
     list different files.
     """
-    path, filesystem = marks_path(projection, run, files), store.filesystem()
-
-    def reopen_marks(read: Callable[[SealedFile], Any]) -> Any:
-        with open_sealed(filesystem, path) as file:
-            if not file.is_sealed:
-                raise ValueError("it has no seal")
-            return read(file)
-
-    def read_completely(file: SealedFile) -> Any:
-        marks: Any = projection.read_marks(run, file, reopen_marks)
+    source = MarksFile(store.filesystem(), marks_path(projection, run, files))
+    with source.open() as file:
+        marks: Any = projection.read_marks(run, file, source)
         _check_same_files(run, files, marks.files)
-        digests = _read_digests(projection, file)
+        digests, sizes = _read_digests(projection, file), {file.path: file.size for file in files}
         footers = _contents_by_file(file, FOOTERS_GROUP) if store.files.takes_rounds else {}
         completed = (
             replace(one, digests=digests[one.path], size=sizes.get(one.path, 0), footer=footers.get(one.path))
             for one in marks.files
         )
         return replace(marks, files=tuple(completed))
-
-    sizes = {file.path: file.size for file in files}
-    return reopen_marks(read_completely)
 
 
 def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
