@@ -6,6 +6,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import is_
 from typing import Generic, TypeVar
@@ -46,7 +47,7 @@ class LRUCache(Generic[T]):
         `budget` counts values.
     """
 
-    def __init__(self, budget: int, weight: Callable[[T], int] = lambda _: 1) -> None:
+    def __init__(self, budget: int, weight: Callable[[T], int] | None = None) -> None:
         self.budget, self._weight, self._total_weight = budget, weight, 0
         self._entries: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
         self._sources: dict[Hashable, tuple[object, ...]] = {}
@@ -61,7 +62,7 @@ class LRUCache(Generic[T]):
         return self._total_weight
 
     def peek(self, key: Hashable, *, topic: Hashable = None, sources: Sequence[object] = ()) -> T | None:
-        """The value of a key if it is cached, else None; topic and sources as in `get`."""
+        """The value of a key if it is cached, else None; topic and sources as in `at`."""
         with self._lock:
             return self._lookup((topic, key), sources)
 
@@ -70,33 +71,19 @@ class LRUCache(Generic[T]):
         with self._lock:
             self._evict((None, key))
 
-    def get(
-        self,
-        key: Hashable,
-        compute: Callable[[], T],
-        *,
-        topic: Hashable = None,
-        sources: Sequence[object] = (),
-    ) -> T:
-        """The value of a key in a topic, computed if it is not cached.
+    def at(self, key: Hashable, *, topic: Hashable = None, sources: Sequence[object] = ()) -> Place[T]:
+        """The place of a key in a topic, for a value that is computed if it is not there.
 
         topic: a namespace of keys. `in` tests the topic None.
         sources: the objects that the values of the topic are computed from. If they differ from those of the
             previous call (by identity, not by equality), all values of the topic are evicted. So no value
             outlives its sources. A value whose sources changed while it was computed is returned, not cached.
         """
-        entry_key = (topic, key)
-        with self._lock:
-            known = self._lookup(entry_key, sources)
-        if known is not None:
-            return known
-        value = compute()
-        self.put(key, value, topic=topic, sources=sources)
-        return value
+        return Place(self, self.peek(key, topic=topic, sources=sources), key, topic, sources)
 
     def put(self, key: Hashable, value: T, *, topic: Hashable = None, sources: Sequence[object] = ()) -> None:
-        """Caches a value unless the sources of the topic have changed; topic and sources as in `get`."""
-        entry_key, weight = (topic, key), self._weight(value)
+        """Caches a value unless the sources of the topic have changed; topic and sources as in `at`."""
+        entry_key, weight = (topic, key), 1 if self._weight is None else self._weight(value)
         with self._lock:
             if _identical(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
                 self._evict(entry_key)
@@ -121,6 +108,22 @@ class LRUCache(Generic[T]):
     def _evict(self, entry_key: tuple[Hashable, Hashable]) -> None:
         _, weight = self._entries.pop(entry_key, (None, 0))
         self._total_weight -= weight
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Generic[T]):
+    """A place in a cache; `value` is what was there when it was looked up, None if nothing was."""
+
+    cache: LRUCache[T]
+    value: T | None
+    key: Hashable
+    topic: Hashable
+    sources: Sequence[object]
+
+    def keep(self, value: T) -> T:
+        """Caches the value, and returns it."""
+        self.cache.put(self.key, value, topic=self.topic, sources=self.sources)
+        return value
 
 
 def _identical(a: Sequence[object], b: Sequence[object]) -> bool:

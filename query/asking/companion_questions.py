@@ -165,8 +165,9 @@ def _cells_of_run(
     session: Session, view: CellsView, companion: Companion, marks: CellMarks
 ) -> Sequence[Cell]:
     key = ("companion", companion.name, view.root, marks.run, tuple(file.path for file in marks.files))
-    kept: _Kept = session.memory.get(key, lambda: _Kept(tuple(marks.cells_of(companion.name))))
-    return kept.cells
+    kept = session.memory.at(key)
+    cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion.name))))
+    return cells.cells
 
 
 def _of_live(

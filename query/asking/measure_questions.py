@@ -309,19 +309,18 @@ def _group_sizes(
 ) -> Sequence[tuple[Group, int]]:
     """The groups that have rows in the window, or the largest of them, with the number of their rows."""
     k = largest_needed(choice)
+    kept = session.sizes.at((window, k), topic=view.root, sources=(view,))
+    if kept.value is not None:
+        return kept.value
     shown = shown_window(window, session.options.grid)
     question = key_question(session, view, KeyWindow(window, (), shown), "exact")
-
-    def compute() -> list[tuple[Group, int]]:
-        if k is None:
-            counts = key_counts(question)
-        else:
-            counts = [(hitter.value, hitter.count) for hitter in Top(k).answers([question])[0]]
-        places = [view.key.columns.index(key.name) for key in choice.keys]
-        groups = []
-        for value, rows in counts:
-            names = view.key.names_in(cast("Name", view.key.name_of(value)))
-            groups.append((tuple(names[place] for place in places), rows))
-        return groups
-
-    return session.sizes.get((window, k), compute, topic=view.root, sources=(view,))
+    if k is None:
+        counts = key_counts(question)
+    else:
+        counts = [(hitter.value, hitter.count) for hitter in Top(k).answers([question])[0]]
+    places = [view.key.columns.index(key.name) for key in choice.keys]
+    groups = []
+    for value, rows in counts:
+        names = view.key.names_in(cast("Name", view.key.name_of(value)))
+        groups.append((tuple(names[place] for place in places), rows))
+    return kept.keep(groups)

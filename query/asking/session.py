@@ -85,7 +85,7 @@ class Session:
         self.blocks = BlockReader(snapshot.store)
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
-        self.memory: LRUCache[Any] = LRUCache(memory, lambda value: value.nbytes)
+        self.memory: LRUCache[Any] = LRUCache(memory, operator.attrgetter("nbytes"))
         self.live = LiveCache(self.memory)
         self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)

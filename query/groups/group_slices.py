@@ -266,9 +266,8 @@ class SliceReader:
         return self._spans.get(projection.runs_table, marks)
 
     def _index(self, projection: SortedGroups, marks: SpanMarks) -> GroupIndex:
-        index: GroupIndex = self._memory.get(
-            self._key("index", projection, marks, ()), lambda: GroupIndex(marks)
-        )
+        kept = self._memory.at(self._key("index", projection, marks, ()))
+        index: GroupIndex = kept.value or kept.keep(GroupIndex(marks))
         return index
 
     def _key(self, what: str, projection: SortedGroups, marks: SpanMarks, group: Group) -> tuple[Any, ...]:

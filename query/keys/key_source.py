@@ -53,55 +53,50 @@ class KeySource:
         self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
         self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_WINDOWS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
-        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
-        self._runs, self._windows = _cache_of_keys(), _cache_of_keys()
+        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
+        self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
+        self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
 
     def history(self, view: KeysView, window: Window) -> KeyHistory:
         """The view's history in a window of ticks."""
-        return self._histories.get(
-            window, lambda: KeyHistory(self.blocks, view, window), topic=view.root, sources=(view,)
-        )
+        kept = self._histories.at(window, topic=view.root, sources=(view,))
+        return kept.value or kept.keep(KeyHistory(self.blocks, view, window))
 
     def listed(self, history: KeyHistory) -> ListedKeys:
         """The keys that the marks list in the window of the history."""
         view = history.view
-
-        def lay_out() -> ListedKeys:
-            return listed_names(history, [self._lists_of(view, share.marks) for share in history.shares])
-
-        return self._listed.get(history.window, lay_out, topic=view.root, sources=view.runs)
+        kept = self._listed.at(history.window, topic=view.root, sources=view.runs)
+        if kept.value is not None:
+            return kept.value
+        lists = [self._lists_of(view, share.marks) for share in history.shares]
+        return kept.keep(listed_names(history, lists))
 
     def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
-        return self._lists.get((view.root, marks.files[0].path), marks.heavy)
+        kept = self._lists.at((view.root, marks.files[0].path))
+        return kept.value or kept.keep(marks.heavy())
 
     def live_side(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
         """The view's live side in a window, from the ledger."""
-        return self._lives.get(
-            (window.whole, window.partial_ticks),
-            lambda: LiveSide.of(self.live_parts(view, window, promise), view.key),
-            topic=view.root,
-            sources=(view,),
-        )
+        kept = self._lives.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
+        return kept.value or kept.keep(LiveSide.of(self.live_parts(view, window, promise), view.key))
 
     def live_parts(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> list[LivePart]:
         """The part in the window of each ledger row that overlaps it."""
-
-        def parts() -> list[LivePart]:
-            return [
-                LivePart.cut(row, partial, self._sketch(row))
-                if partial is not None and is_cut(row, partial)
-                else LivePart.entire(row, promise)
-                for row, partial in overlapping_rows(view.live, window)
-            ]
-
-        key = window.whole, window.partial_ticks
-        return self._parts.get(key, parts, topic=view.root, sources=(view,))
+        kept = self._parts.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
+        if kept.value is not None:
+            return kept.value
+        parts = [
+            LivePart.cut(row, partial, self._sketch(row))
+            if partial is not None and is_cut(row, partial)
+            else LivePart.entire(row, promise)
+            for row, partial in overlapping_rows(view.live, window)
+        ]
+        return kept.keep(parts)
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""
-        return self._sketches.get(
-            (live.field, live.batches, live.tick), lambda: read_sketch(self._store, live)
-        )
+        kept = self._sketches.at((live.field, live.batches, live.tick))
+        return kept.value or kept.keep(read_sketch(self._store, live))
 
     def live_rows(
         self, snapshot: SnapshotReader | Snapshot, view: KeysView, window: KeyWindow
@@ -114,35 +109,28 @@ class KeySource:
 
     def sampled_keys(self, view: KeysView, window: KeyWindow) -> WindowKeys:
         """The keys of a window as far as samples tell them."""
-
-        def read() -> WindowKeys:
-            ticks = window.overlapping
-            overlapping = [
-                run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()
-            ]
-            runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
-            covered = {name: run for name, run in runs.items() if covers(window, run)}
-            together = self._together(view, covered, window)
-            cut = [run for name, run in runs.items() if name not in covered]
-            live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
-            samples = self.live_samples([row for row, _ in live])
-            return combine(cut, live, samples, window, together=together)
-
-        return self._windows.get((window.whole, window.partial_ticks), read, topic=view.root, sources=(view,))
+        kept = self._windows.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
+        if kept.value is not None:
+            return kept.value
+        ticks = window.overlapping
+        overlapping = [run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()]
+        runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
+        covered = {name: run for name, run in runs.items() if covers(window, run)}
+        together = self._together(view, covered, window)
+        cut = [run for name, run in runs.items() if name not in covered]
+        live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
+        samples = self.live_samples([row for row, _ in live])
+        return kept.keep(combine(cut, live, samples, window, together=together))
 
     def _together(self, view: KeysView, covered: Mapping[Run, RunKeys], window: KeyWindow) -> WindowKeys:
         """The keys of runs that the window covers; they stay the same when further batches arrive."""
-        return self._runs.get(
-            tuple(covered),
-            lambda: combine([*covered.values()], [], [], window),
-            topic=view.root,
-            sources=view.runs,
-        )
+        kept = self._runs.at(tuple(covered), topic=view.root, sources=view.runs)
+        return kept.value or kept.keep(combine([*covered.values()], [], [], window))
 
     def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
         """The keys of a run."""
-        key = "keys of a run", view.root, marks.files[0].path
-        known: RunKeys = self._memory.get(key, lambda: RunKeys.of(marks.totals.ticks, marks.distinct()))
+        kept = self._memory.at(("keys of a run", view.root, marks.files[0].path))
+        known: RunKeys = kept.value or kept.keep(RunKeys.of(marks.totals.ticks, marks.distinct()))
         return known
 
     def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:
@@ -157,15 +145,17 @@ class KeySource:
 
     def listing(self, view: KeysView, marks: KeyMarks) -> RunListing:
         """The persistent keys of a run."""
-
-        def read() -> RunListing:
+        kept = self._memory.at(("persistent keys of a run", view.root, marks.files[0].path))
+        known: RunListing | None = kept.value
+        if known is None:
             listed = marks.persistent()
-            return RunListing(listed, starts_of(listed.rows))
-
-        key = "persistent keys of a run", view.root, marks.files[0].path
-        known: RunListing = self._memory.get(key, read)
+            known = kept.keep(RunListing(listed, starts_of(listed.rows)))
         return known
 
 
-def _cache_of_keys() -> LRUCache[WindowKeys]:
-    return LRUCache(CACHED_HASHES, lambda keys: keys.weight + 2**8)
+def _buckets(sketch: ECM) -> int:
+    return len(sketch.counts.kept)
+
+
+def _hashes(keys: WindowKeys) -> int:
+    return keys.weight + 2**8

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -115,11 +116,12 @@ class SpanCache:
     """Caches the counts by span and tick of runs; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES, lambda spans: spans.counts.nbytes)
+        self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES, attrgetter("counts.nbytes"))
 
     def get(self, root: str, run: SpanMarks) -> Spans:
         """The counts of a run of the table at `root`."""
-        return self._spans.get(run.files[0].path, run.spans, topic=root)
+        kept = self._spans.at(run.files[0].path, topic=root)
+        return kept.value or kept.keep(run.spans())
 
 
 class WindowBoundsCache:
@@ -127,12 +129,8 @@ class WindowBoundsCache:
 
     def __init__(self, spans: SpanCache | None = None) -> None:
         self._spans = spans or SpanCache()
-        self._windows: LRUCache[WindowBounds] = LRUCache(
-            CACHED_VALUES, lambda bounds: _weight(bounds.combined)
-        )
-        self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(
-            CACHED_VALUES, lambda history_and_bounds: _weight(history_and_bounds[1])
-        )
+        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, _weight_of_window)
+        self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(CACHED_VALUES, _weight_of_history)
 
     def get(self, view: View, window: Window) -> WindowBounds:
         """The bounds of a window of the view, from the cache if they are in it.
@@ -140,20 +138,17 @@ class WindowBoundsCache:
         Only the newest view of each measure stays cached: the staircases of a large warehouse take many
         megabytes. O(K log K) on a miss, for K marks and sketch values in all.
         """
-        return self._windows.get(
-            window, lambda: self._compute(view, window), topic=view.root, sources=(view,)
-        )
+        kept = self._windows.at(window, topic=view.root, sources=(view,))
+        if kept.value is not None:
+            return kept.value
+        # The marks of a run are the same object as long as the run exists.
+        of_history = self._histories.at(window, topic=view.root, sources=view.runs)
+        history = of_history.value or of_history.keep(self._history(view, window))
+        return kept.keep(self._with_live(view, window, *history))
 
     def compute(self, view: View, window: Window) -> WindowBounds:
         """The bounds of a window of the view, which are not cached: one of many windows of a question."""
         return self._with_live(view, window, *self._history(view, window))
-
-    def _compute(self, view: View, window: Window) -> WindowBounds:
-        # The marks of a run are the same object as long as the run exists.
-        history, history_bounds = self._histories.get(
-            window, lambda: self._history(view, window), topic=view.root, sources=view.runs
-        )
-        return self._with_live(view, window, history, history_bounds)
 
     def _with_live(
         self, view: View, window: Window, history: History, history_bounds: RankBounds
@@ -185,5 +180,9 @@ class WindowBoundsCache:
         return self._spans.get(root, run).anchors(window, run.rows)
 
 
-def _weight(bounds: CombinedBounds | RankBounds) -> int:
-    return max(_MIN_WEIGHT, len(bounds.values))
+def _weight_of_window(bounds: WindowBounds) -> int:
+    return max(_MIN_WEIGHT, len(bounds.combined.values))
+
+
+def _weight_of_history(known: tuple[History, RankBounds]) -> int:
+    return max(_MIN_WEIGHT, len(known[1].values))

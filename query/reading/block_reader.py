@@ -152,7 +152,8 @@ class BlockReader:
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         path = f"{root}/{file.path}"
-        return self._footers.get(path, lambda: self._verified_footer(path, file))
+        kept = self._footers.at(path)
+        return kept.value or kept.keep(self._verified_footer(path, file))
 
     def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
         """The parts, in order. On an object store they are fetched before, many at once."""
@@ -268,8 +269,8 @@ class BlockReader:
 
     def _verified_footer(self, path: str, file: RunFile) -> Footer:
         with self._reading(path):
-            cache_key = self._store.uri, path, self._identity(path)
-            footer = _shared_footers.get(cache_key, lambda: self._read_footer(path, file))
+            kept = _shared_footers.at((self._store.uri, path, self._identity(path)))
+            footer = kept.value or kept.keep(self._read_footer(path, file))
             if footer.edges[-1] != file.rows:
                 raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
             return footer

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
@@ -109,8 +108,8 @@ class LiveCache:
             elif part.batch_range is None:
                 yield _values_in(part.rows, window)
             else:
-                cut = partial(_values_in, part.rows, window)
-                yield self._memory.get((projection.runs_table, part.batch_range, window), cut)
+                kept = self._memory.at((projection.runs_table, part.batch_range, window))
+                yield kept.keep(_values_in(part.rows, window)) if kept.value is None else kept.value
 
     def _cached(
         self,
@@ -120,28 +119,27 @@ class LiveCache:
         counts: LiveCounts,
     ) -> LiveRows[R]:
         table = projection.runs_table
-
-        def compute() -> LiveRows[R]:
-            known = self._ranges.setdefault(table, set())
-            parts: dict[BatchRange, LiveRows[R]] = {}
-            for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
-                inside = batch_range.within(wanted) and not any(map(batch_range.within, parts))
-                part = self._memory.peek((table, batch_range)) if inside else None
-                if part is not None:
-                    parts[batch_range] = part
-            pieces = list(read_projection_rows(snapshot, projection, gaps(wanted, list(parts))))
-            merged = projection.merge(
-                [*(part.rows for part in parts.values()), projection.sort([rows for rows, _ in pieces])]
-            )
-            totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
-            live = LiveRows(merged, sum_tick_counts(totals), wanted)
-            check_live_rows(snapshot, counts, live.totals.by_tick, wanted)
-            for batch_range in parts:
-                self._memory.drop((table, batch_range))
-            self._ranges[table] = (known - set(parts)) | {wanted}
-            return live
-
-        live: LiveRows[R] = self._memory.get((table, wanted), compute)
+        kept = self._memory.at((table, wanted))
+        if kept.value is not None:
+            return kept.value
+        known = self._ranges.setdefault(table, set())
+        parts: dict[BatchRange, LiveRows[R]] = {}
+        for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
+            inside = batch_range.within(wanted) and not any(map(batch_range.within, parts))
+            part = self._memory.peek((table, batch_range)) if inside else None
+            if part is not None:
+                parts[batch_range] = part
+        pieces = list(read_projection_rows(snapshot, projection, gaps(wanted, list(parts))))
+        merged = projection.merge(
+            [*(part.rows for part in parts.values()), projection.sort([rows for rows, _ in pieces])]
+        )
+        totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
+        live = LiveRows(merged, sum_tick_counts(totals), wanted)
+        check_live_rows(snapshot, counts, live.totals.by_tick, wanted)
+        for batch_range in parts:
+            self._memory.drop((table, batch_range))
+        self._ranges[table] = (known - set(parts)) | {wanted}
+        kept.keep(live)
         return live
 
 

@@ -58,11 +58,11 @@ class PinnedReaders:
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
         with self._lock:  # pinned once per moment, also if several parts of a statement call at once
-            return self._cache.get(moment, self._pinned)
-
-    def _pinned(self) -> Reader:
-        self._registered.check()
-        return self._wh.pinned()
+            kept = self._cache.at(moment)
+            if kept.value is not None:
+                return kept.value
+            self._registered.check()
+            return kept.keep(self._wh.pinned())
 
     def files(self) -> Callable[[str, int], list[str]]:
         """A function (part, moment): the files that may hold rows of the part, after one without rows."""

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ class FarFiles(Files):
         self._client: Any = None
         self._disk: DiskCache | None = None
         self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
-        self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES, lambda log: log.size)
+        self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES, attrgetter("size"))
         self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_replica.py)
         self.filesystem = fs.PyFileSystem(FarFileSystem(self))
 
@@ -142,7 +143,7 @@ class FarFiles(Files):
         """Drops what is in memory, and takes nothing from the folder on disk any more."""
         self._disk = None
         self._cache = LRUCache(CACHED_BYTES, len)
-        self.logs = LRUCache(KNOWN_BYTES, lambda log: log.size)
+        self.logs = LRUCache(KNOWN_BYTES, attrgetter("size"))
         self.idle = {}
 
     def whole(self, path: str) -> bytes | None:
