@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -212,6 +213,36 @@ def test_an_import_out_of_bounds_is_caught(place: str, source: str) -> None:
 def test_an_import_within_bounds_passes(place: str, source: str) -> None:
     package, _, room = place.partition("/")
     assert violations(package, room, source) == []
+
+
+# Who may know whether a warehouse is on a disk: who decides it, and the file that is the one of the two.
+SEAM = {
+    "NearFiles": {"warehouse/delta/near_files.py", "warehouse/delta/store.py"},
+    "NearTables": {"warehouse/snapshots/near_tables.py", "warehouse/snapshots/newest_tables.py"},
+    "FarTables": {"warehouse/snapshots/far_tables.py", "warehouse/snapshots/newest_tables.py"},
+}
+
+
+def deciding_elsewhere(sources: dict[str, str]) -> list[str]:
+    """The files that name one of two implementations, or ask for the kind of a store by its address."""
+    return [
+        f"{path}: {word}"
+        for path, source in sources.items()
+        for word in [*SEAM, "store.is_local"]
+        if re.search(rf"{re.escape(word)}\b", source) and path not in SEAM.get(word, ())
+    ]
+
+
+def test_near_or_far_is_decided_in_one_place() -> None:
+    """The broken variants are a file that asks for one of the two, and one that asks the store."""
+    sources = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for package in BELOW
+        for path, _ in rooms(package)
+    }
+    assert deciding_elsewhere(sources) == []
+    for wrong in ("if isinstance(files, NearFiles):", "if not self._store.is_local:"):
+        assert len(deciding_elsewhere({**sources, "query/new.py": wrong})) == 1
 
 
 @pytest.mark.parametrize(
