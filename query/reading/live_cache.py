@@ -120,8 +120,9 @@ class LiveCache:
     ) -> LiveRows[R]:
         table = projection.runs_table
         kept = self._memory.at((table, wanted))
-        if kept.value is not None:
-            return kept.value
+        cached: LiveRows[R] | None = kept.value
+        if cached is not None:
+            return cached
         known = self._ranges.setdefault(table, set())
         parts: dict[BatchRange, LiveRows[R]] = {}
         for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):

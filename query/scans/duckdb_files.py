@@ -51,7 +51,7 @@ class ScannedColumns:
         Reads the columns that this process has not compared yet. DamagedWarehouse if the file is missing, or
         not what was written.
         """
-        if not self.store.is_local:
+        if self.store.files.folder is None:
             return None
         path = self.store.table(f"{EVENTS}/{file}")
         with report_unreadable_file(path):

@@ -79,9 +79,8 @@ class EventScan:
         self._measure, self._expression, self._progress = measure, expression, progress
         self._rows: ScannedRows | None = None
         self._raised, self._is_reading = Raised(), False
-        store = contents.store
         with report_duckdb_errors(_OPERATION, self._raised):
-            taken = take_connection(store.uri if store.is_local else None)
+            taken = take_connection(contents.store.files.folder)
         self.connection = taken.connection
         self._finalizer = weakref.finalize(self, give_back, taken)
 
