@@ -85,8 +85,8 @@ def _accuracy(section: Section, out: Path, sizes: Sizes) -> None:
     kinds: tuple[CounterKind, ...] = ("EH", "DW", "RW")
     for kind in kinds:
         for eps in sizes.eps:
-            one, merged = _central(stream, kind, eps), _merged(stream, kind, eps)
-            errors = [_errors(sketch, stream) for sketch in (one, merged)]
+            one, merged = central(stream, kind, eps), merged_tree(stream, kind, eps)[0]
+            errors = [point_errors(sketch, stream) for sketch in (one, merged)]
             held = [len(sketch.to_bytes()) / 1024 for sketch in (one, merged)]
             for name, size, error in zip(("one site", f"{SITES} sites"), held, errors, strict=True):
                 series.setdefault(f"{kind}, {name}", []).append((size, float(error.mean())))
@@ -134,24 +134,29 @@ def _sketch(kind: CounterKind, eps: float, site: int = 0, *, joins: bool = False
     return ECM.of(RowHashes(sizes.rows, sizes.width, 1), counting, eps=eps, delta=DELTA)
 
 
-def _central(stream: Stream, kind: CounterKind, eps: float, *, joins: bool = False) -> ECM:
+def central(stream: Stream, kind: CounterKind, eps: float, *, joins: bool = False) -> ECM:
+    """One sketch of the whole stream."""
     sketch = _sketch(kind, eps, joins=joins)
     sketch.update(stream.keys, stream.times)
     return sketch
 
 
-def _merged(stream: Stream, kind: CounterKind, eps: float, *, joins: bool = False) -> ECM:
-    site = np.random.default_rng(5).integers(0, SITES, len(stream.keys))
-    level = []
-    for number_ in range(SITES):
+def merged_tree(
+    stream: Stream, kind: CounterKind, eps: float, *, sites: int = SITES, joins: bool = False
+) -> tuple[ECM, int]:
+    """The sketches of sites, a power of two, merged in a binary tree; and the bytes that travel for it."""
+    site = np.random.default_rng(5).integers(0, sites, len(stream.keys))
+    level, sent = [], 0
+    for number_ in range(sites):
         level.append(_sketch(kind, eps, number_, joins=joins))
         level[-1].update(stream.keys[site == number_], stream.times[site == number_])
     while len(level) > 1:
+        sent += sum(len(one.to_bytes()) for one in level)
         level = [merge_ecm(pair) for pair in zip(level[::2], level[1::2], strict=True)]
-    return level[0]
+    return level[0], sent
 
 
-def _errors(sketch: ECM, stream: Stream) -> NDArray[np.float64]:
+def point_errors(sketch: ECM, stream: Stream) -> NDArray[np.float64]:
     """The errors of all point queries of all ranges, over the arrivals of the range."""
     certain = sketch.counts.counting.kind != "RW"
     errors = []
@@ -169,16 +174,19 @@ def _join_errors(stream: Stream, kind: CounterKind, eps: float) -> list[str]:
     """The mean error of self-joins over all ranges, over the square of the arrivals: one site, and merged."""
     if kind == "RW":  # nothing is proved for them
         return ["", ""]
-    shown = []
-    for made in (_central, _merged):
-        sketch, errors = made(stream, kind, eps, joins=True), []
-        for since in stream.ranges():
-            counts = np.unique(stream.keys[stream.times >= since], return_counts=True)[1]
-            true, found = int((counts**2).sum()), sketch.self_join(since)
-            assert true <= found.hi, "an upper bound does not hold"
-            errors.append(abs(found.estimate - true) / int(counts.sum()) ** 2)
-        shown.append(number(float(np.mean(errors))))
-    return shown
+    one, merged = central(stream, kind, eps, joins=True), merged_tree(stream, kind, eps, joins=True)[0]
+    return [number(join_error(sketch, stream)) for sketch in (one, merged)]
+
+
+def join_error(sketch: ECM, stream: Stream) -> float:
+    """The mean error of self-joins over all ranges, over the square of the arrivals."""
+    errors = []
+    for since in stream.ranges():
+        counts = np.unique(stream.keys[stream.times >= since], return_counts=True)[1]
+        true, found = int((counts**2).sum()), sketch.self_join(since)
+        assert true <= found.hi, "an upper bound does not hold"
+        errors.append(abs(found.estimate - true) / int(counts.sum()) ** 2)
+    return float(np.mean(errors))
 
 
 def _throughput(section: Section, sizes: Sizes, eps: float, delta: float, target: float) -> None:

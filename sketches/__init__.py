@@ -20,10 +20,10 @@ The rooms, from the lowest floor to the highest:
                       keys; the checksummed bytes around every stored sketch
     bounds, sites     certified bounds of counts and ranks (staircases), and how they add; messages between
                       sites and a coordinator, whatever the carrier does to them
-    counters, gk, sampling, topk, skyline, pagerank, distinct, persistence
+    counters, gk, sampling, topk, skyline, pagerank, distinct, persistence, qdigest
                       sliding-window counters; quantiles; samples of keys by hash; the most frequent keys over
                       sites; skylines over sites; ranks of nodes; for comparison only: distinct keys in
-                      windows, and persistent items over sites
+                      windows, persistent items over sites, and another sketch of quantiles
     ecm               frequencies in windows. It is the hardest room: merges move arrivals in time, and the
                       bounds must hold after any tree of them (ecm_merge.py, ecm_sizes.py)
     dcm, geometric    counts of sites that a coordinator adds; certain answers about the union of many

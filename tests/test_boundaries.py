@@ -20,7 +20,7 @@ FLOORS = {
         "errors compiled",
         "inputs memory_limit disjoint hashing encoding",
         "bounds sites",
-        "counters distinct gk pagerank persistence sampling skyline topk",
+        "counters distinct gk pagerank persistence qdigest sampling skyline topk",
         "ecm",
         "dcm geometric",
     ],

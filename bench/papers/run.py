@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.papers import geometric, topico, windowed_count_min
+from bench.papers import geometric, hybrid, merging, topico, windowed_count_min
 from bench.report import Section
 
 # Each adds its figures, tables and pictures to the section.
 EXPERIMENTS: tuple[Callable[[Section, Path, bool], None], ...] = (
     windowed_count_min.add,
+    merging.add,
+    hybrid.add,
     geometric.add,
     topico.add,
 )

@@ -37,7 +37,14 @@ PICTURES: dict[str, tuple[str, ...]] = {
         "persistence-bitmaps.png",
         "persistence-forgetting.png",
     ),
-    "papers": ("geometric.png", "windowed-count-min.png", "splitter.png", "topico.png"),
+    "papers": (
+        "geometric.png",
+        "hybrid.png",
+        "merging.png",
+        "windowed-count-min.png",
+        "splitter.png",
+        "topico.png",
+    ),
 }
 
 
