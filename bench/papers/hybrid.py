@@ -211,7 +211,10 @@ def _errors(section: Section, law: str, sizes: Sizes) -> Panel:
     for kb in sizes.memories:
         memory = kb * 1024
         found = hybrid(world, runs, memory, sizes)
-        pure = {"GK": gk_within(shuffled, memory), "Q-digest": digest_within(shuffled, memory)}
+        pure: dict[str, GK | QDigest] = {
+            "GK": gk_within(shuffled, memory),
+            "Q-digest": digest_within(shuffled, memory),
+        }
         measured = {"accurate": found.accurate, "quick": found.quick} | {
             name: world.error([int(sketch.quantile(phi)) for phi in PHIS]) for name, sketch in pure.items()
         }
