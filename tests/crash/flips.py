@@ -10,7 +10,8 @@ that merges comes after the damage instead: it says DamagedWarehouse or makes ru
 warehouse is sound once the file is put back.
 
 With `unchecked` readers compare what they read with no digest, as they should not; only files of runs, whose
-pages are hardly compressed, are damaged then. With `unrepaired` a repair takes every run for sound.
+pages are hardly compressed, are damaged then, several at once. With `unrepaired` a repair takes every run for
+sound.
 
 Prints what happened as JSON: damages by kind of file and by outcome, what was wrong, and in how many trials
 answers missed rows because the ledger was behind.
@@ -42,6 +43,7 @@ from tidemark.warehouse.sizes import Tuning
 
 LOAD_EVERY = 10  # trials
 ASKED = 0.15  # of all questions after a damage
+UNCHECKED = 8  # files that are damaged at once where nothing is compared, and all exact questions are asked
 WINDOWS: list[dict[str, Any]] = [
     {},
     {"between": ("1970-01-02", "1970-01-04")},
@@ -89,6 +91,11 @@ def build(folder: Path) -> Loader:
     for seed in range(12, 20):
         loader.stream(rows_of(seed, 50, 5))
     return loader
+
+
+def _is_exact(name: str) -> bool:
+    """Whether a question, by its name, is for exact answers."""
+    return "'exact'" in name
 
 
 def _as_list(ask: Callable[..., Any], *args: Any, **options: Any) -> list[Any]:
@@ -177,7 +184,7 @@ def judge(name: str, told: Any, true: Any, tables: Sequence[str] = ()) -> str:
         return "told"
     if isinstance(told, Exception):
         return f"foreign: {name}: {type(told).__name__}: {told}"
-    if of_table and "'exact'" not in name:
+    if of_table and not _is_exact(name):
         return "right"
     same = told == true or (of_table and _SPLIT.sub("", str(told)) == _SPLIT.sub("", str(true)))
     kind = "behind" if "ledger" in tables else "wrong"
@@ -235,7 +242,7 @@ def repair_after(
     bad = [f"wrong: repair: {report}"] if report.only_a_copy else []
     bad += [] if found is None or found.ok else [f"wrong: after a repair: {found}"]
     bad += [] if again.outcome == "sound" else [f"wrong: repaired, and not sound: {again}"]
-    for name, told in answers(uri, [0], lambda name: "'exact'" in name):
+    for name, told in answers(uri, [0], _is_exact):
         if _SPLIT.sub("", str(told)) != _SPLIT.sub("", str(true[name])):
             bad.append(f"wrong: after a repair: {name}: {told} instead of {true[name]}")
     return bad
@@ -266,12 +273,15 @@ def run(seed: int, damages: int, folder: Path, broken: str = "") -> dict[str, An
     while done < damages and not (broken and wrong):
         shutil.copytree(sound, copy, copy_function=os.link)
         if unchecked:
-            path = chance.choice(kinds[chance.choice(sorted(kinds))])
-            harm = [Harm(path.parts[0], damage_file(copy / path, chance), path)]
+            paths = [chance.choice(kinds[chance.choice(sorted(kinds))]) for _ in range(UNCHECKED)]
+            harm = [
+                Harm(path.parts[0], damage_file(copy / path, chance), path) for path in dict.fromkeys(paths)
+            ]
         else:
             harm = [spoil(copy, kinds, done + more, chance) for more in range(chance.choice([1, 2, 2]))]
         window = chance.randrange(len(WINDOWS))
-        found_now = answers(str(copy), [window], lambda _: unchecked or chance.random() < ASKED)
+        wanted: Callable[[str], bool] = _is_exact if unchecked else lambda _: chance.random() < ASKED
+        found_now = answers(str(copy), [window], wanted)
         tables = [one.kind for one in harm if one.path is None]
         outcomes = [judge(name, told, true.get(name), tables) for name, told in found_now]
         behind += any(text.startswith("behind") for text in outcomes)
