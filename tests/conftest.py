@@ -62,16 +62,31 @@ LONGEST = (
     "query/test_several_keys.py",
     "test_whole.py",
 )
-# Files most of whose tests start a process, or make warehouses of many batches: together half of what
-# `make test-fast` would take.
+# Files most of whose tests start a process, or make warehouses of many batches: most of what `make test-fast`
+# would take.
 SLOW = (
+    "compatibility/test_kept_warehouses.py",
     "crash/test_full_disks.py",
     "jobs/test_dist.py",
+    "jobs/test_given_process.py",
+    "jobs/test_local_engine.py",
+    "jobs/test_pictures.py",
     "jobs/test_places.py",
     "jobs/test_process.py",
+    "query/test_behind.py",
+    "query/test_companions.py",
+    "query/test_comparison_doors.py",
+    "query/test_every.py",
+    "query/test_group_order.py",
+    "query/test_groups.py",
+    "query/test_key_scans.py",
+    "query/test_live_values.py",
+    "query/test_open_readers.py",
     "query/test_scans.py",
+    "query/test_several_keys.py",
     "warehouse/test_alter.py",
     "warehouse/test_companion_cells.py",
+    "warehouse/test_repair.py",
     "warehouse/test_tuning.py",
 )
 # Files whose tests share nothing that takes long to make: each test goes to whichever worker is free.
