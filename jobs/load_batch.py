@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
-from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
-from tidemark.jobs.cli.process import arguments
+from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows, session_for
 from tidemark.jobs.inputs.spark_inputs import as_input_error
@@ -47,21 +47,10 @@ if TYPE_CHECKING:
     from tidemark.jobs.inputs.spark_inputs import Inputs
 
 
-def parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
-    args = argparse.ArgumentParser(
-        prog="load_batch.py",
-        description=__doc__,
-        epilog=RULE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command_options.load(args)
-    return args
-
-
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
-    return run_warehouse_job(partial(run, progress=progress), parser().parse_args(arguments(argv)))
+    given = job_arguments("load_batch.py", __doc__, command_options.load, argv)
+    return run_warehouse_job(partial(run, progress=progress), given)
 
 
 def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:

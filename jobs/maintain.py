@@ -13,8 +13,8 @@ import sys
 
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
-from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
-from tidemark.jobs.cli.process import arguments
+from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_maintenance, session_for
 from tidemark.warehouse.columns.json_values import json_text
@@ -24,14 +24,7 @@ from tidemark.warehouse.maintain import MaintenanceReport
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = argparse.ArgumentParser(
-        prog="maintain.py",
-        description=__doc__,
-        epilog=RULE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command_options.maintain(args)
-    return run_warehouse_job(run, args.parse_args(arguments(argv)))
+    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, command_options.maintain, argv))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -31,8 +31,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import command_options
-from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job
-from tidemark.jobs.cli.process import arguments
+from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard, logins
@@ -63,14 +63,7 @@ class ServerEnded(TidemarkError, RuntimeError):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = argparse.ArgumentParser(
-        prog="server.py",
-        description=__doc__,
-        epilog=RULE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command_options.sql_server(args)
-    return run(args.parse_args(arguments(argv)))
+    return run(job_arguments("server.py", __doc__, command_options.sql_server, argv))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -27,8 +27,8 @@ from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import command_options
-from tidemark.jobs.cli.exit_codes import DONE, RULE, run_warehouse_job
-from tidemark.jobs.cli.process import arguments
+from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
@@ -48,21 +48,10 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The job's arguments."""
-    args = argparse.ArgumentParser(
-        prog="stream_events.py",
-        description=__doc__,
-        epilog=RULE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command_options.stream(args)
-    return args
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, parser().parse_args(arguments(argv)))
+    given = job_arguments("stream_events.py", __doc__, command_options.stream, argv)
+    return run_warehouse_job(run, given)
 
 
 def run(given: argparse.Namespace) -> int:

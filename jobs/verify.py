@@ -17,22 +17,15 @@ from dataclasses import asdict
 
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, RULE, run_warehouse_job
-from tidemark.jobs.cli.process import arguments
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_warehouse_job
+from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse.columns.json_values import json_text
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    args = argparse.ArgumentParser(
-        prog="verify.py",
-        description=__doc__,
-        epilog=RULE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command_options.common(args)
-    return run_warehouse_job(run, args.parse_args(arguments(argv)))
+    return run_warehouse_job(run, job_arguments("verify.py", __doc__, command_options.common, argv))
 
 
 def run(given: argparse.Namespace) -> int:

@@ -6,17 +6,33 @@ stream: what is written there is dropped. Ctrl-C inside an import comes out as a
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import io
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NoReturn
 
 from tidemark.jobs.cli.command_options import VARIABLE
-from tidemark.jobs.cli.exit_codes import REFUSED, control_c
+from tidemark.jobs.cli.exit_codes import REFUSED, RULE, control_c
+
+
+def job_arguments(
+    script: str, text: str | None, options: Callable[[argparse.ArgumentParser], None], argv: list[str] | None
+) -> argparse.Namespace:
+    """The arguments of a job's script; see `arguments`.
+
+    text: the docstring of its module. options: adds its options to the parser.
+    """
+    args = argparse.ArgumentParser(
+        prog=script, description=text, epilog=RULE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options(args)
+    return args.parse_args(arguments(argv))
 
 
 def arguments(argv: list[str] | None) -> list[str]:
