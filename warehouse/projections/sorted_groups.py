@@ -91,11 +91,6 @@ class SortedGroups(Projection[GroupRows]):
         return f"{self.measure.name} by {', '.join(key.name for key in self.keys)}"
 
     @property
-    def title(self) -> str:
-        """The name."""
-        return self.name
-
-    @property
     def type(self) -> str:
         """The measure's type."""
         return self.measure.type

@@ -84,11 +84,6 @@ class SortedValues(Projection[ValueRows]):
         return self.measure.name
 
     @property
-    def title(self) -> str:
-        """The measure's name."""
-        return self.measure.name
-
-    @property
     def type(self) -> str:
         """The measure's type."""
         return self.measure.type

@@ -157,6 +157,7 @@ class Projection(Protocol[R]):
     @property
     def title(self) -> str:
         """The name in reports."""
+        return self.name
 
     @property
     def type(self) -> str:
