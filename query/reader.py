@@ -60,7 +60,8 @@ class Reader(KeyReader):
 
     Parameters of all questions:
 
-    measure: the numeric column; by default the first measure of the warehouse.
+    measure: the numeric column; by default the first measure of the warehouse. Or an expression over the
+        columns, such as "bytes / latency_ms", by a scan.
     last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
         the data that is not in the future of the clock. A number of steps if the warehouse has no time
         column.
@@ -75,6 +76,7 @@ class Reader(KeyReader):
     where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
         as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
     by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
+        Or of expressions, such as "hour(time)", by a scan.
     top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
         there are at most `limit` (1000 by default).
     order: the order of the values of `by`: "value", "rows" or "error", with "-" for the greatest first. With

@@ -15,6 +15,7 @@ from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.jobs.cli.terminal import console
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import parse_where
+from tidemark.query.scans.computed import asked_measure, computed_values
 from tidemark.warehouse.columns.text_values import parse_columns, parse_number
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def parse_phi(text: str) -> Any:
 
 def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
     """Points in the measure's type; an unknown measure is refused by the query that follows."""
-    measure = next((measure for measure in wh.measures if measure.name == name), wh.measures[0])
+    known = [*wh.measures, *([asked_measure(wh.options, name)] if computed_values(wh.options, name) else [])]
+    measure = next((measure for measure in known if measure.name == name), known[0])
     return [parse_number(measure, text) if measure.column_type.is_number else text for text in texts]
 
 

@@ -460,7 +460,10 @@ def grouping(args: argparse.ArgumentParser) -> None:
         "columns",
     )
     args.add_argument(
-        "--by", metavar="COLUMN", help="one answer for each value of a column, or of several: origin,dest"
+        "--by",
+        metavar="COLUMN",
+        help="one answer for each value of a column, or of several: origin,dest; or of an expression, by a "
+        'scan: "hour(time)"',
     )
     choice = args.add_mutually_exclusive_group()
     choice.add_argument("--top", type=int, metavar="K", help="with --by: the K groups with the most rows")
@@ -488,7 +491,12 @@ def ordered_groups(args: argparse.ArgumentParser) -> None:
 def question(args: argparse.ArgumentParser) -> None:
     """Options of every query about a measure."""
     window(args)
-    args.add_argument("--measure", metavar="COLUMN", help="the measure (default: the warehouse's first)")
+    args.add_argument(
+        "--measure",
+        metavar="COLUMN",
+        help="the measure (default: the warehouse's first), or an expression over the columns, which a scan "
+        'answers: "bytes / latency_ms"',
+    )
     args.add_argument(
         "--mode",
         choices=MODES,

@@ -33,10 +33,12 @@ from tidemark.query.reading.windows import (
     tick_range,
     widened_text,
 )
+from tidemark.query.scans.computed import computed_values
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
@@ -82,13 +84,16 @@ class MeasureRequest(Generic[M]):
 
     def plan(self, session: Session) -> Plan[Any, Asked[M]]:
         """How each group and window is answered."""
-        mode = check_mode(self.mode, MODES)
-        if not self.groups.check():
+        mode, options = check_mode(self.mode, MODES), session.options
+        is_of_groups = self.groups.check()
+        if computed_values(options, self.measure) is not None:
+            return _Scan(session, self, choose_scan(options, self.groups, self.measure))
+        if not is_of_groups:
             return _AllRows(session, self, mode)
-        column = session.options.measure(self.measure)  # checked first: without columns there are no groups
-        choice = choose_group(session.options, self.groups)
+        column = options.measure(self.measure)  # checked first: without columns there are no groups
+        choice = choose_group(options, self.groups)
         if choice is None:
-            return _Scan(session, self, choose_scan(session.options, self.groups))
+            return _Scan(session, self, choose_scan(options, self.groups, self.measure))
         return _Groups(session, self, mode, choice, SortedGroups(choice.keys, column))
 
 
@@ -234,7 +239,7 @@ class _Groups(Generic[M]):
 
     @property
     def _scan(self) -> _Scan[M]:
-        scan = choose_scan(self.session.options, self.request.groups)
+        scan = choose_scan(self.session.options, self.request.groups, self.request.measure)
         return _Scan(self.session, self.request, replace(scan, declare=None))
 
     def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, Contents]) -> Asked[M]:
@@ -272,16 +277,19 @@ class _Scan(Generic[M]):
     topic: Hashable = None
 
     def newest(self) -> tuple[View, Contents]:
-        return self.session.newest_contents(self.request.measure)
+        return self.session.newest_contents(None if self.choice.measure else self.request.measure)
 
     def answer(self, newest: tuple[View, Contents]) -> Asked[M]:
         (view, contents), options = newest, self.session.options
+        if self.choice.measure is not None:
+            view = replace(view, projection=SortedValues(self.choice.measure))
         window, parts = _windows(self.request, view, options.grid)
         with scanned_questions(
             contents, view, self.choice, parts, float(options.eps), self.session.progress
         ) as scanned:
             if not self.choice.by:
-                _check_rows(scanned.questions, view, window, options.grid, self.choice.shown(()))
+                group = self.choice.shown(()) or None
+                _check_rows(scanned.questions, view, window, options.grid, group)
             lists = scanned.answers(self.request.wanted)
             order = self.choice.order
             if order is not None:

@@ -33,11 +33,13 @@ from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Found, Question, Wanted
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.query.reading.windows import ShownWindow, rows_of
+from tidemark.query.scans.computed import asked_measure, computed_values
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
 from tidemark.query.scans.scanned_rows import RankedValues, ScannedGroup
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import View
@@ -55,6 +57,8 @@ class ScanChoice:
     equal: the allowed values of columns. expression: a condition, or None.
     by: the columns of the groups. top, groups, limit, order: which, as in `GroupChoice`.
     declare: the columns of the group that would answer the question without a scan; None if none would.
+    measure: what an expression computes in the place of a measure, or None.
+    computed: the expressions of the measure and of `by`, by their text.
     """
 
     equal: Mapping[str, Sequence[Any]]
@@ -65,6 +69,8 @@ class ScanChoice:
     limit: int
     declare: tuple[str, ...] | None
     order: GroupOrder | None
+    measure: Measure | None
+    computed: Mapping[str, Expression]
 
     def shown(self, values: GroupValues) -> dict[str, Any]:
         """The group as answers show it: the condition, and the values of the columns."""
@@ -73,12 +79,13 @@ class ScanChoice:
         return {**where, **equal, **dict(zip(self.by, values, strict=False))}
 
 
-def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
+def choose_scan(options: Options, arguments: GroupArguments, measure: str | None) -> ScanChoice:
     """Checks the arguments of a question that is answered by a scan.
 
-    Raises InputError for a condition that is not one expression over the columns.
+    Raises InputError for a condition, and for values, that are not one expression over the columns.
     """
     by = by_columns(arguments.by)
+    computed = {name: found for name in (measure, *by) if (found := computed_values(options, name))}
     expression, equal = None, {}
     if isinstance(arguments.where, str):
         expression = _known_expression(arguments.where, tuple(options.columns))
@@ -91,8 +98,10 @@ def choose_scan(options: Options, arguments: GroupArguments) -> ScanChoice:
         top=arguments.top,
         groups=None if arguments.groups is None else given_groups(by, arguments.groups),
         limit=arguments.limit or DEFAULT_LIMIT,
-        declare=None if expression is not None else tuple(dict.fromkeys([*by, *equal])),
+        declare=None if expression or computed else tuple(dict.fromkeys([*by, *equal])),
         order=order_of(arguments.order, arguments.top, arguments.least_rows),
+        measure=asked_measure(options, measure) if measure in computed else None,
+        computed={str(name): one for name, one in computed.items()},
     )
 
 
@@ -130,7 +139,7 @@ class ScannedQuestions:
                 eps=eps,
                 window=window.shown,
                 widened=window.widened,
-                group=choice.shown(values),
+                group=choice.shown(values) or None,
                 certain=True if choice.top is not None and choice.order is None else None,
                 rows_scanned=rows,
                 declare=choice.declare,
@@ -200,7 +209,7 @@ def scanned_questions(
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
-    keys = [key_of(contents, name) for name in choice.by]
+    keys = [key_of(contents, name, choice.computed) for name in choice.by]
     equal = dict(choice.equal)
     if choice.groups is not None:  # only their rows are kept
         for place, name in enumerate(choice.by):
@@ -216,6 +225,7 @@ def scanned_questions(
             equal=equal,
             expression=choice.expression,
             by=choice.by,
+            computed=choice.computed,
             progress=shown,
         ) as scan,
     ):

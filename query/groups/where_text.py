@@ -65,12 +65,11 @@ def typed_key(key: Key, value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) and key.is_double else value
 
 
-def typed_groups(options: Options, by: Sequence[str], groups: Any) -> Any:
-    """The values of `groups` typed as those of `typed_where`.
+def typed_groups(columns: Mapping[str, str], by: Sequence[str], groups: Any) -> Any:
+    """The values of `groups` typed as those of `typed_where`, by the types of the columns.
 
     A group of several columns is a list, a mapping, or text in which commas separate the values.
     """
-    columns = dict(options.columns)
     keys = [_key(name, columns) for name in by]
     if not isinstance(groups, (list, tuple)):
         return groups  # the question refuses it

@@ -57,6 +57,7 @@ class EventScan:
         equal: Mapping[str, Sequence[Any]] | None = None,
         expression: Expression | None = None,
         by: Sequence[str] = (),
+        computed: Mapping[str, Expression] | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Checks the arguments and reads nothing.
@@ -67,16 +68,19 @@ class EventScan:
                      equal as keys are
         expression   only rows for which it is true
         by           the columns of the group, each once; a row with NULL in one of them belongs to no group
+        computed     expressions of values by the name under which `measure`, `by` or `equal` have them
         progress     gets the share of each question that is done, from 0 to 1, about four times a second
 
         Raises InputError for a column that does not exist or whose type has no keys.
         """
         if len(set(by)) < len(by):
             raise InputError(f"a column of the group is named twice: {list(by)}. Name each column once.")
-        self._by = tuple(key_of(contents, name) for name in by)
-        selected = {key_of(contents, name): list(values) for name, values in (equal or {}).items()}
-        self._source = RowSource(contents, windows, measure, self._by, selected, expression)
-        self._measure, self._expression, self._progress = measure, expression, progress
+        computed = computed or {}
+        keys = tuple(key_of(contents, name, computed) for name in by)
+        selected = {key_of(contents, name, computed): list(values) for name, values in (equal or {}).items()}
+        self._source = RowSource(contents, windows, measure, keys, selected, expression, computed)
+        self._measure, self._progress = measure, progress
+        self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
         self._rows: ScannedRows | None = None
         self._raised, self._is_reading = Raised(), False
         with report_duckdb_errors(_OPERATION, self._raised):
@@ -165,7 +169,7 @@ class EventScan:
         return table.combine_chunks()
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        expression = self._expression if self._is_reading else None
+        expression = self._failing if self._is_reading else None
         share = (lambda: self._source.share) if self._is_reading and not self._source.paths else None
 
         def told(error: Exception) -> TidemarkError | None:

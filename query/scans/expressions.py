@@ -16,14 +16,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tidemark.query.reading.connections import open_connection
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.exact_constants import with_exact_constants
-from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
+from tidemark.warehouse.columns.column_types import (
+    ColumnType,
+    arrow_column_type,
+    column_type,
+    find_column_type,
+)
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 
@@ -51,12 +58,14 @@ class Expression:
               same SQL
     columns   the stored names of its columns, each once, in the order of the text
     never_fails   whether it consists of comparisons alone, which no row can make fail
+    type      Delta's type of its values; None for a condition
     """
 
     text: str
     sql: str
     columns: tuple[str, ...]
     never_fails: bool = False
+    type: str | None = None
 
 
 def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
@@ -82,6 +91,30 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
             raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
         _check_types(connection, sql, text)
     return Expression(text, sql, tuple(scope.used), _never_fails(tree))
+
+
+def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
+    """As `checked_expression`, of an expression whose values are ranked or grouped.
+
+    InputError for values of a type that no column of `events` could be ranked or grouped by.
+    """
+    found = checked_expression(text, columns)
+    with open_connection() as connection:
+        fields = [f"{quoted(name)} {duckdb_name(column_type(columns[name]))}" for name in found.columns]
+        connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
+        sql = found.sql
+        arrow = _type_of(connection, sql)
+        if pa.types.is_timestamp(arrow) and arrow.tz is None:
+            sql = f"CAST({sql} AS TIMESTAMPTZ)"  # times are in UTC, and so is the connection
+            arrow = _type_of(connection, sql)
+    kind = arrow_column_type(arrow)
+    if kind is None or not kind.is_key:
+        raise _refusal(text, f"its values are of type {arrow}, which cannot be ranked or grouped. Cast it.")
+    return replace(found, sql=sql, type=kind.name)
+
+
+def _type_of(connection: DuckDBPyConnection, sql: str) -> pa.DataType:
+    return connection.sql(f"SELECT {sql} AS x FROM t").to_arrow_table().schema[0].type
 
 
 def _never_fails(node: Any) -> bool:

@@ -62,8 +62,13 @@ def group_name(number: int) -> str:
     return f"group {number}"
 
 
-def key_of(contents: Contents, name: str) -> Key:
-    """A column by which rows are grouped or selected; InputError if there is none, or of another type."""
+def key_of(contents: Contents, name: str, computed: Mapping[str, Expression] | None = None) -> Key:
+    """A column by which rows are grouped or selected; InputError if there is none, or of another type.
+
+    computed: expressions by their text, which may be named, too.
+    """
+    if computed and name in computed:
+        return Key(name, str(computed[name].type))
     columns = {column: kind for column, kind in contents.columns.items() if column not in SYSTEM_COLUMNS}
     if name not in columns:
         raise InputError(f"there is no column {name!r}. Expected one of: {', '.join(columns)}.")
@@ -86,6 +91,7 @@ class RowSource:
     by          the columns of the group; a row with NULL in one of them is left out
     equal       the allowed values of columns
     expression  the condition, or None
+    computed    by the name of a measure or a key that is no column: the expression that computes it
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
@@ -98,6 +104,7 @@ class RowSource:
     by: tuple[Key, ...]
     equal: Mapping[Key, Sequence[Any]]
     expression: Expression | None
+    computed: Mapping[str, Expression] = field(default_factory=dict)
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
@@ -105,7 +112,8 @@ class RowSource:
     _wanted: dict[Key, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._wanted = {key: _names_of_values(key, values) for key, values in self.equal.items()}
+        columns = {key: values for key, values in self.equal.items() if key.name not in self.computed}
+        self._wanted = {key: _names_of_values(key, values) for key, values in columns.items()}
         self.buckets = Buckets.of(self.windows) if len(self.windows) > 1 else None
 
     @property
@@ -138,7 +146,8 @@ class RowSource:
         self, files: Sequence[VisibleFile], checked: Callable[[float], None]
     ) -> tuple[dict[_Place, list[str]], list[VisibleFile]]:
         """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
-        names = [self.measure.name, *(key.name for key in (*self.by, *self.equal)), *self._columns]
+        asked = [self.measure.name, *(key.name for key in (*self.by, *self.equal)), *self._columns]
+        names = [name for name in dict.fromkeys(asked) if name not in self.computed]
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
         columns = ScannedColumns(self.contents.store, types)
         by_duckdb: dict[_Place, list[str]] = {}
@@ -172,42 +181,69 @@ class RowSource:
 
     def _read_by_duckdb(self, place: _Place, paths: Sequence[str]) -> str:
         """SQL of the selected rows of files."""
-        guards = [f"{quoted(key.name)} IS NOT NULL" for key in self.by]
+        guards = [f"{quoted(key.name)} IS NOT NULL" for key in self._keys]
         if place.is_cut:
             guards.append(f'"_tick" >= {self._range.start} AND "_tick" < {self._range.stop}')
         if place.batches:
             guards.append(f"({' OR '.join(map(_batch_sql, place.batches))})")
-        guards += [among_sql(key, quoted(key.name), values) for key, values in self.equal.items()]
+        guards += [among_sql(key, quoted(key.name), self.equal[key]) for key in self._wanted]
         columns = [f"{int(place.is_live)}::UTINYINT AS {quoted(LIVE)}"]
-        columns.append(f"{_stored(self.measure)} AS {quoted(VALUE)}")
-        columns += [f"{_stored(key)} AS {quoted(group_name(i))}" for i, key in enumerate(self.by, 1)]
+        columns.append(f"{self._stored(self.measure, guards)} AS {quoted(VALUE)}")
+        columns += [
+            f"{self._stored(key, guards)} AS {quoted(group_name(i))}" for i, key in enumerate(self.by, 1)
+        ]
         if self.buckets is not None:
             number = self.buckets.of_ticks('"_tick"')
             columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
         listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-        where = self._condition(guards)
-        return f"SELECT {', '.join(columns)} FROM read_parquet([{listed}], hive_partitioning = false){where}"
+        return self._selected(columns, f"read_parquet([{listed}], hive_partitioning = false)", guards)
 
     @property
     def _registered(self) -> str:
-        columns = ", ".join(
-            [
-                quoted(LIVE),
-                f"CASE WHEN {quoted(NULL)} = 0 THEN {quoted(VALUE)} END AS {quoted(VALUE)}",
-                *self.group_columns,
-            ]
-        )
-        return f"SELECT {columns} FROM {quoted(ROWS)}{self._condition([])}"
+        value = f"CASE WHEN {quoted(NULL)} = 0 THEN {quoted(VALUE)} END"
+        if self.measure.name in self.computed:
+            value = self._stored(self.measure, [])
+        columns = [quoted(LIVE), f"{value} AS {quoted(VALUE)}"]
+        for number, key in enumerate(self.by, 1):
+            name = quoted(group_name(number))
+            columns.append(f"{self._stored(key, [])} AS {name}" if key.name in self.computed else name)
+        if self.buckets is not None:
+            columns.append(quoted(group_name(len(self.by) + 1)))
+        return self._selected(columns, quoted(ROWS), [])
+
+    def _selected(self, columns: Sequence[str], rows: str, guards: Sequence[str]) -> str:
+        """SQL of the selected rows. A group that is computed has no row whose value is NULL."""
+        selected = f"SELECT {', '.join(columns)} FROM {rows}{self._condition(guards)}"
+        filled = [
+            f"{quoted(group_name(i))} IS NOT NULL"
+            for i, key in enumerate(self.by, 1)
+            if key.name in self.computed
+        ]
+        return f"(FROM ({selected}) WHERE {' AND '.join(filled)})" if filled else selected
 
     def _condition(self, guards: Sequence[str]) -> str:
         """WHERE: a condition that may fail is asked of the rows alone for which the guards are true."""
         conditions = list(guards)
         if self.expression is not None:
-            own = f"({self.expression.sql})"
-            if guards and not self.expression.never_fails:
-                own = f"CASE WHEN {' AND '.join(guards)} THEN {own} ELSE false END"
-            conditions.append(own)
+            conditions.append(_guarded(self.expression, guards, "false"))
+        for key, values in self.equal.items():
+            if key.name in self.computed:
+                own = _guarded(self.computed[key.name], guards, "NULL")
+                conditions.append(among_sql(key, own, values))
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _stored(self, column: Measure | Key, guards: Sequence[str]) -> str:
+        """SQL of the stored values of a column, or of what is computed, where the row is selected."""
+        if column.name not in self.computed:
+            return stored_sql(column.column_type, quoted(column.name))
+        expression = self.computed[column.name]
+        conditions = [*guards, *([] if self.expression is None else [f"({self.expression.sql})"])]
+        return stored_sql(column.column_type, _guarded(expression, conditions, "NULL"))
+
+    @property
+    def _keys(self) -> list[Key]:
+        """The columns of the group that are columns of `events`."""
+        return [key for key in self.by if key.name not in self.computed]
 
     @property
     def _schema(self) -> pa.Schema:
@@ -215,17 +251,21 @@ class RowSource:
         groups = [
             (group_name(number), pa.large_binary() if key.is_text else key.stored_type)
             for number, key in enumerate(self.by, 1)
+            if key.name not in self.computed
         ]
         if self.buckets is not None:
             groups.append((group_name(len(self.by) + 1), pa.int64()))
-        own = [(LIVE, pa.uint8()), (NULL, pa.uint8()), (VALUE, self.measure.arrow_type), *groups]
+        own = [(LIVE, pa.uint8()), *groups]
+        if self.measure.name not in self.computed:
+            own[1:1] = [(NULL, pa.uint8()), (VALUE, self.measure.arrow_type)]
         types = {name: self.contents.columns[name] for name in self._columns}
         return pa.schema([*own, *arrow_fields(types)])
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        """The columns of the condition."""
-        return () if self.expression is None else self.expression.columns
+        """The columns of the expressions."""
+        expressions = [*([] if self.expression is None else [self.expression]), *self.computed.values()]
+        return tuple(dict.fromkeys(name for one in expressions for name in one.columns))
 
     def batches(self, files: Sequence[VisibleFile]) -> Iterator[pa.RecordBatch]:
         """The rows of files that are selected by all but the condition.
@@ -248,9 +288,10 @@ class RowSource:
             self.share = done / total
 
     def _read(self, one: VisibleFile) -> Iterator[pa.Table]:
-        keys = {key.name: key for key in (*self.by, *self._wanted)}
+        keys = {key.name: key for key in (*self._keys, *self._wanted)}
         texts = [name for name, key in keys.items() if key.is_text]
-        names = dict.fromkeys([self.measure.name, *keys, *self._columns])
+        measures = [] if self.measure.name in self.computed else [self.measure.name]
+        names = dict.fromkeys([*measures, *keys, *self._columns])
         shares = [EventRowGroups.whole_file(one.file)]
         return read_event_rows(self.contents.store.filesystem(), shares, names, one.batches, texts)
 
@@ -259,26 +300,38 @@ class RowSource:
         ticks = as_numpy(rows.column("_tick"))
         selected = self._range.holds(ticks)
         keys = {
-            key: encode_keys(key, single_array(rows.column(key.name))) for key in (*self.by, *self._wanted)
+            key: encode_keys(key, single_array(rows.column(key.name))) for key in (*self._keys, *self._wanted)
         }
-        for key in self.by:
+        for key in self._keys:
             selected = selected & ~keys[key].null
         for key, wanted in self._wanted.items():
             selected = selected & _is_wanted(keys[key], wanted)
         chosen = np.flatnonzero(selected)
         if not len(chosen):
             return
-        values = encode_values(self.measure, single_array(rows.column(self.measure.name)))
         columns = [
             arrow_array(np.full(len(chosen), live, np.uint8)),
-            arrow_array(values.null[chosen].astype(np.uint8)),
-            arrow_array(values.stored[chosen]),
-            *(_group_column(key, keys[key], chosen) for key in self.by),
+            *self._values(rows, chosen),
+            *(_group_column(key, keys[key], chosen) for key in self._keys),
             *([] if self.buckets is None else [arrow_array(self.buckets.of_ticks(ticks[chosen]))]),
         ]
         picked = rows.select(list(self._columns)).take(arrow_array(chosen))
         columns += [_native_column(picked.column(name), schema.field(name)) for name in self._columns]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _values(self, rows: pa.Table, chosen: NDArray[np.int64]) -> list[pa.Array]:
+        """Whether the measure of the chosen rows is NULL, and what is stored of it; nothing if computed."""
+        if self.measure.name in self.computed:
+            return []
+        values = encode_values(self.measure, single_array(rows.column(self.measure.name)))
+        return [arrow_array(values.null[chosen].astype(np.uint8)), arrow_array(values.stored[chosen])]
+
+
+def _guarded(expression: Expression, guards: Sequence[str], otherwise: str) -> str:
+    """SQL of an expression, which is evaluated where the guards are true, if it may fail elsewhere."""
+    if expression.never_fails or not guards:
+        return f"({expression.sql})"
+    return f"CASE WHEN {' AND '.join(guards)} THEN ({expression.sql}) ELSE {otherwise} END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +355,6 @@ def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:
 def _batch_sql(batches: BatchRange) -> str:
     source = batches.source.replace("'", "''")
     return f'("_source" = \'{source}\' AND "_batch" BETWEEN {batches.first} AND {batches.last})'
-
-
-def _stored(column: Measure | Key) -> str:
-    return stored_sql(column.column_type, quoted(column.name))
 
 
 def _names_of_values(key: Key, values: Sequence[Any]) -> Any:

@@ -37,6 +37,7 @@ from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.reader import Reader
 from tidemark.query.reading.modes import check_mode
+from tidemark.query.scans.computed import asked_measure, computed_values
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.shown_types import EXACT_IN_DOUBLE, NOT_GIVEN, Given, edge_type, point_type
 from tidemark.query.sql.sql_types import common_type, converter
@@ -223,6 +224,7 @@ def _answers(
         check_mode(given.get("mode", modes[0]), modes)
         given["mode"] = modes[0]
     given |= _typed_groups(wh.options, given)
+    _check_values(wh.options, given.get("measure"))
     subjects = [given.pop(subject, None) for subject in SIGNATURES[name].subjects]
     if name == "histogram":
         bins = [_to_measure_type(wh, given, subject) for subject in subjects if subject is not None]
@@ -245,13 +247,27 @@ def _answers(
         yield (replace(answer, value=_key_text(answer.value)) if is_text else answer), answer
 
 
+def _check_values(options: Options, measure: Any) -> None:
+    """InputError if the column of values cannot hold those that an expression computes."""
+    computed = computed_values(options, measure)
+    kinds = [column.type for column in options.measures]
+    if computed is not None and common_type([*kinds, str(computed.type)]) != common_type(kinds):
+        raise InputError(
+            f"the values of {measure!r} are of type {sql_name(str(computed.type))}, and a column of "
+            f"{common_type(kinds)} cannot hold them: write CAST(... AS {common_type(kinds).upper()})."
+        )
+
+
 def _typed_groups(options: Options, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments `where` and `groups` with values of the columns' types, as far as they are given."""
     typed: dict[str, Any] = {}
     if isinstance(given.get("where"), Mapping):
         typed["where"] = typed_where(options, given["where"])
     if given.get("by") and given.get("groups") is not None:
-        typed["groups"] = typed_groups(options, given["by"], given["groups"])
+        found = {name: computed_values(options, name) for name in given["by"]}
+        computed = {name: str(one.type) for name, one in found.items() if one is not None}
+        columns = {**dict(options.columns), **computed}
+        typed["groups"] = typed_groups(columns, given["by"], given["groups"])
     return typed
 
 
@@ -331,7 +347,7 @@ def _spread_points(wh: Reader, given: dict[str, Any]) -> list[Any]:
 
 def _to_measure_type(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
     """Points converted to the type of the measure."""
-    return _to_column_type(wh.options.measure(given.get("measure")), points)
+    return _to_column_type(asked_measure(wh.options, given.get("measure")), points)
 
 
 def _to_column_type(column: Measure | Key | None, value: Any) -> Any:

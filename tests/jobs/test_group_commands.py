@@ -43,6 +43,10 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "all": ("--by origin --limit 400 --last 7d", {"by": ["origin"], "limit": 400, "last": "7d"}),
     "weeks": ("--every 7d", {"every": "7d"}),
     "both": ("--by origin --top 2 --every 30d", {"by": ["origin"], "top": 2, "every": "30d"}),
+    "expressions": (
+        "--by distance//500 --limit 20 --measure delay+distance",
+        {"by": ["distance//500"], "limit": 20, "measure": "delay+distance"},
+    ),
     "a scan": ("--by destination --top 2", {"by": ["destination"], "top": 2}),
 }
 

@@ -132,6 +132,13 @@ def test_groups_and_windows_are_asked_for_by_name(ask: Callable[[str], list[Row]
         [row for row in BOTH.rows if (row["destination"] or "").startswith("S") and row["distance"] > 500]
     )
     assert (scanned[0].rank, scanned[0].rows_scanned) == (rows.oracle().le(0), len(BOTH))
+    far: dict[str, list[float]] = {}
+    for one in BOTH.rows:
+        far.setdefault(str(one["distance"] // 1000), []).append(2 * one["delay"])
+    computed = ask("SELECT * FROM flights_quantile(1, measure => 'delay * 2', by => 'distance // 1000')")
+    assert {one.group["distance // 1000"]: one.value for one in computed} == {
+        k: max(v) for k, v in far.items()
+    }
     by_lateral = ask(
         "SELECT q.* FROM VALUES ('ATL'), ('ORD') AS t(o), LATERAL flights_quantile(0.5, map('origin', o)) q"
     )

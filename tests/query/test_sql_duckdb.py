@@ -277,6 +277,25 @@ def test_groups_windows_and_keys_are_asked_for_by_name(wh: query.Warehouse) -> N
     assert counts == [(routes["ATL", "ORD"],), (0,)]
 
 
+def test_expressions_are_measures_and_groups(wh: query.Warehouse) -> None:
+    """The column of values has the type of the measures: what does not fit is refused with the remedy."""
+    far: dict[int, list[float]] = {}
+    for row in BOTH.rows:
+        far.setdefault(row["distance"] // 1000, []).append(2 * row["delay"])
+    found = wh.sql(
+        """SELECT "group"['distance // 1000'], value, rows_scanned FROM quantile(1, measure := 'delay * 2',
+        "by" := 'distance // 1000')"""
+    ).fetchall()
+    assert found == [(str(name), max(far[name]), len(BOTH)) for name in sorted(far)]
+    ((least,),) = wh.sql(
+        """SELECT value FROM quantile(0, measure := 'delay * 2', "by" := ['greatest(distance // 1000, 0)'],
+        groups := ['0'])"""
+    ).fetchall()
+    assert least == min(far[0])
+    with pytest.raises(query.InputError, match=r"of type double, and a column of .* write CAST\(... AS "):
+        wh.sql("SELECT value FROM quantile(1, measure := 'delay / 7')").fetchall()
+
+
 def test_values_of_keys_and_groups_have_the_types_of_their_columns(tmp_path: Path) -> None:
     """Decimals for doubles, text for any type, and structs by the names of their fields."""
     rows = {"x": [1.0, 2.0, 3.0, 4.0], "f": [0.1, 0.1, 0.5, 0.5], "a": ["1", "2", "1", "2"]}

@@ -73,8 +73,20 @@ def parse_number(column: Measure | Key, text: str) -> Any:
 
 
 def parse_columns(text: str | Sequence[str]) -> list[str]:
-    """The names of columns in text such as "origin" or "origin,dest"; a list of names stays as it is."""
-    return [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
+    """The names of columns in text such as "origin" or "origin,dest"; a list of names stays as it is.
+
+    Commas inside parentheses separate the arguments of a function, not names.
+    """
+    if not isinstance(text, str):
+        return list(text)
+    depth, names = 0, [""]
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            names.append("")
+        else:
+            names[-1] += character
+    return [name.strip() for name in names]
 
 
 def _binary(key: Key, text: str) -> bytes:

@@ -1,0 +1,39 @@
+"""Values that an expression computes, in the place of a measure or of a column of `by`.
+
+The name of what is computed is the text of its expression. A text that names a column is that column, and one
+that could be a name is not taken for an expression: a mistyped name stays an error that lists the columns.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from tidemark.query.scans.expressions import Expression, checked_values
+from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.settings.options import Options
+
+KNOWN_EXPRESSIONS = 256  # of 10 KB at most: to check one takes longer than many scans
+
+
+def computed_values(options: Options, name: Any) -> Expression | None:
+    """The checked expression that a name of a measure or column is; None for a name.
+
+    InputError for text that is no name and no expression over the columns.
+    """
+    if not isinstance(name, str) or name in dict(options.columns) or name.isidentifier():
+        return None
+    if not options.columns or name in options.measure_names:
+        return None
+    return _known(name, tuple(options.columns))
+
+
+def asked_measure(options: Options, name: str | None) -> Measure:
+    """The measure of a question: a column, or what an expression computes. InputError for neither."""
+    computed = computed_values(options, name)
+    return options.measure(name) if computed is None else Measure(computed.text, str(computed.type))
+
+
+@lru_cache(KNOWN_EXPRESSIONS)
+def _known(text: str, columns: tuple[tuple[str, str], ...]) -> Expression:
+    return checked_values(text, dict(columns))
