@@ -92,7 +92,8 @@ def open(  # noqa: A001
     """Opens the warehouse at a path or at the address of an object store.
 
     storage_options: options of the object store, as delta-rs defines them.
-    memory: the budget for decoded rows that are kept in memory: live rows, and rows at the edges of groups.
+    memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and
+        whole runs where many groups or windows are asked at once.
         A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that
         need them read them each time.
 

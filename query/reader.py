@@ -240,7 +240,8 @@ class Reader(KeyReader):
 
         Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads
         one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
-        `blocks_read` of the answer is the number of row groups that were read.
+        `blocks_read` of the answer is the number of row groups that were read. Many groups, windows or phis
+        are answered together, exactly: the runs of the window are read whole once, and kept in memory.
         """
         phi = plain_share(phi)
         several = is_sequence(phi)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
 
+from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.common import (
     PromisedFields,
     PromisedScope,
@@ -198,7 +199,7 @@ A = TypeVar("A")
 class Answers(Several, Renderable, Sequence[A], Generic[A]):
     """The answers of one call, in the order of its arguments; a sequence.
 
-    items: the answers.
+    items: the answers; those of many groups or windows are made when they are taken.
     kind: their class.
     caption: their scope in one line.
     facts: their scope by name.
@@ -210,7 +211,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
     table has is called `group_` and its name.
     """
 
-    items: tuple[A, ...]
+    items: Sequence[A]
     kind: type[Any]
     caption: str
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -233,11 +234,8 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
 
     def to_arrow(self) -> pa.Table:
         """The answers' own columns as an Arrow table, one row per answer."""
-        rows = [self._row(answer) for answer in self.items]
-        columns = zip(*rows, strict=True) if rows else ([] for _ in self._columns)
-        return pa.table(
-            {name: _arrow_column(list(cells)) for name, cells in zip(self._columns, columns, strict=True)}
-        )
+        columns = zip(self._columns, self._cells(), strict=True)
+        return pa.table({name: _arrow_column(cells) for name, cells in columns})
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame, indexed by `start` if there are windows; needs pandas."""
@@ -251,7 +249,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         return pl.from_arrow(self.to_arrow())
 
     def __repr__(self) -> str:
-        table = text_table(self._columns, [self._row(answer) for answer in self.items])
+        table = text_table(self._columns, self._rows())
         return f"{first_line(self.facts)}{table}\n{self.caption}"
 
     @property
@@ -261,17 +259,33 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         others = (*(("start", "end") if self.windows else ()), *self.kind.COLUMNS, "N")
         return (*(f"group_{name}" if name in others else name for name in self.by), *others)
 
-    def _row(self, answer: Any) -> list[Any]:
-        """The cells of an answer in tables."""
-        own = field_values(answer, self.kind.COLUMNS)
+    def _cells(self) -> list[list[Any]]:
+        """The cells of each column of tables."""
+        own = [self._values(name) for name in self.kind.COLUMNS]
         if not self.by and not self.windows:
             return own
-        window = list(answer.window) if self.windows else []
-        return [*(answer.group[column] for column in self.by), *window, *own, answer.N]
+        groups = self._values("group") if self.by else []
+        windows = self._values("window") if self.windows else []
+        return [
+            *([group[column] for group in groups] for column in self.by),
+            *([window[end] for window in windows] for end in ((0, 1) if self.windows else ())),
+            *own,
+            self._values("N"),
+        ]
+
+    def _values(self, name: str) -> list[Any]:
+        """A field of all answers."""
+        if isinstance(self.items, AnswerColumns):
+            return self.items.column(name)
+        return [getattr(answer, name) for answer in self.items]
+
+    def _rows(self) -> list[list[Any]]:
+        """The cells of each answer in tables."""
+        return [list(cells) for cells in zip(*self._cells(), strict=True)]
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """See `Renderable.table`."""
-        return self._columns, [self._row(answer) for answer in self.items], self.items, self.caption
+        return self._columns, self._rows(), self.items, self.caption
 
     def _document(self) -> Mapping[str, Any]:
         if self.by or self.windows:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.measure_answers import Answers
 
@@ -17,21 +18,30 @@ _OWN_FACTS = ("N", "n", "m", "nans", "nulls", "group", "certain", "window")
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[S]):
-    """The answers of one call: a list for each group and window.
+    """The answers of one call, those of each group and window together.
 
+    parts: how many groups and windows there are.
     by: the columns of the groups; empty for one answer about all rows.
-    windows: whether there is one list for each window.
-    order: that of the groups in words, if one was asked; the lists of a window then stand together.
+    windows: whether there are answers for each window.
+    order: that of the groups in words, if one was asked; the answers of a window then stand together.
     """
 
-    lists: Sequence[Sequence[S]]
+    items: Sequence[S]
+    parts: int
     by: tuple[str, ...] = ()
     windows: bool = False
     order: str = ""
 
+    @classmethod
+    def of(
+        cls, lists: Sequence[Sequence[S]], by: tuple[str, ...] = (), *, windows: bool = False, order: str = ""
+    ) -> Self:
+        """The answers of one call: a list for each group and window."""
+        return cls([answer for part in lists for answer in part], len(lists), by, windows, order)
+
     def answers(self, kind: type[Any], *, one: bool) -> S | Answers[S]:
         """The answers as the caller gets them: `one` answer alone, unless there are groups or windows."""
-        answers = [answer for part in self.lists for answer in part]
+        answers = self.items
         if not self.by and not self.windows:
             return answers[0] if one else answers_of(answers, kind)
         found = replace(answers_of(answers, kind), by=self.by, windows=self.windows)
@@ -44,7 +54,7 @@ class Asked(Generic[S]):
         facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
         covered = replace(answers[0], window=window).shown_window
         ordered = f" {self.order}" if self.order else ""
-        caption = f"{text}, {covered}: {len(self.lists):,} {what}{ordered}, {answers[0].method_text}"
+        caption = f"{text}, {covered}: {self.parts:,} {what}{ordered}, {answers[0].method_text}"
         return replace(found, caption=caption, facts=facts)
 
 
@@ -53,4 +63,5 @@ def answers_of(answers: Sequence[Any], kind: type[Any], scope: Scope | None = No
     shown = scope or next(iter(answers), None)
     if shown is None:
         return Answers((), kind, "nothing was asked")
-    return Answers(tuple(answers), kind, shown.scope_text, shown.scope_facts)
+    items = answers if isinstance(answers, AnswerColumns) else tuple(answers)
+    return Answers(items, kind, shown.scope_text, shown.scope_facts)

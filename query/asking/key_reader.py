@@ -62,7 +62,7 @@ class KeyReader:
         """
         request = KeyRequest.of(Frequencies(plain_all(value)), **options)
         results = self._session.ask(request)
-        asked = Asked([answers for answers, _ in results], windows=request.every is not None)
+        asked = Asked.of([answers for answers, _ in results], windows=request.every is not None)
         return asked.answers(FrequencyAnswer, one=not any(several for _, several in results))
 
     def heavy_hitters(self, phi: Any, **options: Unpack[KeyPartOptions]) -> Answers[HitterAnswer]:
@@ -221,7 +221,7 @@ class KeyReader:
         """Keys or prefixes; there may be none, so the scope is that of the question."""
         results = self._session.ask(request)
         if request.every is not None:
-            asked = Asked([found for found, _ in results], windows=True)
+            asked = Asked.of([found for found, _ in results], windows=True)
             return cast("Answers[S]", asked.answers(kind, one=False))
         ((found, scope),) = results
         return answers_of(found, kind, scope)
@@ -229,4 +229,4 @@ class KeyReader:
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
         """One answer, or one for each window."""
         lists = [[answer] for answer in self._session.ask(request)]
-        return Asked(lists, windows=request.every is not None).answers(kind, one=True)
+        return Asked.of(lists, windows=request.every is not None).answers(kind, one=True)

@@ -16,10 +16,16 @@ from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
 from tidemark.query.asking.session import Plan, Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
-from tidemark.query.groups.group_questions import largest_needed, needs_sizes
+from tidemark.query.groups.group_questions import (
+    chosen_groups,
+    chosen_selections,
+    largest_needed,
+    needs_sizes,
+)
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import Top, key_counts
 from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import MODES, Mode, check_mode
@@ -193,11 +199,24 @@ class _AllRows(Generic[M]):
 
     def answer(self, view: View) -> Asked[M]:
         grid = self.session.options.grid
-        window, parts = _windows(self.request, view, grid)
+        (window, parts), wanted = _windows(self.request, view, grid), self.request.wanted
+        many, windows = self.session.many_windows, self.request.every is not None
+        if self.mode != "quick" and many.pays(view, parts, wanted.targets):
+            together = many.questions(self.session.snapshot, view, parts, self._fields(view, parts[0]))
+            _check_rows(together, view, window, grid)
+            return Asked(together.answers(wanted), len(together), windows=windows)
         questions = [self._question(view, part) for part in parts]
         _check_rows(questions, view, window, grid)
-        lists = [question.answers(self.request.wanted) for question in questions]
-        return Asked(lists, windows=self.request.every is not None)
+        return Asked.of([question.answers(wanted) for question in questions], windows=windows)
+
+    def _fields(self, view: View, window: ShownWindow) -> dict[str, Any]:
+        return {
+            "measure": view.measure,
+            "as_of": view.versions,
+            "mode": self.mode,
+            "eps": float(self.session.options.eps),
+            "widened": window.widened,
+        }
 
     def _question(self, view: View, window: ShownWindow) -> WindowQuestion:
         known = self.session.bounds
@@ -207,12 +226,8 @@ class _AllRows(Generic[M]):
             counts=bounds,
             bounds=bounds,
             source=self.session.source(view, window.ticks),
-            measure=view.measure,
-            as_of=view.versions,
-            mode=self.mode,
-            eps=float(self.session.options.eps),
             window=window.shown,
-            widened=window.widened,
+            **self._fields(view, window),
         )
 
 
@@ -249,22 +264,62 @@ class _Groups(Generic[M]):
         return self._scan.answer(cast("tuple[View, Contents]", newest))
 
     def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
-        choice, options = self.choice, self.session.options
-        window, parts = _windows(self.request, view, options.grid)
+        choice, session, wanted = self.choice, self.session, self.request.wanted
+        window, parts = _windows(self.request, view, session.options.grid)
+        fields = {
+            "measure": view.measure,
+            "as_of": view.versions,
+            "certain": None if choice.largest is None else True,
+            "mode": self.mode,
+            "eps": float(session.options.eps),
+            "widened": parts[0].widened,
+        }
+        together = self._all_groups(view, key, parts, fields)
+        if together is not None:
+            return self._asked_together(together, len(parts))
         whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
-        sizes = () if key is None else _group_sizes(self.session, choice, key, whole)
-        questions = self.session.groups.questions(
-            self.session.snapshot, view, choice, parts, sizes, self.mode, float(options.eps)
-        )
+        sizes = () if key is None else _group_sizes(session, choice, key, whole)
+        groups = chosen_groups(choice, sizes)
+        asked = groups, chosen_selections(choice, groups, sizes), parts, fields
+        if session.many_groups.pays(view, parts, len(groups)):
+            together = session.many_groups.listed(session.snapshot, view, choice, *asked)
+            if not choice.by:
+                _check_rows(together, view, window, session.options.grid, choice.shown(()))
+            return self._asked_together(together, len(parts))
+        questions = session.groups.questions(session.snapshot, view, choice, *asked)
         if not choice.by:
-            _check_rows(questions, view, window, options.grid, choice.shown(()))
-        order, wanted = choice.order, self.request.wanted
-        if order is None:
-            lists = [question.answers(wanted) for question in questions]
-        else:
-            lists = order.read(questions, wanted, len(parts))
-        by = tuple(key.name for key in choice.by)
-        return Asked(lists, by, self.request.every is not None, "" if order is None else order.text)
+            _check_rows(questions, view, window, session.options.grid, choice.shown(()))
+        if choice.order is None:
+            return self._asked([question.answers(wanted) for question in questions])
+        return self._asked(choice.order.read(questions, wanted, len(parts)))
+
+    def _all_groups(
+        self, view: GroupView, key: KeysView | None, parts: Sequence[ShownWindow], fields: dict[str, Any]
+    ) -> CellQuestions | None:
+        """All groups that have rows, if they are asked together: without a look at the rows of the key."""
+        choice, many = self.choice, self.session.many_groups
+        if key is None or not choice.by or choice.groups is not None or choice.where or choice.largest:
+            return None
+        windows = [part.ticks for part in parts]
+        rows_by_tick = [
+            marks.rows // len(marks.totals.ticks)
+            for marks in key.runs
+            if marks.rows and marks.totals.by_window(windows).any()
+        ]
+        if not many.pays(view, parts, max(rows_by_tick, default=0)):  # there are not fewer groups
+            return None
+        return many.all_groups(self.session.snapshot, view, choice, parts, fields)
+
+    def _asked_together(self, questions: CellQuestions, windows: int) -> Asked[M]:
+        order, wanted = self.choice.order, self.request.wanted
+        if order is not None:
+            questions = order.of_cells(questions, wanted, windows)
+        return replace(self._asked([]), items=questions.answers(wanted), parts=len(questions))
+
+    def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
+        by, order = tuple(key.name for key in self.choice.by), self.choice.order
+        text = "" if order is None else order.text
+        return Asked.of(lists, by, windows=self.request.every is not None, order=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,21 +349,24 @@ class _Scan(Generic[M]):
             order = self.choice.order
             if order is not None:
                 lists = order.pick(scanned.questions, lists, len(parts))
-        return Asked(
-            lists, self.choice.by, self.request.every is not None, "" if order is None else order.text
-        )
+        text = "" if order is None else order.text
+        return Asked.of(lists, self.choice.by, windows=self.request.every is not None, order=text)
 
 
 def _check_rows(
-    questions: Sequence[Question],
+    questions: Sequence[Question] | CellQuestions,
     view: View | GroupView,
     window: Window,
     grid: TickGrid | None,
     group: Mapping[str, Any] | None = None,
 ) -> None:
     """EmptyWindow if none of the questions has a row with a rank."""
-    if not any(question.counts.rows for question in questions):
+    if isinstance(questions, CellQuestions):
+        rows, nulls = int((questions.cells.n + questions.cells.m).sum()), int(questions.cells.nulls.sum())
+    else:
+        rows = sum(question.counts.rows for question in questions)
         nulls = sum(question.counts.nulls for question in questions)
+    if not rows:
         raise empty_window(view, window, nulls, grid, group)
 
 

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from tidemark.query.asking.about import about
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
+from tidemark.query.groups.many_groups import ManyGroups
 from tidemark.query.keys.key_source import KeySource
+from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.reading.block_reader import BlockReader
@@ -90,6 +92,8 @@ class Session:
         self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
+        self.many_groups = ManyGroups(self.blocks, self.memory, self.live)
+        self.many_windows = ManyWindows(self.blocks, self.memory, self.live)
         self._lock = threading.Lock()
         # The view of the last question of each topic, and whether the next one is answered from it.
         self._views: dict[Hashable, tuple[Any, bool]] = {}

@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.answers.one_value import OneValue
+from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question, ReadQuestion, Wanted
 from tidemark.query.reading.modes import ORDERS
 from tidemark.warehouse.errors import InputError
@@ -60,6 +63,37 @@ class GroupOrder:
         for candidates in self._by_window(questions, windows):
             picked += self._placed([(one, answers[id(one)]) for one in candidates], [])
         return [list(found) for found in picked]
+
+    def of_cells(self, questions: CellQuestions, wanted: Wanted[A], windows: int) -> CellQuestions:
+        """The questions that are answered, window by window: their answers are exact.
+
+        questions: as in `read`.
+        """
+        cells = questions.cells
+        rows = (cells.n + cells.m).tolist()
+        values = self._values_of(questions, wanted) if rows else []
+        places: list[int] = []
+        for number in range(windows):
+            kept = [at for at in range(number, len(rows), windows) if rows[at] >= self.least_rows]
+            if values:
+                numbers = [(values[at], at) for at in kept if not _is_nan(values[at])]
+                rest = [at for at in kept if _is_nan(values[at])]
+                kept = [*(at for _, at in self._in_order(numbers)), *rest]
+            elif self.by is not None and self.by.endswith("rows"):
+                kept.sort(key=rows.__getitem__, reverse=self._descends)
+            places += kept[: self.top]
+        taken = questions.take(np.array(places, np.int64))
+        return replace(taken, fields={**taken.fields, "certain": self._certain(True)})
+
+    def _values_of(self, questions: CellQuestions, wanted: Wanted[A]) -> list[Any]:
+        """What the answers are ordered by, if that is their value; the errors of all of them are 0."""
+        if self.by is None or self.by.endswith("rows"):
+            return []
+        columns = wanted.columns(questions.cells, questions.fields["measure"])
+        if columns is None or wanted.targets != 1:
+            raise _several_values(self.by)
+        one: str = columns.kind.ONE  # type: ignore[attr-defined]  # answers that have columns are one value
+        return list(columns.own[one]) if self.by.endswith("value") else []
 
     def _by_window(self, questions: Sequence[Any], windows: int) -> list[list[Any]]:
         """The questions of each window that have enough rows."""
@@ -171,11 +205,15 @@ def order_of(order: Any, top: int | None, least_rows: int | None) -> GroupOrder 
 
 def _one(answers: Sequence[Any], order: str) -> OneValue:
     if len(answers) != 1 or not isinstance(answers[0], OneValue):
-        raise InputError(
-            f"order={order!r} needs one value for each group: ask for one quantile, or for the rank or the "
-            "share of one value. order='-rows' goes with any question."
-        )
+        raise _several_values(order)
     return answers[0]
+
+
+def _several_values(order: str) -> InputError:
+    return InputError(
+        f"order={order!r} needs one value for each group: ask for one quantile, or for the rank or the "
+        "share of one value. order='-rows' goes with any question."
+    )
 
 
 def _error(answer: Any) -> Any:

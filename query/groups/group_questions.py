@@ -5,14 +5,14 @@ The rows of all of them are found in one round of reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
 from tidemark.query.groups.group_bounds import GroupBounds, Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
 from tidemark.query.groups.group_slices import Group, SliceReader
-from tidemark.query.quantiles.questions import QuestionFields, ReadQuestion, SortedQuestion, WindowQuestion
+from tidemark.query.quantiles.questions import ReadQuestion, SortedQuestion, WindowQuestion
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache
 from tidemark.query.reading.block_reader import BlockReader
@@ -50,57 +50,45 @@ class GroupReader:
         snapshot: SnapshotReader | Snapshot,
         view: GroupView,
         choice: GroupChoice,
+        groups: Sequence[Values],
+        selections: Sequence[Selection],
         windows: Sequence[ShownWindow],
-        sizes: Sizes,
-        mode: str,
-        eps: float,
+        fields: Mapping[str, Any],
     ) -> list[ReadQuestion]:
         """One question per value of the `by` columns and window, the windows of a value one after the other.
 
         Without `by` there is one per window.
 
+        groups, selections: what is asked, see `chosen_groups` and `chosen_selections`.
         windows: one window, or windows that ascend and do not overlap.
-        sizes: of all groups, or of the largest ones, see `needs_sizes` and `largest_needed`.
-
-        Raises InputError if there are more groups than the limit.
+        fields: those of `Question` that are the same for all.
         """
-        groups = chosen_groups(choice, sizes) if choice.by else [()]
-        selections = chosen_selections(choice, groups, sizes)
         bounds, blocks_read = self._bounds.get(
             snapshot, view, selections, [window.ticks for window in windows]
         )
         source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
+        common = {**fields, "blocks_read": blocks_read}
         questions: list[ReadQuestion] = []
         for values, selection in zip(groups, selections, strict=True):
             group = choice.shown(values)
             for window in windows:
                 of_group = bounds[selection, window.ticks]
-                fields: QuestionFields = {
-                    "measure": view.measure,
-                    "as_of": view.versions,
-                    "mode": mode,
-                    "eps": eps,
-                    "window": window.shown,
-                    "widened": window.widened,
-                    "group": group,
-                    "certain": None if choice.largest is None else True,
-                    "blocks_read": blocks_read,
-                }
+                own = {**common, "group": group, "window": window.shown}
                 if isinstance(of_group, SortedNumbers):
-                    questions.append(SortedQuestion(counts=of_group, numbers=of_group.numbers, **fields))
+                    questions.append(SortedQuestion(counts=of_group, numbers=of_group.numbers, **own))
                 else:
-                    questions.append(
-                        WindowQuestion(counts=of_group, bounds=of_group, source=source, **fields)
-                    )
+                    questions.append(WindowQuestion(counts=of_group, bounds=of_group, source=source, **own))
         return questions
 
 
 def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     """The values of the `by` columns that are asked, in the order of their answers.
 
-    With `top` those with the most rows come first, with `groups` the caller's order is kept, otherwise they
-    ascend. InputError if there are more than the limit.
+    Without `by` there is one group of no values. With `top` those with the most rows come first, with
+    `groups` the caller's order is kept, otherwise they ascend. InputError if there are more than the limit.
     """
+    if not choice.by:
+        return [()]
     if choice.groups is not None:
         return list(choice.groups)
     if choice.largest is not None and not choice.where:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.measure_answers import MeasureFields
+from tidemark.query.quantiles.cells import CellNumbers
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
@@ -75,20 +76,6 @@ class Question:
         }
 
 
-class QuestionFields(TypedDict):
-    """The fields of a `Question` about one group in one window, but for its rows."""
-
-    measure: Measure
-    as_of: Mapping[str, int]
-    mode: str
-    eps: float
-    window: tuple[Any, Any] | None
-    widened: str | None
-    group: Mapping[str, Any] | None
-    certain: bool | None
-    blocks_read: int
-
-
 class Points(NamedTuple):
     """Values whose ranks are wanted.
 
@@ -130,8 +117,25 @@ class Found(NamedTuple):
     blocks_read: int
 
 
+class Columns(NamedTuple, Generic[A]):
+    """Answers about cells: their class, and by name the fields that each has for itself.
+
+    A column has `targets` items for each cell, one cell after the other. constant: the values of fields and
+    properties that are the same for all.
+    """
+
+    kind: type[A]
+    own: Mapping[str, Sequence[Any]]
+    constant: Mapping[str, Any]
+
+
 class Wanted(ABC, Generic[A]):
     """What is asked of the rows of a question. Its methods are pure."""
+
+    @property
+    def targets(self) -> int:
+        """How many ranks or points are looked for."""
+        return 1
 
     def ranks(self, question: Question) -> Ranks:  # noqa: ARG002
         """The ranks whose values are wanted, from 1 to `counts.rows`; above `counts.stored` all are NaN."""
@@ -147,6 +151,10 @@ class Wanted(ABC, Generic[A]):
     @abstractmethod
     def answers(self, question: Question, found: Found) -> list[A]:
         """The answers."""
+
+    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[A] | None:  # noqa: ARG002
+        """The answers about many cells as columns; None if there are objects alone, see `answers`."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

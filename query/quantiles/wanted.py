@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tidemark.query.answers.answer_columns import Column, Marked, Picked
 from tidemark.query.answers.measure_answers import Answer, CdfAnswer, MeasureFields, RankAnswer
+from tidemark.query.quantiles.cells import CellNumbers
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
-from tidemark.query.quantiles.questions import Found, Points, Question, Wanted
+from tidemark.query.quantiles.questions import Columns, Found, Points, Question, Wanted
 from tidemark.sketches import InvalidInput, target_rank
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
 A = TypeVar("A")
@@ -35,6 +38,26 @@ class Quantiles(Wanted[Answer]):
         except InvalidInput as error:
             raise InputError(f"not a quantile: {error}.") from None
         return cls(given)
+
+    @property
+    def targets(self) -> int:
+        """See `Wanted.targets`."""
+        return len(self.phis)
+
+    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[Answer]:
+        """See `Wanted.columns`, and `answers`."""
+        rows = cells.n + cells.m
+        distinct, places = np.unique(rows, return_inverse=True)
+        found = [[target_rank(phi, n) if n else 0 for phi in self.phis] for n in distinct.tolist()]
+        ranks = np.array(found, np.int64).reshape(len(distinct), self.targets)[places]
+        stored, ranks_le, are_numbers = cells.values_at(ranks)
+        others = np.flatnonzero(~are_numbers)
+        marks = {at: math.nan if ranks.flat[at] else None for at in others.tolist()}
+        value = Marked(Column(stored.ravel(), measure.decode), marks)
+        rank = Column(np.where(are_numbers, ranks_le, rows[:, np.newaxis]).ravel())
+        phi = Picked([float(phi) for phi in self.phis], np.tile(np.arange(self.targets), len(cells)))
+        own = {"phi": phi, "value": value, "low": value, "high": value, "rank_lo": rank, "rank_hi": rank}
+        return Columns(Answer, own, {"error_bound": 0})
 
     def ranks(self, question: Question) -> Ranks:
         """See `Wanted.ranks`; none for a group without rows."""
@@ -87,8 +110,23 @@ class _AtPoints(Wanted[A]):
 
     given: Sequence[Any]
 
+    @property
+    def targets(self) -> int:
+        """See `Wanted.targets`."""
+        return len(self.given)
+
     def points(self, question: Question, low: Values, high: Values) -> Points:  # noqa: ARG002
-        return Points(self.given, [question.measure.floor(point) for point in self.given])
+        return self._points(question.measure)
+
+    def _points(self, measure: Measure) -> Points:
+        return Points(self.given, [measure.floor(point) for point in self.given])
+
+    def _in_cells(self, cells: CellNumbers, measure: Measure) -> tuple[Picked, Ranks]:
+        """The point of each answer, and its rank in each cell, shape (cells, points)."""
+        places, stored = self._points(measure).places(measure)
+        ranks = np.zeros((len(cells), self.targets), np.int64)
+        ranks[:, places] = cells.ranks_at(stored)
+        return Picked(self.given, np.tile(np.arange(self.targets), len(cells))), ranks
 
 
 class RanksOf(_AtPoints[RankAnswer]):
@@ -102,6 +140,12 @@ class RanksOf(_AtPoints[RankAnswer]):
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)
         ]
 
+    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[RankAnswer]:
+        """See `Wanted.columns`."""
+        value, ranks = self._in_cells(cells, measure)
+        rank = Column(ranks.ravel())
+        return Columns(RankAnswer, {"value": value, "rank": rank, "rank_lo": rank, "rank_hi": rank}, {})
+
 
 class SharesAt(_AtPoints[CdfAnswer]):
     """The shares of the rows that are <= points."""
@@ -113,3 +157,11 @@ class SharesAt(_AtPoints[CdfAnswer]):
             CdfAnswer(value=point, cdf=(lo + hi) // 2 / rows, cdf_lo=lo / rows, cdf_hi=hi / rows, **scope)
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)
         ]
+
+    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[CdfAnswer]:
+        """See `Wanted.columns`, and `answers`."""
+        value, ranks = self._in_cells(cells, measure)
+        rows = (cells.n + cells.m)[:, np.newaxis]
+        shares = np.divide(ranks, rows, out=np.full(ranks.shape, math.nan), where=rows > 0)
+        cdf = Column(shares.ravel())
+        return Columns(CdfAnswer, {"value": value, "cdf": cdf, "cdf_lo": cdf, "cdf_hi": cdf}, {})

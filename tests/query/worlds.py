@@ -173,9 +173,13 @@ class HandMade(Warehouse):
 
 
 class HandMadeSession(Session):
-    """A session whose live rows come from the world."""
+    """A session whose live rows come from the world; each window and rank is answered alone."""
 
     world: World
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.many_windows = cast("Any", SimpleNamespace(pays=lambda *_: False))
 
     def source(self, view: View, window: Window) -> Source:
         return Source(

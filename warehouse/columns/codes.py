@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_MAX_CODES = 2**60  # codes times kinds fit into 64 bits
 
 
 def unique_codes(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -36,7 +39,7 @@ def expand_ranges(
     return owners, np.arange(len(owners)) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
-def stable_order(codes: NDArray[np.int64]) -> NDArray[np.intp]:
+def stable_order(codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.intp]:
     """The indices that sort the codes, which are at least 0; of equal codes the earlier index comes first.
 
     A radix sort by digits of 16 bits: O(n) for each digit of the greatest code.
@@ -46,3 +49,14 @@ def stable_order(codes: NDArray[np.int64]) -> NDArray[np.intp]:
         digits = (codes[order] >> shift).astype(np.uint16)
         order = order[np.argsort(digits, kind="stable")]
     return order
+
+
+def combine_codes(codes: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Integers that order as the tuples of codes do; column c has codes from 0 to sizes[c] (exclusive)."""
+    combined, bound = codes[0], sizes[0]
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        if bound * size >= _MAX_CODES:
+            unique, combined = np.unique(combined, return_inverse=True)
+            bound = len(unique)
+        combined, bound = combined * size + column, bound * size
+    return combined

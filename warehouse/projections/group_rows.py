@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.codes import stable_order
+from tidemark.warehouse.columns.codes import combine_codes, stable_order
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
@@ -36,7 +36,6 @@ from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortColumns, SortKey
 
 NUMBER, NAN, NULL = 0, 1, 2  # the kinds of rows of a group, in their order
-_MAX_CODES = 2**60  # codes times kinds fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +119,7 @@ def unsorted_rows(
     ticks = ticks[kept]
     if len(names) == 1:
         return GroupRows((names[0],), codes[0], values, kinds, ticks)
-    order = stable_order(_combined(codes, [len(column) for column in names]))
+    order = stable_order(combine_codes(codes, [len(column) for column in names]))
     return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
 
 
@@ -168,7 +167,7 @@ def _sorted(
     ticks: NDArray[np.int64],
 ) -> GroupRows:
     """Sorts rows whose group has the names ``names[c][codes[c][i]]``, each column's names ascending."""
-    code = _combined(codes, [len(column) for column in names])
+    code = combine_codes(codes, [len(column) for column in names])
     order = np.argsort(values)
     order = order[stable_order((code * 3 + kinds)[order])]
     return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
@@ -187,14 +186,3 @@ def _grouped(
         take_names(column, column_codes[is_first]) for column, column_codes in zip(names, codes, strict=True)
     )
     return GroupRows(groups, np.cumsum(is_first) - 1, values, kinds, ticks)
-
-
-def _combined(codes: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Integers that order as the tuples of codes do; column c has codes from 0 to sizes[c] (exclusive)."""
-    combined, bound = codes[0], sizes[0]
-    for column, size in zip(codes[1:], sizes[1:], strict=True):
-        if bound * size >= _MAX_CODES:
-            unique, combined = np.unique(combined, return_inverse=True)
-            bound = len(unique)
-        combined, bound = combined * size + column, bound * size
-    return combined

@@ -1,0 +1,143 @@
+"""Answers of many groups or windows as columns: an answer is an object only when somebody takes it out.
+
+A *cell* is what one question would be about, such as a group in a window. The answers of a cell, such as one
+for each of several quantiles, follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+A = TypeVar("A")
+
+
+class Column(Sequence[Any]):
+    """The values of an array as Python's, each through `decode`, if there is one."""
+
+    __slots__ = ("_array", "_decode")
+
+    def __init__(self, array: NDArray[Any], decode: Callable[[Any], Any] | None = None) -> None:
+        self._array, self._decode = array, decode
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One value; no slices."""
+        value = self._array[at].item()
+        return value if self._decode is None else self._decode(value)
+
+    def __iter__(self) -> Iterator[Any]:
+        values = self._array.tolist()
+        return iter(values) if self._decode is None else map(self._decode, values)
+
+
+class Picked(Sequence[Any]):
+    """Item i is ``values[places[i]]``."""
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, values: Sequence[Any], places: NDArray[np.int64]) -> None:
+        self._values, self._places = values, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One item; no slices."""
+        return self._values[self._places[at].item()]
+
+    def __iter__(self) -> Iterator[Any]:
+        values = list(self._values)
+        return (values[place] for place in self._places.tolist())
+
+
+class Marked(Sequence[Any]):
+    """A column with some items replaced, by their places."""
+
+    __slots__ = ("_column", "_marks")
+
+    def __init__(self, column: Sequence[Any], marks: Mapping[int, Any]) -> None:
+        self._column, self._marks = column, marks
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One item, counted from the start; no slices."""
+        return self._marks[at] if at in self._marks else self._column[at]
+
+    def __iter__(self) -> Iterator[Any]:
+        items = list(self._column)
+        for place, mark in self._marks.items():
+            items[place] = mark
+        return iter(items)
+
+
+class AnswerColumns(Sequence[A], Generic[A]):
+    """Answers of one kind; it is equal to any sequence of equal answers.
+
+    kind: their class.
+    own: by name the fields that each answer has for itself.
+    of_cell: those that the `each` answers of a cell share; the columns have one item for each cell.
+    common: those that all of them share, and properties of `kind` that are the same for all.
+    """
+
+    __slots__ = ("_common", "_each", "_kind", "_of_cell", "_own", "_shared")
+
+    def __init__(
+        self,
+        kind: type[A],
+        own: Mapping[str, Sequence[Any]],
+        of_cell: Mapping[str, Sequence[Any]],
+        common: Mapping[str, Any],
+        each: int,
+    ) -> None:
+        self._kind, self._own, self._of_cell = kind, own, of_cell
+        self._common, self._each = common, each
+        names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # answers are dataclasses
+        self._shared = {name: value for name, value in common.items() if name in names}
+
+    def __len__(self) -> int:
+        return len(next(iter(self._own.values())))
+
+    @overload
+    def __getitem__(self, at: int) -> A: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[A]: ...
+    def __getitem__(self, at: int | slice) -> A | Sequence[A]:
+        """One answer, or a tuple of those of a slice."""
+        if isinstance(at, slice):
+            return tuple(map(self._answer, range(*at.indices(len(self)))))
+        return self._answer(range(len(self))[at])
+
+    def __iter__(self) -> Iterator[A]:
+        return map(self._answer, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        same_length = isinstance(other, Sequence) and len(self) == len(other)
+        return same_length and all(a == b for a, b in zip(self, other, strict=True))  # type: ignore[call-overload]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _answer(self, at: int) -> A:
+        own = {name: column[at] for name, column in self._own.items()}
+        of_cell = {name: column[at // self._each] for name, column in self._of_cell.items()}
+        return self._kind(**own, **of_cell, **self._shared)
+
+    def column(self, name: str) -> list[Any]:
+        """A field, or a property, of all answers."""
+        if name in self._own:
+            return list(self._own[name])
+        if name in self._of_cell:
+            return [item for item in self._of_cell[name] for _ in range(self._each)]
+        if name in self._common:
+            return [self._common[name]] * len(self)
+        if name == "N":
+            return [n + m for n, m in zip(self.column("n"), self.column("m"), strict=True)]
+        return [getattr(answer, name) for answer in self]

@@ -1,0 +1,148 @@
+"""Questions about many groups: the rows of all of them together, out of whole runs in memory.
+
+group_questions.py finds each group in each run by marks; here the runs that have rows in the window are gone
+through once (cells.py). `pays` says when that is less work. All answers are exact, in every mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.groups.group_bounds import Selection
+from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
+from tidemark.query.groups.group_table import GivenGroups, GroupTable
+from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
+from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns, runs_within
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.query.reading.windows import ShownWindow
+from tidemark.warehouse.columns.keys import no_names
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import GroupView
+
+Ints = NDArray[np.int64]
+
+SLICE_US = 150.0  # to find a group in a run by its marks
+CELL_US = 40.0  # to answer about a group in a window, alone
+
+
+class ManyGroups:
+    """Finds the rows of many groups; safe to share between threads. The caches are those of the session."""
+
+    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
+        self._runs, self._memory, self._live = WholeRuns(blocks, memory), memory, live
+
+    def pays(self, view: GroupView, windows: Sequence[ShownWindow], groups: int) -> bool:
+        """Whether to go through the runs of the windows is less work than to find as many groups in them."""
+        cells = groups * len(windows)
+        if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view.projection, view.live_counts):
+            return False
+        runs = runs_within(view.runs, [window.ticks for window in windows])
+        cost_us = self._runs.cost_us(runs, view.root)
+        return cost_us is not None and cost_us < groups * len(runs) * SLICE_US + cells * CELL_US
+
+    def all_groups(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        view: GroupView,
+        choice: GroupChoice,
+        windows: Sequence[ShownWindow],
+        fields: dict[str, Any],
+    ) -> CellQuestions | None:
+        """One question for each group that has rows in the windows, and window; the groups ascend.
+
+        None if there are too many. fields: those of `Question` that are the same for all.
+
+        Raises InputError if there are more groups than the limit, and the errors of `WholeRuns.rows`.
+        """
+        parts, live, blocks_read = self._parts(snapshot, view, windows)
+        table = self._table(view, parts, live)
+        numbers, shown = table.by_values(choice)
+        if len(shown) * len(windows) > MOST_CELLS:
+            return None
+        cells = _numbers(view, parts, table, numbers, len(shown), windows)
+        totals = (cells.history + cells.live).sum(axis=1).reshape(len(shown), len(windows)).sum(axis=1)
+        kept = np.flatnonzero(totals >= max(1, choice.order.least_rows if choice.order else 1))
+        if choice.top is None and len(kept) > choice.limit:
+            raise too_many_groups(len(kept), [key.name for key in choice.by], choice.limit)
+        found = _questions(cells, shown, windows, {**fields, "blocks_read": blocks_read})
+        places = (kept[:, np.newaxis] * len(windows) + np.arange(len(windows))).ravel()
+        return found.take(places)
+
+    def listed(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        view: GroupView,
+        choice: GroupChoice,
+        groups: Sequence[Values],
+        selections: Sequence[Selection],
+        windows: Sequence[ShownWindow],
+        fields: dict[str, Any],
+    ) -> CellQuestions:
+        """One question for each of the groups, which have the rows of `selections`, and window."""
+        parts, live, blocks_read = self._parts(snapshot, view, windows)
+        table = self._table(view, parts, live)
+        distinct = {selection: number for number, selection in enumerate(dict.fromkeys(selections))}
+        numbers = table.find(choice, list(distinct))
+        cells = _numbers(view, parts, table, numbers, len(distinct), windows)
+        asked = np.array([distinct[selection] for selection in selections], np.int64)
+        places = (asked[:, np.newaxis] * len(windows) + np.arange(len(windows))).ravel()
+        shown = GivenGroups(choice, groups)
+        return _questions(cells.take(places), shown, windows, {**fields, "blocks_read": blocks_read})
+
+    def _parts(
+        self, snapshot: SnapshotReader | Snapshot, view: GroupView, windows: Sequence[ShownWindow]
+    ) -> tuple[list[tuple[PackedRows, bool]], list[Any], int]:
+        """The rows of runs and live ranges; the names of these; and how many row groups were read."""
+        runs = runs_within(view.runs, [window.ticks for window in windows])
+        history, blocks_read = self._runs.rows(view.projection, runs)
+        live = list(self._live.rows(snapshot, view.projection, view.batches, view.live_counts))
+        packed = [(pack(part.rows), True) for part in live]
+        names = [marks.files[0].path for marks in runs]
+        return (
+            [*((rows, False) for rows in history), *packed],
+            [*names, *(one.batch_range for one in live)],
+            blocks_read,
+        )
+
+    def _table(
+        self, view: GroupView, parts: Sequence[tuple[PackedRows, bool]], sources: Sequence[Any]
+    ) -> GroupTable:
+        """The groups of the parts, from the cache if they were asked before."""
+        kept = self._memory.at(("groups", view.root, tuple(sources)))
+        table: GroupTable | None = kept.value
+        if table is None:
+            nothing = tuple(no_names(key) for key in view.projection.keys)
+            table = GroupTable.of([nothing, *(rows.groups for rows, _ in parts)])
+            kept.keep(table)
+        return table
+
+
+def _numbers(
+    view: GroupView,
+    parts: Sequence[tuple[PackedRows, bool]],
+    table: GroupTable,
+    numbers: Ints,
+    groups: int,
+    windows: Sequence[ShownWindow],
+) -> CellNumbers:
+    """The rows of groups with these numbers in each window."""
+    of_parts = [
+        Part(rows, numbers[places], is_live)
+        for (rows, is_live), places in zip(parts, table.places[1:], strict=True)
+    ]
+    return numbers_by_cell(of_parts, [window.ticks for window in windows], groups, view.measure.dtype)
+
+
+def _questions(
+    cells: CellNumbers, groups: Sequence[Any], windows: Sequence[ShownWindow], fields: dict[str, Any]
+) -> CellQuestions:
+    group_of, window_of = np.divmod(np.arange(len(cells)), len(windows))
+    return CellQuestions(cells, [window.shown for window in windows], window_of, groups, group_of, fields)

@@ -1,0 +1,89 @@
+"""Questions about all rows in many windows, or for many ranks of one: out of whole runs in memory.
+
+Alone, each window has staircases and reads of its own (window_bounds.py, rank_search.py). Here the runs that
+have rows in the windows are gone through once (cells.py). `pays` says when that is less work. All answers are
+exact, as those of mode accurate are where the live rows fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.quantiles.cells import MOST_CELLS, Part, numbers_by_cell, pack
+from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns, runs_within
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveCache
+from tidemark.query.reading.windows import ShownWindow
+from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import View
+
+BOUNDS_US = 150.0  # to bound the ranks of a run in a window
+TARGET_US = 60.0  # to find one rank or point in a run, alone
+
+
+class ManyWindows:
+    """Finds the rows of many windows; safe to share between threads. The caches are those of the session."""
+
+    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
+        self._runs, self._live = WholeRuns(blocks, memory), live
+
+    def pays(self, view: View, windows: Sequence[ShownWindow], targets: int) -> bool:
+        """Whether to go through the runs of the windows is less work than to bound and read in each window.
+
+        targets: how many ranks or points are looked for in each.
+        """
+        count, projection = len(windows), SortedValues(view.measure)
+        if count * targets < FEWEST_CELLS or count > MOST_CELLS:
+            return False
+        if not self._live.fits(projection, view.live_counts):
+            return False
+        runs = runs_within(view.runs, [window.ticks for window in windows])
+        cost_us = self._runs.cost_us(runs, view.root)
+        alone_us = count * (BOUNDS_US + targets * TARGET_US) * len(runs)
+        return cost_us is not None and cost_us < alone_us
+
+    def questions(
+        self,
+        snapshot: SnapshotReader | Snapshot,
+        view: View,
+        windows: Sequence[ShownWindow],
+        fields: dict[str, Any],
+    ) -> CellQuestions:
+        """One question for each window. `fields` of `Question` are the same for all.
+
+        Raises the errors of `WholeRuns.rows`, and DamagedWarehouse if the live rows do not match the ledger.
+        """
+        ticks = [window.ticks for window in windows]
+        projection, runs = SortedValues(view.measure), runs_within(view.runs, ticks)
+        history, blocks_read = self._runs.rows(projection, runs)
+        live = self._live.rows(snapshot, projection, view.batches, view.live_counts)
+        here = np.zeros(1, np.int64)
+        parts = [
+            *(Part(rows, here, is_live=False) for rows in history),
+            *(Part(pack(part.rows), here, is_live=True) for part in live if len(part.rows)),
+        ]
+        cells = numbers_by_cell(parts, ticks, 1, view.measure.dtype)
+        # NaN and NULL are in no run of a measure: the marks and the ledger count them.
+        for run in view.runs:
+            cells.history[:, 1:] += run.totals.by_window(ticks)[:, 1:]
+        codes = window_codes(np.array(view.live_ticks, np.int64), ticks)
+        for code, row in zip(codes.tolist(), view.live, strict=True):
+            if code >= 0:
+                cells.live[code, 1:] += row.nans, row.nulls
+        places = np.arange(len(windows))
+        return CellQuestions(
+            cells=cells,
+            windows=[window.shown for window in windows],
+            window_of=places,
+            groups=[None],
+            group_of=np.zeros_like(places),
+            fields={**fields, "blocks_read": blocks_read},
+        )
