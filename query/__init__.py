@@ -11,6 +11,7 @@ Its calls:
     wh.quantile(0.99, where="dest LIKE 'S%' AND distance > 500")            # any other condition: a scan
     wh.quantile(0.99, every="1h", last="7d"); wh.frequency("ATL", every="1d")     # one answer a window
     wh.rank(120.0); wh.cdf([1, 10, 100]); wh.histogram(20)
+    wh.summary("delay", by="origin", last="7d")     # count, sum, mean, min, max, variance: exact
     wh.frequency("ATL", last="1h"); wh.heavy_hitters(0.01); wh.top(20); wh.key_range("A", "B")
     wh.hierarchy(0.01, "."); wh.hierarchy(0.05, key="day")  # prefixes of addresses, paths, dates
     wh.frequency(("ATL", "SEA"), key=["origin", "dest"])    # one of several keys
@@ -62,6 +63,7 @@ from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, PrefixAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
+from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.warehouse import Warehouse
@@ -145,6 +147,7 @@ quantile = _asked(Warehouse.quantile)
 rank = _asked(Warehouse.rank)
 cdf = _asked(Warehouse.cdf)
 histogram = _asked(Warehouse.histogram)
+summary = _asked(Warehouse.summary)
 frequency = _asked(Warehouse.frequency)
 heavy_hitters = _asked(Warehouse.heavy_hitters)
 hierarchy = _asked(Warehouse.hierarchy)
@@ -196,6 +199,7 @@ __all__ = [
     "PersistentAnswer",
     "PrefixAnswer",
     "RankAnswer",
+    "Summary",
     "TidemarkError",
     "Warehouse",
     "cdf",
@@ -217,6 +221,7 @@ __all__ = [
     "register_duckdb",
     "register_views",
     "self_join",
+    "summary",
     "top",
     "use",
 ]

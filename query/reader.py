@@ -23,6 +23,7 @@ from tidemark.query.answers.measure_answers import (
     Histogram,
     RankAnswer,
 )
+from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.asking.about import repr_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import CompanionRequest
@@ -35,6 +36,7 @@ from tidemark.query.asking.measure_questions import (
 )
 from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.histograms import Histograms
+from tidemark.query.quantiles.summaries import Summaries
 from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.keys import Key
@@ -350,4 +352,32 @@ class Reader(KeyReader):
             raise EmptyWindow(
                 f"the window has no numbers of {answer.measure!r}: its {answer.nans:,} rows are NaN."
             )
+        return answer
+
+    @overload
+    def summary(
+        self,
+        measure: str | None = None,
+        *,
+        by: None = None,
+        every: None = None,
+        **options: Unpack[QuestionOptions],
+    ) -> Summary: ...
+    @overload
+    def summary(self, measure: str | None = None, **options: Unpack[GroupOptions]) -> Answers[Summary]: ...
+    def summary(
+        self, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Summary | Answers[Summary]:
+        """Count, sum, mean, least and greatest number, variance and standard deviation of the rows.
+
+        NaN, infinities and NULL are counted apart. The answer is exact in every mode: sums of integers and
+        decimals are whole, those of doubles are rounded once, so they depend neither on the order of the rows
+        nor on how these were loaded. `order` takes "rows" and "-rows" alone.
+
+        Cost: without `where` and `by` the sums of each run's ticks, which are read once, and one or two
+        blocks per run for the ends of a window. Otherwise, and where a run was written before there were
+        sums, a scan of the rows of the window in `events`; `rows_scanned` says how many.
+        """
+        asked = self._session.ask(MeasureRequest.of(Summaries(), measure, **options))
+        answer: Summary | Answers[Summary] = asked.answers(Summary, one=True)
         return answer

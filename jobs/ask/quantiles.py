@@ -72,6 +72,11 @@ def histogram(given: argparse.Namespace) -> int:
     )
 
 
+def summary(given: argparse.Namespace) -> int:
+    """Runs `tidemark summary`."""
+    return print_answers(given, lambda wh: wh.summary(given.measure, **measure_options(wh, given)))
+
+
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments `last`, `as_of`, `between`, `every` and `mode` of the Python API."""
     return {

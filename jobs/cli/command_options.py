@@ -527,6 +527,12 @@ def histogram(args: argparse.ArgumentParser) -> None:
     bins(args, 20)
 
 
+def summary(args: argparse.ArgumentParser) -> None:
+    """The options of `tidemark summary`."""
+    question(args)
+    ordered_groups(args)
+
+
 def bins(args: argparse.ArgumentParser, default: int) -> None:
     """The number of bins, or their edges."""
     choice = args.add_mutually_exclusive_group()

@@ -210,6 +210,21 @@ edges.""",
         "tidemark.jobs.ask.quantiles:histogram",
     ),
     Command(
+        "summary",
+        "count, sum, mean, minimum, maximum and variance",
+        """\
+Counts the finite numbers of a measure, and gives their sum, mean, variance and standard deviation, exactly:
+doubles are rounded once, at the end. `min` and `max` may be infinite. NaN, infinities and NULL are counted
+apart. With --where and --by it is a scan of the rows of the window.""",
+        (
+            "tidemark summary -w flights --measure delay --last 14d",
+            "tidemark summary -w flights --by origin --top 5 --every 7d",
+            "tidemark summary -w flights --where 'distance > 500' --json | jq .mean",
+        ),
+        command_options.summary,
+        "tidemark.jobs.ask.quantiles:summary",
+    ),
+    Command(
         "freq",
         "how many rows have a given key",
         """\

@@ -97,7 +97,7 @@ class OneValue:
 def _refuse(answers: Any, *_: Any) -> NoReturn:
     raise InputError(
         f"{type(answers).__name__} has several values, so it is not one number. Take one of them, such as "
-        "answers[0], or go through them: [answer for answer in answers if answer > 3]."
+        f"{answers.TAKE}."
     )
 
 
@@ -107,9 +107,11 @@ def _refuse_numbers(answers: Any, other: Any) -> Any:
 
 
 class Several:
-    """Several answers: no number, and in no order."""
+    """Several answers: no number, and in no order. `TAKE` says how to take one of them."""
 
     __slots__ = ()
+
+    TAKE: ClassVar = "answers[0], or go through them: [answer for answer in answers if answer > 3]"
 
     __float__ = __int__ = __neg__ = __pos__ = __abs__ = __round__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = _refuse

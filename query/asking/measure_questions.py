@@ -27,6 +27,7 @@ from tidemark.query.keys.frequencies import Top, key_counts
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
+from tidemark.query.quantiles.window_sums import have_sums
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.windows import (
@@ -40,6 +41,7 @@ from tidemark.query.reading.windows import (
     widened_text,
 )
 from tidemark.query.scans.computed import computed_values
+from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
@@ -95,12 +97,19 @@ class MeasureRequest(Generic[M]):
         if computed_values(options, self.measure) is not None:
             return _Scan(session, self, choose_scan(options, self.groups, self.measure))
         if not is_of_groups:
-            return _AllRows(session, self, mode)
+            return _AllRows(session, self, "exact" if self.wanted.needs_sums else mode)
         column = options.measure(self.measure)  # checked first: without columns there are no groups
+        if self.wanted.needs_sums:
+            return self.scan(session)
         choice = choose_group(options, self.groups)
         if choice is None:
             return _Scan(session, self, choose_scan(options, self.groups, self.measure))
         return _Groups(session, self, mode, choice, SortedGroups(choice.keys, column))
+
+    def scan(self, session: Session) -> _Scan[M]:
+        """How a scan answers in place of an index that has the columns, or would have none of use."""
+        chosen = choose_scan(session.options, self.groups, self.measure)
+        return _Scan(session, self, replace(chosen, declare=None))
 
 
 class WindowOptions(TypedDict, total=False):
@@ -184,7 +193,10 @@ def _windows(
 
 @dataclass(frozen=True, slots=True)
 class _AllRows(Generic[M]):
-    """A question about all rows of a window; a `Plan`, as the other three."""
+    """A question about all rows of a window; a `Plan`, as the other three.
+
+    A scan finds sums that the marks of a run do not have.
+    """
 
     session: Session
     request: MeasureRequest[M]
@@ -192,20 +204,29 @@ class _AllRows(Generic[M]):
 
     @property
     def topic(self) -> Hashable:
-        return None if self.mode == "quick" else f"rows {self.request.measure!r}"  # quick seldom reads blocks
+        if self.mode == "quick":  # it seldom reads blocks
+            return None
+        return f"{'sums' if self.request.wanted.needs_sums else 'rows'} {self.request.measure!r}"
 
-    def newest(self) -> View:
-        return self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
+    def newest(self) -> View | tuple[View, Contents]:
+        view = self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
+        has_all = not self.request.wanted.needs_sums or have_sums(view)
+        return view if has_all else self.request.scan(self.session).newest()
 
-    def answer(self, view: View) -> Asked[M]:
+    def answer(self, view: View | tuple[View, Contents]) -> Asked[M]:
+        if isinstance(view, tuple):
+            return self.request.scan(self.session).answer(view)
         grid = self.session.options.grid
         (window, parts), wanted = _windows(self.request, view, grid), self.request.wanted
         many, windows = self.session.many_windows, self.request.every is not None
-        if self.mode != "quick" and many.pays(view, parts, wanted.targets):
+        if self.mode != "quick" and not wanted.needs_sums and many.pays(view, parts, wanted.targets):
             together = many.questions(self.session.snapshot, view, parts, self._fields(view, parts[0]))
             _check_rows(together, view, window, grid)
             return Asked(together.answers(wanted), len(together), windows=windows)
-        questions = [self._question(view, part) for part in parts]
+        sums: Sequence[Sums | None] = [None] * len(parts)
+        if wanted.needs_sums:
+            sums = self.session.sums.get(self.session.snapshot, view, [part.ticks for part in parts])
+        questions = [self._question(view, part, own) for part, own in zip(parts, sums, strict=True)]
         _check_rows(questions, view, window, grid)
         return Asked.of([question.answers(wanted) for question in questions], windows=windows)
 
@@ -218,7 +239,7 @@ class _AllRows(Generic[M]):
             "widened": window.widened,
         }
 
-    def _question(self, view: View, window: ShownWindow) -> WindowQuestion:
+    def _question(self, view: View, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
         known = self.session.bounds
         get = known.get if self.request.every is None else known.compute
         bounds = get(view, window.ticks)
@@ -226,6 +247,7 @@ class _AllRows(Generic[M]):
             counts=bounds,
             bounds=bounds,
             source=self.session.source(view, window.ticks),
+            sums=sums,
             window=window.shown,
             **self._fields(view, window),
         )
@@ -250,18 +272,13 @@ class _Groups(Generic[M]):
 
     def newest(self) -> tuple[GroupView, KeysView | None] | tuple[View, Contents]:
         built = self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
-        return built or self._scan.newest()
-
-    @property
-    def _scan(self) -> _Scan[M]:
-        scan = choose_scan(self.session.options, self.request.groups, self.request.measure)
-        return _Scan(self.session, self.request, replace(scan, declare=None))
+        return built or self.request.scan(self.session).newest()
 
     def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, Contents]) -> Asked[M]:
         view, beside = newest
         if isinstance(view, GroupView) and not isinstance(beside, Contents):
             return self._answer(view, beside)
-        return self._scan.answer(cast("tuple[View, Contents]", newest))
+        return self.request.scan(self.session).answer(cast("tuple[View, Contents]", newest))
 
     def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
         choice, session, wanted = self.choice, self.session, self.request.wanted

@@ -159,13 +159,15 @@ class ScannedQuestions:
         ]
         stored = [of.places(question.measure) for question, of in zip(self.questions, points, strict=True)]
         found = self._ranks_at([numbers for _, numbers in stored])
+        sums = self._scan.sums() if wanted.needs_sums else []
         answers = []
         for i, question in enumerate(self.questions):
             rank_le = np.zeros(len(points[i].stored), np.int64)
             rank_le[stored[i][0]] = found[i]
-            exact = Candidates.exact(*values[i])
+            exact, code = Candidates.exact(*values[i]), self._codes[i]
+            own_sums = sums[code] if sums and code is not None else None
             answers.append(
-                wanted.answers(question, Found(ranks[i], exact, points[i], rank_le, rank_le, blocks_read=0))
+                wanted.answers(question, Found(ranks[i], exact, points[i], rank_le, rank_le, 0, own_sums))
             )
         return answers
 

@@ -21,6 +21,7 @@ from tidemark.query.keys.key_source import KeySource
 from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
+from tidemark.query.quantiles.window_sums import WindowSums
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse.columns.ticks import Window
@@ -89,6 +90,7 @@ class Session:
         self.bounds = WindowBoundsCache(spans)
         self.memory: LRUCache[Any] = LRUCache(memory, operator.attrgetter("nbytes"))
         self.live = LiveCache(self.memory)
+        self.sums = WindowSums(self.live, self.memory)
         self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))

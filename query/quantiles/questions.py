@@ -1,8 +1,9 @@
 """A question about a measure: the rows of one moment, what is wanted to know of them, and how it is found.
 
-`Wanted` is what is asked: quantiles, ranks and shares (wanted.py), or a histogram. It is found in two steps
-that may read: the values of some ranks, then the ranks of some points. `Wanted` says which, and makes the
-answers of what was found. It reads nothing itself, so a scan finds what many questions want together.
+`Wanted` is what is asked: quantiles, ranks and shares (wanted.py), a histogram, or a summary. It is found in
+two steps that may read: the values of some ranks, then the ranks of some points; and exact sums, if these are
+wanted. `Wanted` says which, and makes the answers of what was found. It reads nothing itself, so a scan finds
+what many questions want together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.query.reading.row_counts import RowCounts
+from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import Measure
 
 A = TypeVar("A")
@@ -107,6 +109,7 @@ class Found(NamedTuple):
 
     ranks: those that were wanted. values: of the ranks of numbers; None if there are none.
     lo, hi: bounds of the rank of each point. blocks_read: how many row groups were read for it.
+    sums: those of the rows, if they were wanted.
     """
 
     ranks: Ranks
@@ -115,6 +118,7 @@ class Found(NamedTuple):
     lo: Ranks
     hi: Ranks
     blocks_read: int
+    sums: Sums | None = None
 
 
 class Columns(NamedTuple, Generic[A]):
@@ -130,7 +134,12 @@ class Columns(NamedTuple, Generic[A]):
 
 
 class Wanted(ABC, Generic[A]):
-    """What is asked of the rows of a question. Its methods are pure."""
+    """What is asked of the rows of a question. Its methods are pure.
+
+    needs_sums: whether the exact sums of the rows are wanted.
+    """
+
+    needs_sums: ClassVar = False
 
     @property
     def targets(self) -> int:
@@ -159,7 +168,12 @@ class Wanted(ABC, Generic[A]):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ReadQuestion(Question, ABC):
-    """A question that is answered alone, from memory and blocks."""
+    """A question that is answered alone, from memory and blocks.
+
+    sums: those of the rows, if they are wanted.
+    """
+
+    sums: Sums | None = None
 
     @abstractmethod
     def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
@@ -188,7 +202,7 @@ class ReadQuestion(Question, ABC):
             if len(places):
                 lo[places], hi[places], more = self.ranks_at(stored)
                 blocks_read += more
-        return wanted.answers(self, Found(ranks, values, points, lo, hi, blocks_read))
+        return wanted.answers(self, Found(ranks, values, points, lo, hi, blocks_read, self.sums))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

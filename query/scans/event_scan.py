@@ -26,6 +26,7 @@ from tidemark.query.scans.expressions import Expression, unfit
 from tidemark.query.scans.grouped_rows import GroupedRows
 from tidemark.query.scans.row_source import ROWS, RowSource, key_of
 from tidemark.query.scans.scanned_rows import HeldRows, Ints, RankedValues, ScannedGroup, ScannedRows
+from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, TidemarkError
@@ -136,6 +137,10 @@ class EventScan:
         if any(np.isnan(own).any() for own in given):
             raise InputError("NaN has no rank. Ask for a number, or for the NaN count.")
         return self._scanned().ranks_at(given)
+
+    def sums(self) -> list[Sums]:
+        """The exact sums of the numbers of each group."""
+        return self._scanned().sums()
 
     def _scanned(self) -> ScannedRows:
         """The selected rows; they are read once."""

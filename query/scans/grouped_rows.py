@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from tidemark.query.scans.expressions import quoted
 from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, Ints, RankedValues, ScannedGroup
+from tidemark.query.scans.sums_query import sums_of_rows, sums_query
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import name_at, names_of
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 
@@ -79,6 +81,12 @@ class GroupedRows:
         for code, place, count in rows:
             found[code][place] = count
         return found
+
+    def sums(self) -> list[Sums]:
+        """See `ScannedRows.sums`."""
+        with self._asked():
+            rows = self._run(sums_query(self._measure, self._coded_rows, _VALUE))
+        return sums_of_rows(rows, len(self.groups))
 
     def _ranks_at_same(self, points: NDArray[Any]) -> list[Ints]:
         ordered = np.unique(points)

@@ -11,6 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.row_counts import RowCounts
+from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.tick_sums import TickSummer
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, single_array
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ class ScannedRows(Protocol):
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose value is <= points of that group."""
+
+    def sums(self) -> list[Sums]:
+        """The exact sums of the numbers of each group."""
 
 
 class Asker(Protocol):
@@ -96,6 +101,13 @@ class HeldRows:
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """See `ScannedRows.ranks_at`."""
         return [self._ranks_le(points[0])]
+
+    def sums(self) -> list[Sums]:
+        """See `ScannedRows.sums`."""
+        tick = np.zeros(1, np.int64)
+        summer = TickSummer(tick)
+        summer.add(self._numbers, np.broadcast_to(tick, self._numbers.shape))
+        return [summer.finish().before[-1]]
 
     def _ranks_le(self, points: NDArray[Any]) -> Ints:
         if len(points) > _FEW:

@@ -68,6 +68,7 @@ SIGNATURES = {
     "rank": Signature(("x",), needed=True, of_measure=True),
     "cdf": Signature(("x",), needed=False, of_measure=True),
     "histogram": Signature(("bins",), needed=False, of_measure=True),
+    "summary": Signature((), needed=False, of_measure=True),
     "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True),
     "heavy_hitters": Signature(("phi",), needed=True, of_measure=False),
     "hierarchy": Signature(("phi",), needed=True, of_measure=False, own=("separator",)),

@@ -79,9 +79,10 @@ def _register(
 
     views = {"events": visible("events")}
     views |= {part: f"{visible(part)} AND b.part = '{part}'" for part in ("history", "live")}
-    summary = sql_rows.columns("summary", wh.options)
-    for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS), ("summary", summary)):
+    for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         views[name] = _table(define(name, readers.rows_of(name)), columns)
+    view = sql_rows.SUMMARY_VIEW
+    views["summary"] = _table(define(view, readers.rows_of(view)), sql_rows.columns(view, wh.options))
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
     readers.has_views = True

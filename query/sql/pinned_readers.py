@@ -93,11 +93,11 @@ class PinnedReaders:
         return str(copy)
 
     def rows_of(self, name: str) -> Callable[[int], list[str]]:
-        """A function (moment) that returns the rows of a system table or of the summary, as JSON."""
+        """A function (moment) that returns the rows of a system table or of the view `summary`, as JSON."""
 
         def list_rows(moment: int) -> list[str]:
             wh = self.at(moment)
-            if name == "summary":
+            if name == sql_rows.SUMMARY_VIEW:
                 return _texts(sql_rows.columns(name, wh.options), sql_rows.rows(wh, name, None, (), {}))
             contents = wh.contents()
             columns, rows = {

@@ -169,7 +169,8 @@ def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tupl
         for measure in options.measure_names if sql_rows.of_measure(name) else ():
             columns_ddl = ddl(sql_rows.columns(name, options, measure))
             functions[f"{measure}_{name}"] = ("rows", (name, measure), columns_ddl)
-    functions["summary"] = ("summary", (), ddl(sql_rows.columns("summary", options)))
+    view = sql_rows.SUMMARY_VIEW
+    functions[view] = (view, (), ddl(sql_rows.columns(view, options)))
     for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
     rows_ddl = ddl([*SYSTEM_COLUMNS.items(), *options.columns])
@@ -187,7 +188,8 @@ def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
         texts = _scanned_by_spark(name, store)
     else:
         texts = {part: _read_by_tasks(name, part) for part in ("events", "history")}
-    texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs", "summary")}
+    texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs")}
+    texts["summary"] = f"SELECT * FROM {name}_{sql_rows.SUMMARY_VIEW}()"
     return {f"{name}_{view}": text for view, text in texts.items()}
 
 

@@ -128,7 +128,7 @@ def _read(address: WarehouseAddress, shares: pa.RecordBatch) -> Iterator[pa.Reco
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
     "rows": _rows,
-    "summary": lambda address: sql_rows.rows(address.open(), "summary", None, (), {}),
+    sql_rows.SUMMARY_VIEW: lambda address: sql_rows.rows(address.open(), sql_rows.SUMMARY_VIEW, None, (), {}),
     "live": lambda address: address.open().contents().live_rows(),
     "batches": _batches,
     "files": lambda address, part: address.open().contents().file_shares(part),

@@ -34,13 +34,14 @@ from tidemark.query.answers.key_answers import (
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, MeasureScope, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
+from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.reader import Reader
 from tidemark.query.reading.modes import check_mode
 from tidemark.query.scans.computed import asked_measure, computed_values
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.shown_types import EXACT_IN_DOUBLE, NOT_GIVEN, Given, edge_type, point_type
-from tidemark.query.sql.sql_types import common_type, converter
+from tidemark.query.sql.sql_types import common_type, converter, mean_type, total_type
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence
@@ -49,16 +50,18 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.settings.options import Options
 
-SUMMARY = (0.5, 0.9, 0.95, 0.99, 0.999)
+SUMMARY_VIEW = "summary_view"  # the name of the rows of the view `summary`
+SUMMARY_PHIS = (0.5, 0.9, 0.95, 0.99, 0.999)
 CDF_POINTS = 100
 SHOWS_POINTS = ("rank", "cdf", "histogram")  # whose rows show what was asked: the first parameter
 _AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
 _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "quantile": Answer,
-    "summary": Answer,
+    SUMMARY_VIEW: Answer,
     "rank": RankAnswer,
     "cdf": CdfAnswer,
     "histogram": Bin,
+    "summary": Summary,
     "frequency": FrequencyAnswer,
     "heavy_hitters": HitterAnswer,
     "hierarchy": PrefixAnswer,
@@ -77,7 +80,7 @@ _SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "bool
 
 def of_measure(name: str) -> bool:
     """Whether the function, or the view `summary`, is about a measure and not about the key."""
-    return name == "summary" or SIGNATURES[name].of_measure
+    return name == SUMMARY_VIEW or SIGNATURES[name].of_measure
 
 
 def columns(
@@ -105,10 +108,11 @@ def columns(
         value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)
     edge = "bigint" if options.tick_us is None else "timestamp"
     scope: type[Scope] = MeasureScope if of_measure(name) else KeyScope
-    own_types = {**_SQL_TYPES, "Any": value}  # fields of any type hold values of the measure or key
+    # Fields of any type hold values of the measure or key.
+    own_types = {**_SQL_TYPES, "Any": value, "Total": total_type(value), "Mean": mean_type(value)}
     own = [(column, own_types[_python_type(_ANSWERS[name], column)]) for column in _ANSWERS[name].COLUMNS]
     facts = [(fact, _SQL_TYPES[_python_type(scope, fact)]) for fact in (*scope.fact_names(), scope.SUBJECT)]
-    groups = _GROUP_COLUMNS if of_measure(name) and name != "summary" else []
+    groups = _GROUP_COLUMNS if of_measure(name) and name != SUMMARY_VIEW else []
     window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
     return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", _AS_OF)]
 
@@ -122,7 +126,8 @@ def common_key_type(keys: Sequence[Key]) -> str:
 def _python_type(kind: type[Any], name: str) -> str:
     """The type of a field, or of a property, as it is written in the class."""
     found: dict[str, str] = {field.name: str(field.type) for field in fields(kind)}
-    return found.get(name) or str(getattr(kind, name).fget.__annotations__["return"])
+    written = found.get(name) or str(getattr(kind, name).fget.__annotations__["return"])
+    return written.removesuffix(" | None")
 
 
 def rows_beyond_double(wh: Reader, name: str, measure: str | None = None) -> bool:
@@ -208,8 +213,8 @@ def _answers(
 
     cheapest: in the cheapest mode, whichever is asked for.
     """
-    if name == "summary":
-        yield from _summary(wh)
+    if name == SUMMARY_VIEW:
+        yield from _summary_view(wh)
         return
     measures = [column.name for column in wh.measures]
     given = resolve_arguments(name, measures if measure is None else [], args, named)
@@ -271,10 +276,10 @@ def _typed_groups(options: Options, given: Mapping[str, Any]) -> dict[str, Any]:
     return typed
 
 
-def _summary(wh: Reader) -> Iterator[tuple[Any, Any]]:
+def _summary_view(wh: Reader) -> Iterator[tuple[Any, Any]]:
     for measure in wh.measures:
         try:
-            answers = wh.quantile(SUMMARY, measure.name)
+            answers = wh.quantile(SUMMARY_PHIS, measure.name)
         except EmptyWindow:
             continue  # a table without rows has a summary without rows
         yield from ((answer, answer) for answer in answers)

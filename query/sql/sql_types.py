@@ -25,6 +25,20 @@ def common_type(kinds: Sequence[str]) -> str:
     return reduce(_wider, map(column_type, kinds)).sql
 
 
+def total_type(kind: str) -> str:
+    """The SQL type of the sums of values of a SQL type; of times, which have no sum, it is double."""
+    found = sql_column_type(kind)
+    if found is not None and found.digits:
+        return decimal_type(DECIMAL_DIGITS, found.scale).sql
+    return kind if found is not None and found.is_text else "double"
+
+
+def mean_type(kind: str) -> str:
+    """The SQL type of the means of values of a SQL type."""
+    found = sql_column_type(kind)
+    return kind if found is not None and not found.is_number else "double"
+
+
 def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
     if a.name == b.name:
         return a

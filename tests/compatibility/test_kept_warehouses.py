@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,15 @@ def check_quantiles(
             assert (answer.value, answer.error_bound) == (exact, 0)
 
 
+def check_summary(wh: query.Warehouse, kept: Kept, measure: str, at: int, window: dict[str, Any]) -> None:
+    """Exact, also where runs of then have no sums."""
+    values = [row[at] for row in kept.within(window) if row[at] is not None]
+    finite = [Fraction(value) for value in values if not isinstance(value, float) or math.isfinite(value)]
+    summary = wh.summary(measure, **window)
+    assert (summary.N, summary.count) == (len(values), len(finite))
+    assert summary.sum == (float(sum(finite)) if isinstance(summary.sum, float) else sum(finite))
+
+
 def check_keys(wh: query.Warehouse, kept: Kept, at: int, window: dict[str, Any]) -> None:
     """Exact counts equal a Counter's, and approximate ones lie within what they state."""
     found = kept.within(window)
@@ -142,6 +152,7 @@ def check_timed(kept: Kept) -> None:
         for measure, at in MEASURES.items():
             for mode in ("quick", "accurate"):
                 check_quantiles(wh, kept, measure, at, window, mode)
+            check_summary(wh, kept, measure, at, window)
         check_keys(wh, kept, 1, window)
 
 

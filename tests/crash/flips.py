@@ -130,6 +130,8 @@ def questions(wh: query.Warehouse, windows: Sequence[int]) -> Iterator[tuple[str
             yield f"by k {measure} {window}", partial(wh.quantile, [0.3, 0.9], measure, by="k", **exact)
             asked = {"where": {"k": "k2", "n": -3}, **exact}
             yield f"quantile {measure} {asked}", partial(wh.quantile, [0.3, 0.9], measure, **asked)
+            yield f"summary {measure} {window}", partial(_as_list, wh.summary, measure, **window)
+            yield f"summary by k {measure} {window}", partial(wh.summary, measure, by="k", **window)
         yield f"by n {window}", partial(wh.quantile, [0.5], where={"k": "k3"}, by="n", **window)
         for key in ("n", PAIR):
             yield f"join {key} {window}", partial(_as_list, wh.self_join, key=key, **window)

@@ -72,6 +72,8 @@ def test_text_is_what_python_prints(flights: Path, capsys: pytest.CaptureFixture
         "rank 60": wh.rank([60]),
         "cdf 60 --last 7d": wh.cdf([60], last="7d"),
         "histogram --edges -60 0 15 60": wh.histogram([-60, 0, 15, 60]),
+        "summary --last 14d": wh.summary(last="14d"),
+        "summary --by origin --top 3": wh.summary(by="origin", top=3),
         "info": query.open(flights).info(),  # its memory is empty, as that of a command
     }.items():
         assert tidemark(capsys, *line.split(), "-w", flights).out == f"{answers}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -190,6 +191,23 @@ def test_ranks_and_histograms_are_those_of_the_rows(ask: Callable[[str], list[Ro
     assert sum(row["count"] for row in bins) == truth.n
     (below, above) = ask("SELECT * FROM flights_histogram(ARRAY(-1000, 0, 5000), 'exact')")
     assert (below["count"], above["count"]) == (truth.lt(0), truth.n - truth.lt(0))
+
+
+def test_a_summary_is_that_of_the_rows(ask: Callable[[str], list[Row]]) -> None:
+    delays = [row["delay"] for row in BOTH.rows if row["delay"] is not None]
+    (row,) = ask("SELECT * FROM flights_summary()")
+    assert (row["count"], row["sum"], row["min"], row["max"]) == (
+        *(len(delays), sum(delays)),
+        *(min(delays), max(delays)),
+    )
+    assert (row["mean"], row["stddev"]) == (statistics.mean(delays), statistics.stdev(delays))
+    largest = ask("SELECT `group`['origin'], mean FROM flights_summary('7 days', by => 'origin', top => 1)")
+    ((origin, count),) = WEEK.keys().most_common(1)
+    theirs = [one["delay"] for one in WEEK.rows if one["origin"] == origin and one["delay"] is not None]
+    assert (len(theirs) <= count, [tuple(one) for one in largest]) == (
+        True,
+        [(origin, statistics.mean(theirs))],
+    )
 
 
 def test_keys_are_counted_as_a_counter_does(ask: Callable[[str], list[Row]]) -> None:

@@ -19,7 +19,7 @@ from tidemark import query, stream
 from tidemark.query.sql import sql_rows
 
 START = datetime(2001, 1, 1, tzinfo=UTC)
-OF_MEASURES = ["quantile", "rank", "cdf", "histogram"]
+OF_MEASURES = ["quantile", "rank", "cdf", "histogram", "summary"]
 OF_KEYS = [
     "frequency",
     "heavy_hitters",

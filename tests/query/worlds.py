@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -254,14 +254,14 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
     totals = _totals(rows)
     no_file = MarksFile(fs.LocalFileSystem(), "none")
     spans = _spans(starts, ticks)
-    return HandMarks(run, tuple(files), len(values), marked, (values[marked],), totals, no_file, spans)
+    return HandMarks(run, tuple(files), len(values), marked, (values[marked],), totals, no_file, made=spans)
 
 
 @dataclass(frozen=True)
 class HandMarks(ValueMarks):
     """Marks whose spans are in memory."""
 
-    made: Spans
+    made: Spans = field(kw_only=True)
 
     def spans(self) -> Spans:
         return self.made

@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -49,6 +50,8 @@ def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: 
     else:
         kind = _rank if kind is _rank else _quantile
         kind(world, chance, wh, measure, options, truths, kept)
+    if len(kept) % 3 == 0:
+        _summary(wh, measure, options, truths, kept)
 
 
 def _where(world: World, chance: random.Random, rows: list[Row]) -> tuple[Any, list[Row]]:
@@ -124,6 +127,22 @@ def _quantile(
     if "every" in options:
         asked = [row for row in kept if row["t"] is not None and row[measure] is not None]
         assert sum(answer.N for answer in answers) == len(asked)
+
+
+def _summary(wh: Any, measure: str, options: Any, truths: Any, kept: list[Row]) -> None:
+    answers = _answers(wh.summary(measure, **options), options)
+    _check_groups(answers, truths, options)
+    for answer in answers:
+        numbers = _truth_of(answer, measure, truths, options, kept).numbers
+        finite = [one for one in numbers if not (isinstance(one, float) and math.isinf(one))]
+        assert answer.count == len(finite)
+        assert answer.negative_infinities + answer.positive_infinities == len(numbers) - len(finite)
+        ends = (numbers[0], numbers[-1]) if numbers else (None, None)
+        assert tuple(map(comparable, (answer.min, answer.max))) == ends
+        if finite and not isinstance(finite[0], datetime):
+            total = sum(map(Fraction, finite))
+            assert answer.sum == (float(total) if isinstance(finite[0], float) else total)
+            assert answer.mean == float(total / len(finite))
 
 
 def _rank(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -24,15 +24,15 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.span_marks import (
     MarkColumn,
-    SpanMarkChecker,
-    SpanMarkCollector,
     number_column,
     span_mark_collector,
 )
 from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.projections.value_sums import SumChecker, SumCollector, sums_table
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import MarksFile
+from tidemark.warehouse.runs.marks import SUMS_GROUP, MarksFile
 from tidemark.warehouse.runs.projection import (
+    Collector,
     MarkedFile,
     Projection,
     RunSpec,
@@ -193,26 +193,29 @@ class SortedValues(Projection[ValueRows]):
             else {**common, "column_encoding": {"value": "DELTA_BINARY_PACKED"}}
         )
 
-    def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
-        """Collects marks at the grain that eps requires; those of a chunk at its blocks."""
-        return span_mark_collector(self.merge([]), self.tuning, run_spec, value_statistics)
+    def collector(self, run_spec: RunSpec | None) -> Collector[ValueRows]:
+        """Collects marks at the grain that eps requires, and sums; the marks of a chunk at its blocks."""
+        marks = span_mark_collector(self.merge([]), self.tuning, run_spec, value_statistics)
+        return SumCollector(marks, run_spec)
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
-        """The header, the marks and the spans."""
-        return span_marks.to_arrow(self._mark_columns, files, totals)
+        """The header, the marks, the spans and the sums."""
+        with_spans = [replace(file, extra=file.extra.spans) for file in files]
+        return {**span_marks.to_arrow(self._mark_columns, with_spans, totals), **sums_table(files)}
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> ValueMarks:
-        """Reads the marks; their `spans` reads the spans on demand."""
-        return span_marks.read(ValueMarks, self._mark_columns, run, file, source)
+        """Reads the marks."""
+        marks = span_marks.read(ValueMarks, self._mark_columns, run, file, source)
+        return replace(marks, has_sums=SUMS_GROUP in file.names)
 
     def ascends(self, rows: ValueRows) -> bool:
         """Whether the values ascend and none is NaN."""
         values = rows.values
         return bool(np.all(values[:-1] <= values[1:])) and not np.isnan(values).any()
 
-    def checker(self, marks: ValueMarks) -> SpanMarkChecker:
-        """Returns a checker of the marks and the counts by span and tick."""
-        return SpanMarkChecker(marks)
+    def checker(self, marks: ValueMarks) -> SumChecker:
+        """Returns a checker of the marks, the counts by span and tick, and the sums."""
+        return SumChecker(marks)
 
     def digest(self, rows: ValueRows) -> int:
         """The sum of the hashes of (value, tick), modulo 2**64."""

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches import RankBounds
+from tidemark.warehouse.columns.tick_sums import TickSums
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
-from tidemark.warehouse.runs.marks import RunFile
+from tidemark.warehouse.runs.marks import CONTENT_FIELD, SUMS_GROUP, RunFile
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +44,18 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True)
 class ValueMarks(SpanMarks):
-    """The marks of one run. Mark i is row `positions[i]` of the run, with the value `values[i]`."""
+    """The marks of one run. Mark i is row `positions[i]` of the run, with the value `values[i]`.
+
+    has_sums: whether their file has the exact sums by tick.
+    """
+
+    has_sums: bool = False
+
+    def sums(self) -> TickSums:
+        """The exact sums by tick, of marks that have them; read on every call."""
+        with self.source.open() as file:
+            content = file.read(SUMS_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0]
+            return TickSums.from_bytes(content.as_py())
 
     @property
     def values(self) -> NDArray[Any]:

@@ -1,0 +1,76 @@
+"""The exact sums of a window: those by tick of the runs, from their marks, and of the live rows.
+
+The sums of a run, and of a range of live batches, are kept in memory, so a window costs two differences for
+each. Live rows that do not fit into memory are read once for all windows of a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from tidemark.query.reading.live_cache import LiveCache, LiveRows
+from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
+from tidemark.warehouse.projections.value_marks import ValueMarks
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.views import View
+
+SUM_CACHE_BYTES = 2**25  # of runs: about 50,000 ticks
+
+
+class WindowSums:
+    """Finds the sums of windows; safe to share between threads.
+
+    live: the live rows. memory: a cache of decoded rows whose weights are bytes.
+    """
+
+    def __init__(self, live: LiveCache, memory: LRUCache[Any]) -> None:
+        self._live, self._memory = live, memory
+        self._runs: LRUCache[TickSums] = LRUCache(SUM_CACHE_BYTES, attrgetter("nbytes"))
+
+    def get(self, snapshot: SnapshotReader | Snapshot, view: View, windows: Sequence[Window]) -> list[Sums]:
+        """The sums of each window, of a view whose runs have sums (`have_sums`).
+
+        DamagedWarehouse if a file is missing or damaged, or if the live rows do not match the ledger.
+        """
+        found = [Sums()] * len(windows)
+        for run in view.runs:
+            if any(run.totals.within(window)[0] for window in windows):
+                _add(found, self._of_run(view.root, run), windows)
+        projection = SortedValues(view.measure)
+        for part in self._live.rows(snapshot, projection, view.batches, view.live_counts):
+            _add(found, self._of_live(projection.runs_table, part), windows)
+        return found
+
+    def _of_run(self, root: str, run: ValueMarks) -> TickSums:
+        kept = self._runs.at(run.files[0].path, topic=root)
+        return kept.value or kept.keep(run.sums())
+
+    def _of_live(self, table: str, part: LiveRows[ValueRows]) -> TickSums:
+        if part.batch_range is None:
+            return _summed(part)
+        kept = self._memory.at((table, part.batch_range, "sums"))
+        found: TickSums = kept.value or kept.keep(_summed(part))
+        return found
+
+
+def _summed(part: LiveRows[ValueRows]) -> TickSums:
+    summer = TickSummer(part.totals.ticks)
+    summer.add(part.rows.values, part.rows.ticks)
+    return summer.finish()
+
+
+def have_sums(view: View) -> bool:
+    """Whether the marks of all runs of a view have sums."""
+    return all(run.has_sums for run in view.runs if run.rows)
+
+
+def _add(found: list[Sums], sums: TickSums, windows: Sequence[Window]) -> None:
+    for place, window in enumerate(windows):
+        found[place] += sums.within(window)

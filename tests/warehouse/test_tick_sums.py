@@ -1,0 +1,115 @@
+"""Sums by tick are those of a plain loop over fractions, whatever the pieces, and are read as written."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidemark.warehouse.columns import tick_sums
+from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
+from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
+from tidemark.warehouse.columns.ticks import Window
+
+HUGE, TINY = 1.7976931348623157e308, 5e-324
+DOUBLES = [HUGE, -HUGE, TINY, -TINY, 0.0, 0.1, -1e16, 2.0**53 + 2, 3e-310, math.inf, -math.inf]
+WHOLE = [-(2**63), 2**63 - 1, 2**32, -(2**32) - 1, 2**31, -(2**31), 0, -1, 7]
+
+
+def drawn(rng: random.Random, kind: str) -> Any:
+    if kind == "whole":
+        return rng.choice([*WHOLE, rng.randrange(-(2**63), 2**63)])
+    return rng.choice([*DOUBLES, rng.uniform(-1, 1) * 2.0 ** rng.randrange(-1074, 1023), rng.gauss(0, 9)])
+
+
+def truth(values: list[Any], ticks: list[int]) -> dict[int, Sums]:
+    found: dict[int, Sums] = defaultdict(Sums)
+    for value, tick in zip(values, ticks, strict=True):
+        if isinstance(value, float) and math.isinf(value):
+            found[tick] += Sums(negative=int(value < 0), positive=int(value > 0))
+        else:
+            unit = 2**UNIT_BITS if isinstance(value, float) else 1
+            exact = int(Fraction(value) * unit)
+            found[tick] += Sums(1, exact, exact**2)
+    return dict(found)
+
+
+def summed(values: list[Any], ticks: list[int], kind: str, cuts: list[int]) -> TickSums:
+    summer = TickSummer(np.unique([*ticks, -5, 10**6]))
+    dtype = np.float64 if kind == "double" else np.int64
+    rows = np.array(values, dtype), np.array(ticks, np.int64)
+    for start, stop in zip([0, *cuts], [*cuts, len(values)], strict=True):
+        summer.add(rows[0][start:stop], rows[1][start:stop])
+    return summer.finish()
+
+
+def check(seed: int) -> None:
+    rng = random.Random(seed)
+    kind, count = rng.choice(["double", "whole"]), rng.choice([0, 1, 5, 300])
+    values = [drawn(rng, kind) for _ in range(count)]
+    ticks = [rng.choice([3, 4, 9, 400, -(2**62)]) for _ in range(count)]
+    cuts = sorted(rng.randrange(count + 1) for _ in range(rng.randrange(4)))
+    found, exact = summed(values, ticks, kind, cuts), truth(values, ticks)
+    assert found.by_tick == exact
+    assert TickSums.from_bytes(found.to_bytes()).by_tick == exact
+    for window in (Window(3, 5), Window(4, 401), Window(-(2**63), 10**9), Window(5, 9)):
+        assert found.within(window) == sum(
+            (sums for tick, sums in exact.items() if window.start <= tick < window.stop), Sums()
+        )
+    middle = count // 2
+    halves = [
+        summed(values[:middle], ticks[:middle], kind, []),
+        summed(values[middle:], ticks[middle:], kind, []),
+    ]
+    assert TickSums.joined(halves).by_tick == exact
+
+
+def check_all() -> None:
+    for seed in range(12):
+        check(seed)
+
+
+def test_sums_are_those_of_fractions() -> None:
+    check_all()
+
+
+def test_many_rows_of_the_greatest_halves_are_not_rounded() -> None:
+    """More rows in a piece than are summed at once, each with 32 ones in both halves."""
+    rows = 3 * tick_sums.CHUNK_ROWS // 2
+    for value in (2**63 - 1, -(2**63), -1):
+        summer = TickSummer(np.array([7]))
+        summer.add(np.full(rows, value), np.full(rows, 7))
+        assert summer.finish().by_tick == {7: Sums(rows, rows * value, rows * value**2)}
+
+
+def _halves_of_31_digits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tick_sums, "_HALF", 31)
+
+
+def _places_too_far_apart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tick_sums, "DIGITS", 40)
+
+
+def _squares_without_the_middle(patch: pytest.MonkeyPatch) -> None:
+    right = tick_sums._sums_of
+    patch.setattr(tick_sums, "_sums_of", lambda place, limbs: right(place, [*limbs[:5], 0, 0, *limbs[7:]]))
+
+
+@pytest.mark.parametrize("broken", [_halves_of_31_digits, _places_too_far_apart, _squares_without_the_middle])
+def test_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError):
+        check_all()
+
+
+def test_bytes_that_are_cut_are_refused() -> None:
+    data = summed([1.5, 2.5, -3.0], [1, 2, 2], "double", []).to_bytes()
+    for length in range(len(data)):
+        with pytest.raises((ValueError, struct.error)):
+            TickSums.from_bytes(data[:length])
