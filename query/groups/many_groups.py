@@ -30,7 +30,7 @@ from tidemark.warehouse.snapshots.views import GroupView
 Ints = NDArray[np.int64]
 
 SLICE_US = 150.0  # to find a group in a run by its marks
-CELL_US = 40.0  # to answer about a group in a window, alone
+CELL_US = 60.0  # to answer about a group in a window, alone
 
 
 class ManyGroups:

@@ -27,8 +27,8 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 Ints = NDArray[np.int64]
 
 FEWEST_CELLS = 32  # that are worth a look at whole runs
-KNOWN_ROW_US = 0.03  # to select and sort the rows of a run in memory, a row of the run
-READ_ROW_US = 0.1  # to read and decode a row
+KNOWN_ROW_US = 0.05  # to select and sort the rows of a run in memory, a row of the run
+READ_ROW_US = 0.05  # to read and decode a row: a share of it, as the run is kept for the next questions
 
 
 class WholeRuns:
