@@ -84,10 +84,23 @@ SLOW = (
     "query/test_open_readers.py",
     "query/test_scans.py",
     "query/test_several_keys.py",
+    "stream/test_numbering.py",
+    "stream/test_other_rows.py",
     "warehouse/test_alter.py",
+    "warehouse/test_cascade.py",
     "warehouse/test_companion_cells.py",
+    "warehouse/test_contention.py",
+    "warehouse/test_keys_foreign.py",
+    "warehouse/test_lost_ledger.py",
+    "warehouse/test_other_tools.py",
+    "warehouse/test_projection.py",
     "warehouse/test_repair.py",
+    "warehouse/test_summaries_of_any_cut.py",
+    "warehouse/test_swept_loads.py",
+    "warehouse/test_text_differential.py",
     "warehouse/test_tuning.py",
+    "worlds/test_broken_worlds.py",
+    "worlds/test_random_worlds.py",
 )
 # Files whose tests share nothing that takes long to make: each test goes to whichever worker is free.
 APART = ("bench/test_bench_runs.py",)
