@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
-    given = job_arguments("load_batch.py", __doc__, command_options.load, argv)
+    given = job_arguments("load_batch.py", __doc__, command_options.LOAD, argv)
     return run_warehouse_job(partial(run, progress=progress), given)
 
 

@@ -24,7 +24,7 @@ from tidemark.warehouse.maintain import MaintenanceReport
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, command_options.maintain, argv))
+    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, command_options.MAINTAIN, argv))
 
 
 def run(given: argparse.Namespace) -> int:

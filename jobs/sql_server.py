@@ -63,7 +63,7 @@ class ServerEnded(TidemarkError, RuntimeError):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run(job_arguments("server.py", __doc__, command_options.sql_server, argv))
+    return run(job_arguments("server.py", __doc__, command_options.SQL_SERVER, argv))
 
 
 def run(given: argparse.Namespace) -> int:

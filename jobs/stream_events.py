@@ -50,7 +50,7 @@ _POLL_SECONDS = 1
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    given = job_arguments("stream_events.py", __doc__, command_options.stream, argv)
+    given = job_arguments("stream_events.py", __doc__, command_options.STREAM, argv)
     return run_warehouse_job(run, given)
 
 

@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.json_values import json_text
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, job_arguments("verify.py", __doc__, command_options.common, argv))
+    return run_warehouse_job(run, job_arguments("verify.py", __doc__, command_options.COMMON, argv))
 
 
 def run(given: argparse.Namespace) -> int:

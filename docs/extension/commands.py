@@ -32,7 +32,7 @@ def _section(command: Command) -> str:
     parts = [f"## {command.name}", command.text, f"```shell\n{examples}\n```"]
     if command.options is not None:
         parser = argparse.ArgumentParser(add_help=False)
-        command.options(parser)
+        command_options.add(parser, command.options)
         parts += [_table(parser)]
     return "\n\n".join(parts) + "\n"
 

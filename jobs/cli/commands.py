@@ -6,11 +6,11 @@ subcommand: `plot cdf` belongs to `plot`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tidemark.jobs.cli import command_options, exit_codes
+from tidemark.jobs.cli.command_options import Part
 
 ABOUT = """\
 Quantiles over all loaded data and over everything that has arrived since the last load. Each answer has
@@ -27,7 +27,7 @@ prints one line of JSON: times in ISO 8601 with their zone, decimals as text, Na
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command. `options` adds its arguments to a parser; `run` is "module:function".
+    """A command. `options` are its arguments; `run` is "module:function".
 
     A command without `options` and `run` only groups subcommands.
     """
@@ -36,7 +36,7 @@ class Command:
     summary: str
     text: str
     examples: tuple[str, ...]
-    options: Callable[[Any], None] | None = None
+    options: Sequence[Part] | None = None
     run: str = ""
     needs_warehouse: bool = True
 
@@ -64,7 +64,7 @@ also creates the warehouse.""",
             "tidemark create -w flights --measure delay --key origin --time time",
             "tidemark create -w clicks --measure ms --time at --schema 'at timestamp, ms double'",
         ),
-        command_options.create,
+        command_options.CREATE,
         "tidemark.jobs.create:run",
     ),
     Command(
@@ -77,7 +77,7 @@ key are refused until that is done; others go on, as do loads and streams. After
             "tidemark alter -w flights --add-group origin",
             "tidemark alter -w flights --add-key origin,dest --engine spark",
         ),
-        command_options.alter,
+        command_options.ALTER,
         "tidemark.jobs.alter:run",
     ),
     Command(
@@ -93,7 +93,7 @@ appended since the last load. Small files are loaded by this process, larger one
             "tidemark load -w flights --from-stream",
             "tidemark load -w flights --engine spark --input 2001-03-20.parquet --batch 2001-03-20",
         ),
-        command_options.load,
+        command_options.LOAD,
         "tidemark.jobs.load_batch:run",
     ),
     Command(
@@ -109,7 +109,7 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
             "tidemark stream -w flights --source delta --path table --once",
             KAFKA,
         ),
-        command_options.stream,
+        command_options.STREAM,
         "tidemark.jobs.stream_events:run",
     ),
     Command(
@@ -119,7 +119,7 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
 Deletes files that no commit references and files past their retention (the grace), and compacts small files.
 A --grace that is shorter than the warehouse's own is safe only while no reader and no load runs.""",
         ("tidemark maintain -w flights", "tidemark maintain -w flights --grace '2 days'"),
-        command_options.maintain,
+        command_options.MAINTAIN,
         "tidemark.jobs.maintain:run",
     ),
     Command(
@@ -130,7 +130,7 @@ Reads the whole warehouse once, without a JVM, and reports for each invariant wh
 code 1 if an invariant is broken. Writers may run at the same time: a check whose tables changed during every
 attempt is reported as busy, and does not count as broken.""",
         ("tidemark verify -w flights",),
-        command_options.common,
+        command_options.COMMON,
         "tidemark.jobs.verify:run",
     ),
     Command(
@@ -146,7 +146,7 @@ again.""",
             "tidemark repair -w flights",
             "tidemark repair -w flights --engine spark --json | jq .actions",
         ),
-        command_options.repair,
+        command_options.REPAIR,
         "tidemark.jobs.repair:run",
     ),
     Command(
@@ -154,7 +154,7 @@ again.""",
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",
         ("tidemark info -w flights", "tidemark info -w flights --json | jq .live_rows"),
-        command_options.common,
+        command_options.COMMON,
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(
@@ -171,7 +171,7 @@ the last line shows the window.""",
             "tidemark quantile 0.5 -w flights --between 2001-02-01 2001-03-01 --mode exact",
             "tidemark quantile 0.99 -w flights --json | jq '.answers[0].value'",
         ),
-        command_options.quantile,
+        command_options.QUANTILE,
         "tidemark.jobs.ask.quantiles:quantile",
     ),
     Command(
@@ -184,7 +184,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
             "tidemark rank 60 -w flights",
             "tidemark rank -w flights --last 7d -- -15 0 15",
         ),
-        command_options.points,
+        command_options.POINTS,
         "tidemark.jobs.ask.quantiles:rank",
     ),
     Command(
@@ -192,7 +192,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
         "the share of rows that are at most X",
         "The share of rows that are at most X: `cdf` is the estimate, `cdf_lo` and `cdf_hi` are bounds.",
         ("tidemark cdf 0 15 60 -w flights", "tidemark cdf 0 -w flights --between 2001-03-01 -"),
-        command_options.points,
+        command_options.POINTS,
         "tidemark.jobs.ask.quantiles:cdf",
     ),
     Command(
@@ -206,7 +206,7 @@ edges.""",
             "tidemark histogram -w flights --bins 10",
             "tidemark histogram -w flights --edges -60 0 15 60 1440 --measure delay",
         ),
-        command_options.histogram,
+        command_options.HISTOGRAM,
         "tidemark.jobs.ask.quantiles:histogram",
     ),
     Command(
@@ -221,7 +221,7 @@ apart. With --where and --by it is a scan of the rows of the window.""",
             "tidemark summary -w flights --by origin --top 5 --every 7d",
             "tidemark summary -w flights --where 'distance > 500' --json | jq .mean",
         ),
-        command_options.summary,
+        command_options.SUMMARY,
         "tidemark.jobs.ask.quantiles:summary",
     ),
     Command(
@@ -238,7 +238,7 @@ a --.""",
             "tidemark freq ATL -w flights --mode exact --json | jq '.answers[0].count'",
             "tidemark freq -w readings -- -1e3",
         ),
-        command_options.frequency,
+        command_options.FREQUENCY,
         "tidemark.jobs.ask.keys:frequency",
     ),
     Command(
@@ -248,7 +248,7 @@ a --.""",
 The K most frequent keys in descending order. `lo` and `hi` are certain bounds of the count of each. `certain`
 means that no key outside the list has more rows.""",
         ("tidemark top -w flights", "tidemark top 5 -w flights --last 7d --mode exact"),
-        command_options.top,
+        command_options.TOP,
         "tidemark.jobs.ask.keys:top",
     ),
     Command(
@@ -259,7 +259,7 @@ Every key with at least a share PHI of the rows that have a key, in descending o
 `lo` and `hi` are certain bounds of its count. `certain` means that the key surely reaches the share; the
 others may reach it.""",
         ("tidemark hitters 0.01 -w flights", "tidemark hitters 0.001 -w flights --between 2001-03-01 -"),
-        command_options.hitters,
+        command_options.HITTERS,
         "tidemark.jobs.ask.keys:hitters",
     ),
     Command(
@@ -274,7 +274,7 @@ paths, years and months of dates. No such prefix is missed. `lo` and `hi` are ce
             "tidemark hierarchy 0.05 --separator / --key path -w visits --last 7d",
             "tidemark hierarchy 0.01 --separator . -w flights --json | jq '.answers[0].prefix'",
         ),
-        command_options.hierarchy,
+        command_options.HIERARCHY,
         "tidemark.jobs.ask.keys:hierarchy",
     ),
     Command(
@@ -288,7 +288,7 @@ between `least` and `most`. NULL is no key. Mode exact counts all keys of the wi
             "tidemark distinct -w flights --last 30d --every 1d",
             "tidemark distinct -w flights --key origin --mode exact --json | jq .count",
         ),
-        command_options.key_question,
+        command_options.KEY_QUESTION,
         "tidemark.jobs.ask.keys:distinct",
     ),
     Command(
@@ -298,7 +298,7 @@ between `least` and `most`. NULL is no key. Mode exact counts all keys of the wi
 The number of distinct keys of the window that no row before the window has. The window needs a start. The
 columns are those of `tidemark distinct`.""",
         ("tidemark new-keys -w flights --last 1d", "tidemark new-keys -w flights --last 7d --every 1d"),
-        command_options.key_question,
+        command_options.KEY_QUESTION,
         "tidemark.jobs.ask.keys:new_keys",
     ),
     Command(
@@ -311,7 +311,7 @@ those of `tidemark distinct`.""",
             "tidemark overlap -w flights --between 2001-03-01 2001-03-08 --and 2001-03-08 2001-03-15",
             "tidemark overlap -w flights --between - 2001-02-01 --and 2001-02-01 - --mode exact",
         ),
-        command_options.overlap,
+        command_options.OVERLAP,
         "tidemark.jobs.ask.keys:overlap",
     ),
     Command(
@@ -326,7 +326,7 @@ rare.""",
             "tidemark persistent 0.8 -w flights --last 30d",
             "tidemark persistent 1 -w flights --last 8w --slot 1w --most 100",
         ),
-        command_options.persistent,
+        command_options.PERSISTENT,
         "tidemark.jobs.ask.keys:persistent",
     ),
     Command(
@@ -339,7 +339,7 @@ are written as for `tidemark freq`.""",
             "tidemark persistence ATL ORD -w flights --last 30d",
             "tidemark persistence ATL -w flights --slot 7d --mode exact --json | jq '.answers[0].slots'",
         ),
-        command_options.persistence,
+        command_options.PERSISTENCE,
         "tidemark.jobs.ask.keys:persistence",
     ),
     Command(
@@ -357,7 +357,7 @@ are written as for `tidemark freq`.""",
         "the share of rows that are at most x",
         "Draws the share of rows that are at most x, between the quantiles 0.005 and 0.995.",
         ("tidemark plot cdf -w flights -o delays.png --last 14d --mode quick",),
-        command_options.picture,
+        command_options.PICTURE,
         "tidemark.jobs.ask.pictures:cdf",
     ),
     Command(
@@ -365,7 +365,7 @@ are written as for `tidemark freq`.""",
         "quantiles over time",
         "Draws quantiles over time: one answer per tick of the window, or per span given by --every.",
         ("tidemark plot quantiles -w flights -o week.png --phi 0.5 0.99 --every 7d",),
-        command_options.plot_quantiles,
+        command_options.PLOT_QUANTILES,
         "tidemark.jobs.ask.pictures:quantiles",
     ),
     Command(
@@ -378,7 +378,7 @@ measure with a long tail, which would be one bar otherwise.""",
             "tidemark plot histogram -w flights -o delays.png --bins 30 --upto 0.99",
             "tidemark plot histogram -w flights -o distances.png --measure distance --log",
         ),
-        command_options.plot_histogram,
+        command_options.PLOT_HISTOGRAM,
         "tidemark.jobs.ask.pictures:histogram",
     ),
     Command(
@@ -388,7 +388,7 @@ measure with a long tail, which would be one bar otherwise.""",
 Draws the most frequent keys as bars: the exact count in history and the live count, each with its certain
 interval.""",
         ("tidemark plot top 10 -w flights -o origins.png --last 7d",),
-        command_options.plot_top,
+        command_options.PLOT_TOP,
         "tidemark.jobs.ask.pictures:top",
     ),
     Command(
@@ -399,7 +399,7 @@ Repeats the query every few seconds until Ctrl-C, or --times times. If the outpu
 results are printed one below the other. With --json it prints one document per repetition, with the keys in
 its field `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
-        command_options.watch,
+        command_options.WATCH,
         "tidemark.jobs.ask.watch:run",
     ),
     Command(
@@ -414,7 +414,7 @@ edges, and an edge counts once. The walks are in memory, about seven nodes each.
             "tidemark pagerank origin dest -w flights",
             "tidemark pagerank page link -w crawl --every 10 --top 20",
         ),
-        command_options.pagerank,
+        command_options.PAGERANK,
         "tidemark.jobs.pagerank:run",
     ),
     Command(
@@ -434,7 +434,7 @@ tells the result to who asks, and ends when it was taken. map gets a pyarrow.Rec
 value); combine gets two values of a key and gives one, in any order and nesting. Keys and values are what
 JSON has.""",
         (SITES_MAP,),
-        command_options.site_map,
+        command_options.SITE_MAP,
         "tidemark.jobs.site_reduce:run_map",
     ),
     Command(
@@ -444,7 +444,7 @@ JSON has.""",
 Waits for what all sites tell and prints the reduced value of each key. reduce gets a key and the list of its
 values, at most one of each site.""",
         (SITES_REDUCE,),
-        command_options.site_reduce,
+        command_options.SITE_REDUCE,
         "tidemark.jobs.site_reduce:run_reduce",
         needs_warehouse=False,
     ),
@@ -461,7 +461,7 @@ Clients from other machines need a user name and a password.""",
             "tidemark sql-server -w flights=/data/flights --host 0.0.0.0 --port 10000 --users users",
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
-        command_options.sql_server,
+        command_options.SQL_SERVER,
         "tidemark.jobs.sql_server:run",
         needs_warehouse=False,
     ),
@@ -474,7 +474,7 @@ Clients from other machines need a user name and a password.""",
             'eval "$(tidemark completion zsh)"       # in ~/.zshrc, below compinit',
             "tidemark completion fish | source       # in ~/.config/fish/config.fish",
         ),
-        command_options.completion,
+        command_options.COMPLETION,
         "tidemark.jobs.cli.completion:run",
         needs_warehouse=False,
     ),

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command_options.warehouse(top)
+    command_options.WAREHOUSE.add(top)
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
     for command in COMMANDS:
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         if command.options is None:
             levels[command.name] = page.add_subparsers(title="commands", metavar="COMMAND", required=True)
         else:
-            command.options(page)
+            command_options.add(page, command.options)
             page.set_defaults(run=command.run, needs_warehouse=command.needs_warehouse)
     return top
 

@@ -13,25 +13,25 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NoReturn
 
-from tidemark.jobs.cli.command_options import VARIABLE
+from tidemark.jobs.cli.command_options import VARIABLE, Part, add
 from tidemark.jobs.cli.exit_codes import REFUSED, RULE, control_c
 
 
 def job_arguments(
-    script: str, text: str | None, options: Callable[[argparse.ArgumentParser], None], argv: list[str] | None
+    script: str, text: str | None, options: Iterable[Part], argv: list[str] | None
 ) -> argparse.Namespace:
     """The arguments of a job's script; see `arguments`.
 
-    text: the docstring of its module. options: adds its options to the parser.
+    text: the docstring of its module. options: those that it takes.
     """
     args = argparse.ArgumentParser(
         prog=script, description=text, epilog=RULE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options(args)
+    add(args, options)
     return args.parse_args(arguments(argv))
 
 

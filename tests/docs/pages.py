@@ -41,10 +41,10 @@ KINDS = ("python", "shell", "sql", "json", "ini", "text")
 # What needs more than this machine, or a shell.
 ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
 JOBS = {
-    "load_batch": command_options.load,
-    "stream_events": command_options.stream,
-    "maintain": command_options.maintain,
-    "sql_server": command_options.sql_server,
+    "load_batch": command_options.LOAD,
+    "stream_events": command_options.STREAM,
+    "maintain": command_options.MAINTAIN,
+    "sql_server": command_options.SQL_SERVER,
 }
 
 
@@ -179,7 +179,7 @@ def _checked_submit(words: list[str]) -> Callable[[], object]:
 def _checked_job(name: str, argv: list[str]) -> Callable[[], object]:
     """`verify` and `demo` have what every command has."""
     parser = argparse.ArgumentParser()
-    JOBS.get(name, command_options.common)(parser)
+    command_options.add(parser, JOBS.get(name, command_options.COMMON))
     parser.parse_args(argv)
     main = import_module(f"tidemark.jobs.{name}").main
     return lambda: _succeed(main, argv)
