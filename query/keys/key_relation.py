@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.checked_files import facts_of
+from tidemark.query.reading.checked_files import duckdb_reads, facts_of
 from tidemark.query.reading.connections import give_back, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -190,17 +190,19 @@ def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[tuple[KeyMarks
 
 def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | None:
     """The path of a file that is as it was written and that DuckDB can read; None for any other."""
-    if blocks.folder is None or file.digests is None:
+    folder = blocks.folder
+    if folder is None or file.digests is None:
         return None
     relative = f"{view.root}/{file.path}"
-    path = f"{blocks.folder}/{relative}"
+    path = f"{folder}/{relative}"
 
     def find(_: Sequence[str]) -> dict[str, bool]:
         if not pq.read_metadata(path).equals(blocks.footer(view.root, file).metadata):
             raise ValueError("its footer is not what was read before")
-        return {"rows": all(map(_is_unicode, _blocks(blocks, view, file)))}
+        is_text = all(map(_is_unicode, _blocks(blocks, view, file)))
+        return {"rows": is_text and duckdb_reads(folder, path, COLUMNS)}
 
-    with report_unreadable_file(f"{relative} of the warehouse {blocks.folder}"):
+    with report_unreadable_file(f"{relative} of the warehouse {folder}"):
         return path if facts_of(path, ["rows"], find)["rows"] else None
 
 

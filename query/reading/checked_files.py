@@ -4,6 +4,9 @@ What was found of a file holds while its identity stays (inode, size, times of c
 most (RECHECK_SECONDS). So a file that somebody changes is compared again at once, and damage that leaves the
 times as they are, such as a bit that turned on the disk, is found within an hour. Other reads compare each
 block whenever they read it.
+
+Some damage to a footer, or to the head of a page, changes no value: our reader passes over it, and DuckDB
+refuses the file. So DuckDB tries each file first (`duckdb_reads`); what it refuses it does not read.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark.query.reading.connections import give_back, take_connection
 from tidemark.warehouse.memory_cache import LRUCache
 
 RECHECK_SECONDS = 3600.0
@@ -53,3 +57,20 @@ def facts_of(
         _checked.drop(path)
         _checked.put(path, known)
     return known.facts
+
+
+def duckdb_reads(folder: str, path: str, columns: Sequence[str]) -> bool:
+    """Whether DuckDB decodes these columns of a file below the folder. Cost: one read of the columns."""
+    import duckdb
+
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    taken = take_connection(folder)
+    try:
+        taken.connection.execute(
+            f"SELECT bit_xor(hash({names})) FROM read_parquet([?], hive_partitioning = false)", [path]
+        ).fetchall()
+    except duckdb.Error:
+        return False
+    finally:
+        give_back(taken)
+    return True

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 
-from tidemark.query.reading.checked_files import facts_of
+from tidemark.query.reading.checked_files import duckdb_reads, facts_of
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import ColumnType, column_type
 from tidemark.warehouse.delta.store import Store
@@ -51,11 +51,20 @@ class ScannedColumns:
         Reads the columns that this process has not compared yet. DamagedWarehouse if the file is missing, or
         not what was written.
         """
-        if self.store.files.folder is None:
+        folder = self.store.files.folder
+        if folder is None:
             return None
         path = self.store.table(f"{EVENTS}/{file}")
+
+        def find(missing: Sequence[str]) -> Mapping[str, bool]:
+            fits = self._checked(file, missing)
+            read = [name for name in missing if fits[name]]
+            if read and not duckdb_reads(folder, path, read):
+                fits |= {name: duckdb_reads(folder, path, [name]) for name in read}
+            return fits
+
         with report_unreadable_file(path):
-            facts = facts_of(path, names, lambda missing: self._checked(file, missing))
+            facts = facts_of(path, names, find)
         return path if all(facts[name] for name in names) else None
 
     def _checked(self, file: str, names: Sequence[str]) -> dict[str, bool]:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, START, WINDOWS, GroupWorld
+from tests.query.in_duckdb import damage_for_duckdb
 from tests.query.keyoracle import Window, counts, shown
 from tests.warehouse.test_damage import HARM
 from tidemark import query, warehouse
@@ -28,6 +29,7 @@ from tidemark.query.reading import checked_files
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.columns.keys import no_names
+from tidemark.warehouse.memory_cache import LRUCache
 
 KEYS: list[Any] = ["origin", "number", "value", "price", ["number", "origin"], ["value", "price"]]
 PARTS = 5 * HOUR
@@ -272,6 +274,19 @@ def test_a_file_that_is_trusted_whatever_became_of_it_is_counted_wrongly(
     recount(largest_run(world))
     monkeypatch.setattr(key_relation, "facts_of", lambda *_: {"rows": True})
     assert [one.count for one in wh.top(1, key="number")] != true
+
+
+@pytest.mark.usefixtures("scans")
+def test_a_file_that_duckdb_alone_refuses_is_read_all_the_same(tmp_path: Path, monkeypatch: Patch) -> None:
+    world = small(tmp_path, "number")
+    true = ranked(counts(world, "number", None)[0], 1)
+    damage_for_duckdb(largest_run(world))
+    assert [one.count for one in world.open().top(1, key="number")] == true
+    # The broken variant.
+    monkeypatch.setattr(checked_files, "_checked", LRUCache(1))
+    monkeypatch.setattr(key_relation, "duckdb_reads", lambda *_: True)
+    with pytest.raises(DamagedWarehouse):
+        world.open().top(1, key="number")
 
 
 @pytest.mark.usefixtures("scans")

@@ -25,9 +25,10 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.query.in_duckdb import damage_for_duckdb
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import checked_files, connections
-from tidemark.query.scans import event_scan, grouped_rows, row_source
+from tidemark.query.scans import duckdb_files, event_scan, grouped_rows, row_source
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
@@ -676,6 +677,21 @@ def test_a_file_that_was_damaged_after_its_check_is_found(own: World) -> None:
     victim.write_bytes(damaged)
     os.utime(victim, ns=(before.st_atime_ns, before.st_mtime_ns))
     with asked.scan(own.contents) as scan, pytest.raises(DamagedWarehouse, match=victim.name):
+        scan.groups()
+
+
+def test_a_file_that_duckdb_alone_refuses_is_read_all_the_same(
+    own: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [own.uri / "events" / fact["path"] for fact in facts(own)]
+    visible = [path for path in files if b"no number" not in path.read_bytes()]
+    damage_for_duckdb(max(visible, key=lambda path: path.stat().st_size))
+    asked = Asked(by=("k",), text="x > 0")
+    check(own, asked)
+    # The broken variant.
+    monkeypatch.setattr(checked_files, "_checked", LRUCache(1))
+    monkeypatch.setattr(duckdb_files, "duckdb_reads", lambda *_: True)
+    with asked.scan(own.contents) as scan, pytest.raises(DamagedWarehouse):
         scan.groups()
 
 
