@@ -142,11 +142,13 @@ def test_a_tick_changed_in_place_is_found(copied: Grown) -> None:
 
 def test_a_mark_moved_by_one_row_is_found(copied: Grown) -> None:
     def move(rows: pa.Table) -> pa.Table:
-        positions = rows.column("position").to_numpy().copy()
+        positions = rows.column("position").to_pylist()
         values = rows.column("value").to_pylist()
         at = next(i for i in range(3, len(values) - 1) if values[i - 1] < values[i] < values[i + 1])
         positions[at] += 1
-        return rows.set_column(rows.schema.get_field_index("position"), "position", pa.array(positions))
+        return rows.set_column(
+            rows.schema.get_field_index("position"), "position", pa.array(positions, pa.int64())
+        )
 
     rewrite(copied.uri, "marks/x", "L01", move)
     assert "x: runs are sorted and disjoint, marks are exact" in failures(copied.uri)
