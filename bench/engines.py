@@ -88,7 +88,7 @@ class Duck:
         """The k groups with the most rows since a time: (group, exact quantile, rows)."""
         asked = (
             f'SELECT "{column}", quantile_disc(value, ?), count(*) AS n FROM read_parquet(?) '
-            f'WHERE "{time}" >= make_timestamptz(?::BIGINT) GROUP BY 1 ORDER BY n DESC LIMIT ?'
+            f'WHERE "{time}" >= make_timestamptz(?::BIGINT) GROUP BY 1 ORDER BY n DESC, 1 LIMIT ?'
         )
         return self._connection.execute(asked, [phi, self._files, since_us, k]).fetchall()
 
