@@ -12,7 +12,7 @@ from tidemark.jobs.ask.watch import repetitions
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.answers.rendering import text_of, text_table
-from tidemark.query.scans.expressions import quoted
+from tidemark.query.reading.sql_text import quoted
 from tidemark.sketches.errors import EmptySketch, InvalidInput
 from tidemark.sketches.pagerank import PageRank
 from tidemark.warehouse.columns.json_values import json_text

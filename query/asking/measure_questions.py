@@ -35,6 +35,7 @@ from tidemark.query.reading.windows import (
     choose_window,
     data_ticks,
     empty_window,
+    runs_within,
     shown_window,
     split_window,
     tick_range,
@@ -220,7 +221,8 @@ class _AllRows(Generic[M]):
         (window, parts), wanted = _windows(self.request, view, grid), self.request.wanted
         many, windows = self.session.many_windows, self.request.every is not None
         if self.mode != "quick" and not wanted.needs_sums and many.pays(view, parts, wanted.targets):
-            together = many.questions(self.session.snapshot, view, parts, self._fields(view, parts[0]))
+            fields = _fields(self.session, view, self.mode, parts[0])
+            together = many.questions(self.session.snapshot, view, parts, fields)
             _check_rows(together, view, window, grid)
             return Asked(together.answers(wanted), len(together), windows=windows)
         sums: Sequence[Sums | None] = [None] * len(parts)
@@ -229,15 +231,6 @@ class _AllRows(Generic[M]):
         questions = [self._question(view, part, own) for part, own in zip(parts, sums, strict=True)]
         _check_rows(questions, view, window, grid)
         return Asked.of([question.answers(wanted) for question in questions], windows=windows)
-
-    def _fields(self, view: View, window: ShownWindow) -> dict[str, Any]:
-        return {
-            "measure": view.measure,
-            "as_of": view.versions,
-            "mode": self.mode,
-            "eps": float(self.session.options.eps),
-            "widened": window.widened,
-        }
 
     def _question(self, view: View, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
         known = self.session.bounds
@@ -249,7 +242,7 @@ class _AllRows(Generic[M]):
             source=self.session.source(view, window.ticks),
             sums=sums,
             window=window.shown,
-            **self._fields(view, window),
+            **_fields(self.session, view, self.mode, window),
         )
 
 
@@ -283,14 +276,8 @@ class _Groups(Generic[M]):
     def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
         choice, session, wanted = self.choice, self.session, self.request.wanted
         window, parts = _windows(self.request, view, session.options.grid)
-        fields = {
-            "measure": view.measure,
-            "as_of": view.versions,
-            "certain": None if choice.largest is None else True,
-            "mode": self.mode,
-            "eps": float(session.options.eps),
-            "widened": parts[0].widened,
-        }
+        fields = _fields(session, view, self.mode, parts[0])
+        fields["certain"] = None if choice.largest is None else True
         together = self._all_groups(view, key, parts, fields)
         if together is not None:
             return self._asked_together(together, len(parts))
@@ -318,11 +305,7 @@ class _Groups(Generic[M]):
         if key is None or not choice.by or choice.groups is not None or choice.where or choice.largest:
             return None
         windows = [part.ticks for part in parts]
-        rows_by_tick = [
-            marks.rows // len(marks.totals.ticks)
-            for marks in key.runs
-            if marks.rows and marks.totals.by_window(windows).any()
-        ]
+        rows_by_tick = [marks.rows // len(marks.totals.ticks) for marks in runs_within(key.runs, windows)]
         if not many.pays(view, parts, max(rows_by_tick, default=0)):  # there are not fewer groups
             return None
         return many.all_groups(self.session.snapshot, view, choice, parts, fields)
@@ -368,6 +351,17 @@ class _Scan(Generic[M]):
                 lists = order.pick(scanned.questions, lists, len(parts))
         text = "" if order is None else order.text
         return Asked.of(lists, self.choice.by, windows=self.request.every is not None, order=text)
+
+
+def _fields(session: Session, view: View | GroupView, mode: str, window: ShownWindow) -> dict[str, Any]:
+    """The fields of `Question` that are the same for all questions of a call."""
+    return {
+        "measure": view.measure,
+        "as_of": view.versions,
+        "mode": mode,
+        "eps": float(session.options.eps),
+        "widened": window.widened,
+    }
 
 
 def _check_rows(

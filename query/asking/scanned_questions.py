@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any, TypeVar
 
@@ -18,22 +17,22 @@ import numpy as np
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.groups.group_choice import (
     DEFAULT_LIMIT,
+    AskedGroups,
     GroupArguments,
     by_columns,
     given_groups,
-    too_many_groups,
     where_values,
 )
 from tidemark.query.groups.group_choice import (
     Values as GroupValues,
 )
-from tidemark.query.groups.group_order import GroupOrder, order_of
+from tidemark.query.groups.group_order import order_of
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Found, Question, Wanted
-from tidemark.query.reading.row_counts import RowCounts
+from tidemark.query.reading.row_counts import NO_ROWS
 from tidemark.query.reading.windows import ShownWindow, rows_of
-from tidemark.query.scans.computed import asked_measure, computed_values
+from tidemark.query.scans.computed import asked_measure, computed_values, known_expression
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
@@ -46,16 +45,13 @@ from tidemark.warehouse.snapshots.views import View
 
 A = TypeVar("A")
 
-KNOWN_EXPRESSIONS = 256  # of 10 KB at most: to check one takes longer than many scans
-_NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
 
-
-@dataclass(frozen=True, slots=True)
-class ScanChoice:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanChoice(AskedGroups):
     """A question that is answered by a scan, checked as far as that needs no table.
 
     equal: the allowed values of columns. expression: a condition, or None.
-    by: the columns of the groups. top, groups, limit, order: which, as in `GroupChoice`.
+    by: the columns of the groups.
     declare: the columns of the group that would answer the question without a scan; None if none would.
     measure: what an expression computes in the place of a measure, or None.
     computed: the expressions of the measure and of `by`, by their text.
@@ -64,11 +60,7 @@ class ScanChoice:
     equal: Mapping[str, Sequence[Any]]
     expression: Expression | None
     by: tuple[str, ...]
-    top: int | None
-    groups: tuple[GroupValues, ...] | None
-    limit: int
     declare: tuple[str, ...] | None
-    order: GroupOrder | None
     measure: Measure | None
     computed: Mapping[str, Expression]
 
@@ -88,7 +80,7 @@ def choose_scan(options: Options, arguments: GroupArguments, measure: str | None
     computed = {name: found for name in (measure, *by) if (found := computed_values(options, name))}
     expression, equal = None, {}
     if isinstance(arguments.where, str):
-        expression = _known_expression(arguments.where, tuple(options.columns))
+        expression = known_expression(checked_expression, arguments.where, tuple(options.columns))
     else:
         equal = where_values(arguments.where)
     return ScanChoice(
@@ -103,12 +95,6 @@ def choose_scan(options: Options, arguments: GroupArguments, measure: str | None
         measure=asked_measure(options, measure) if measure in computed else None,
         computed={str(name): one for name, one in computed.items()},
     )
-
-
-@lru_cache(KNOWN_EXPRESSIONS)
-def _known_expression(text: str, columns: tuple[tuple[str, str], ...]) -> Expression:
-    """The checked expression; a dashboard asks the same ones again and again."""
-    return checked_expression(text, dict(columns))
 
 
 class ScannedQuestions:
@@ -132,7 +118,7 @@ class ScannedQuestions:
         ]
         self.questions = [
             Question(
-                counts=_NO_ROWS if code is None else self._groups[code],
+                counts=NO_ROWS if code is None else self._groups[code],
                 measure=view.measure,
                 as_of=view.versions,
                 mode="exact",
@@ -140,7 +126,7 @@ class ScannedQuestions:
                 window=window.shown,
                 widened=window.widened,
                 group=choice.shown(values) or None,
-                certain=True if choice.top is not None and choice.order is None else None,
+                certain=None if choice.largest is None else True,
                 rows_scanned=rows,
                 declare=choice.declare,
             )
@@ -250,10 +236,8 @@ def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGr
         names = _names(keys, group.values)
         rows[names] = rows.get(names, 0) + group.rows + group.nulls
         values[names] = group.values
-    least = choice.order.least_rows if choice.order else 0
-    order = [names for names, count in rows.items() if count >= least]
-    if choice.top is not None and choice.order is None:
-        order = sorted(order, key=lambda names: -rows[names])[: choice.top]
-    elif choice.top is None and len(order) > choice.limit:
-        raise too_many_groups(len(order), choice.by, choice.limit)
+    order = [names for names, count in rows.items() if count >= choice.least_rows]
+    if choice.largest is not None:
+        order = sorted(order, key=lambda names: -rows[names])[: choice.largest]
+    choice.check_limit(len(order), choice.by)
     return [values[names] for names in order]

@@ -33,6 +33,7 @@ from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.window_bounds import CACHED_VALUES, Counts, LiveBounds, WindowBounds
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.row_counts import SortedNumbers
+from tidemark.query.reading.windows import runs_within
 from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
@@ -109,7 +110,7 @@ class GroupBounds:
     ) -> tuple[dict[tuple[Selection, Window], _Rows], int]:
         """History's rows of each selection in each window, and how many row groups were read."""
         projection = view.projection
-        runs = [marks for marks in view.runs if marks.rows and marks.totals.by_window(windows).any()]
+        runs = runs_within(view.runs, windows)
         run_rows = [marks.totals.by_window(windows).sum(axis=1).tolist() for marks in runs]
         groups = dict.fromkeys(group for selection in selections for group in selection)
         slices, blocks_read = self._slices.slices(projection, runs, groups)

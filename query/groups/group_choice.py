@@ -63,20 +63,14 @@ class GroupArguments:
         return self.where is not None or self.by is not None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChoice:
-    """A question about groups, checked.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedGroups:
+    """Which values of `by` a question is about, checked.
 
-    keys: the columns of the declared group, in its order.
-    where: for some of the columns the names that rows must have. given: the same as the caller gave it.
-    by: the columns with one answer per value, in the caller's order; empty for one answer in all.
+    top: how many. groups: those that the caller listed. limit: the most of all of them.
     order: which groups are answered, if that is not decided by the groups themselves or by their rows.
     """
 
-    keys: tuple[Key, ...]
-    where: Mapping[str, frozenset[Name]]
-    given: Mapping[str, Any]
-    by: tuple[Key, ...]
     top: int | None
     groups: tuple[Values, ...] | None
     limit: int
@@ -86,6 +80,34 @@ class GroupChoice:
     def largest(self) -> int | None:
         """How many groups are asked, if they are those with the most rows; None if others may be."""
         return self.top if self.order is None else None
+
+    @property
+    def least_rows(self) -> int:
+        """How many rows a group needs to be answered; 0 where that is not asked."""
+        return self.order.least_rows if self.order else 0
+
+    def check_limit(self, groups: int, by: Iterable[str]) -> None:
+        """InputError for more groups than the limit, if all that have rows are asked."""
+        if self.top is None and groups > self.limit:
+            raise InputError(
+                f"the window has {groups:,} groups by {', '.join(by)}, more than limit={self.limit:,}. Ask "
+                "for the largest with top=20, for some with groups=[...], or raise the limit."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChoice(AskedGroups):
+    """A question about groups, checked.
+
+    keys: the columns of the declared group, in its order.
+    where: for some of the columns the names that rows must have. given: the same as the caller gave it.
+    by: the columns with one answer per value, in the caller's order; empty for one answer in all.
+    """
+
+    keys: tuple[Key, ...]
+    where: Mapping[str, frozenset[Name]]
+    given: Mapping[str, Any]
+    by: tuple[Key, ...]
 
     def selection(self, values: Values) -> Selection:
         """The groups whose values of the `by` columns are these: one for each combination of `where`."""
@@ -207,11 +229,3 @@ def given_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
             )
         found.append(values)
     return tuple(found)
-
-
-def too_many_groups(groups: int, by: Iterable[str], limit: int) -> InputError:
-    """The error for more groups than the limit."""
-    return InputError(
-        f"the window has {groups:,} groups by {', '.join(by)}, more than limit={limit:,}. Ask for the "
-        "largest with top=20, for some with groups=[...], or raise the limit."
-    )

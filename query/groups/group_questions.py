@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from tidemark.query.groups.group_bounds import GroupBounds, Selection
-from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
+from tidemark.query.groups.group_choice import GroupChoice, Values
 from tidemark.query.groups.group_slices import Group, SliceReader
 from tidemark.query.quantiles.questions import ReadQuestion, SortedQuestion, WindowQuestion
 from tidemark.query.quantiles.rank_search import Source
@@ -101,10 +101,8 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
     if choice.largest is not None:
         chosen = sorted(rows, key=lambda names: (-rows[names], names))[: choice.largest]
     else:
-        least = choice.order.least_rows if choice.order else 0
-        chosen = sorted(names for names, count in rows.items() if count >= least)
-        if choice.top is None and len(chosen) > choice.limit:
-            raise too_many_groups(len(chosen), [key.name for key in choice.by], choice.limit)
+        chosen = sorted(names for names, count in rows.items() if count >= choice.least_rows)
+        choice.check_limit(len(chosen), [key.name for key in choice.by])
     return [tuple(key.value_of(name) for key, name in zip(choice.by, names, strict=True)) for names in chosen]
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.groups.group_bounds import Selection
-from tidemark.query.groups.group_choice import GroupChoice, Values, too_many_groups
+from tidemark.query.groups.group_choice import GroupChoice, Values
 from tidemark.query.groups.group_table import GivenGroups, GroupTable
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
-from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns, runs_within
+from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.windows import ShownWindow
+from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.keys import no_names
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -69,9 +69,8 @@ class ManyGroups:
             return None
         cells = _numbers(view, parts, table, numbers, len(shown), windows)
         totals = (cells.history + cells.live).sum(axis=1).reshape(len(shown), len(windows)).sum(axis=1)
-        kept = np.flatnonzero(totals >= max(1, choice.order.least_rows if choice.order else 1))
-        if choice.top is None and len(kept) > choice.limit:
-            raise too_many_groups(len(kept), [key.name for key in choice.by], choice.limit)
+        kept = np.flatnonzero(totals >= max(1, choice.least_rows))
+        choice.check_limit(len(kept), [key.name for key in choice.by])
         found = _questions(cells, shown, windows, {**fields, "blocks_read": blocks_read})
         places = (kept[:, np.newaxis] * len(windows) + np.arange(len(windows))).ravel()
         return found.take(places)

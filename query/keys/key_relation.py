@@ -30,6 +30,7 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.checked_files import duckdb_reads, facts_of
 from tidemark.query.reading.connections import give_back, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
+from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.keys import (
     Key,
@@ -114,10 +115,9 @@ class KeyDatabase:
             window = rows.history.window
             inside = "" if window == ALL_TIME else f" WHERE tick >= {window.start} AND tick < {window.stop}"
             self._files += files
-            paths = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
             parts.append(
                 f"SELECT {name} AS name, tick, {code}count AS history, 0::BIGINT AS live "
-                f"FROM read_parquet([{paths}], hive_partitioning = false){joined}{inside}"
+                f"FROM {parquet_rows(files)}{joined}{inside}"
             )
         return f"({' UNION ALL '.join(parts)})"
 

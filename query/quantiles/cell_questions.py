@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from tidemark.query.answers.answer_columns import AnswerColumns, Column, Picked
 from tidemark.query.quantiles.cells import CellNumbers
 from tidemark.query.quantiles.questions import Question, SortedQuestion, Wanted
-from tidemark.query.reading.row_counts import RowCounts
+from tidemark.query.reading.row_counts import NO_ROWS
 
 A = TypeVar("A")
-
-_NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +58,7 @@ class CellQuestions:
             "window": Picked(self.windows, self.window_of),
             "group": Picked(self.groups, self.group_of),
         }
-        scope = Question(counts=_NO_ROWS, window=None, **self.fields).scope(0)
+        scope = Question(counts=NO_ROWS, window=None, **self.fields).scope(0)
         common = {name: value for name, value in scope.items() if name not in of_cell}
         return AnswerColumns(
             columns.kind, columns.own, of_cell, {**common, **columns.constant}, wanted.targets

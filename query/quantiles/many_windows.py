@@ -14,10 +14,10 @@ import numpy as np
 
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, Part, numbers_by_cell, pack
-from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns, runs_within
+from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.windows import ShownWindow
+from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import SortedValues

@@ -18,7 +18,6 @@ from tidemark.query.quantiles.cells import KINDS, PackedRows, stretches
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.warehouse.columns.keys import Names, join_names
-from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -88,11 +87,6 @@ class WholeRuns:
             sizes = sizes.sum(axis=0, keepdims=True)
         groups = tuple(map(join_names, zip(*(names for _, names, _ in parts), strict=True)))
         return PackedRows(groups, sizes, values, ticks, codes), blocks_read
-
-
-def runs_within(runs: Sequence[SpanMarks], windows: Sequence[Window]) -> list[SpanMarks]:
-    """The runs that have stored rows in a window."""
-    return [marks for marks in runs if marks.rows and marks.totals.by_window(windows).any()]
 
 
 def _key(root: str, marks: SpanMarks) -> tuple[str, str, str]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.query.reading.connections import give_back, take_connection
+from tidemark.query.reading.sql_text import parquet_rows, quoted
 from tidemark.warehouse.memory_cache import LRUCache
 
 RECHECK_SECONDS = 3600.0
@@ -63,12 +64,10 @@ def duckdb_reads(folder: str, path: str, columns: Sequence[str]) -> bool:
     """Whether DuckDB decodes these columns of a file below the folder. Cost: one read of the columns."""
     import duckdb
 
-    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    digest = f"bit_xor(hash({', '.join(map(quoted, columns))}))"
     taken = take_connection(folder)
     try:
-        taken.connection.execute(
-            f"SELECT bit_xor(hash({names})) FROM read_parquet([?], hive_partitioning = false)", [path]
-        ).fetchall()
+        taken.connection.execute(f"SELECT {digest} FROM {parquet_rows([path])}").fetchall()
     except duckdb.Error:
         return False
     finally:

@@ -32,6 +32,9 @@ class RowCounts:
         return self.rows - self.nans
 
 
+NO_ROWS = RowCounts(n=0, m=0, nans=0, nulls=0)
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SortedNumbers(RowCounts):
     """The rows of a window, all of them read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,11 @@ from tidemark.warehouse.columns.ticks import (
     window_last,
 )
 from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
+from tidemark.warehouse.projections.key_marks import KeyMarks
+from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.snapshots.views import AnyView, GroupView, View
+
+M = TypeVar("M", bound=SpanMarks | KeyMarks)
 
 MOST_WINDOWS = 100_000  # of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
@@ -239,6 +243,11 @@ def data_ticks(view: AnyView) -> NDArray[np.int64]:
     ticks = np.unique(np.concatenate([live, *(run.totals.ticks for run in view.runs)]))
     timed: NDArray[np.int64] = ticks[ticks != NO_TICK]
     return timed
+
+
+def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
+    """The runs that have stored rows in one of the windows, by their marks."""
+    return [marks for marks in runs if marks.rows and marks.totals.by_window(windows).any()]
 
 
 def rows_of(view: View, windows: Sequence[Window]) -> int:

@@ -6,6 +6,7 @@ that could be a name is not taken for an expression: a mistyped name stays an er
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,7 @@ def computed_values(options: Options, name: Any) -> Expression | None:
         return None
     if not options.columns or name in options.measure_names:
         return None
-    return _known(name, tuple(options.columns))
+    return known_expression(checked_values, name, tuple(options.columns))
 
 
 def asked_measure(options: Options, name: str | None) -> Measure:
@@ -35,5 +36,8 @@ def asked_measure(options: Options, name: str | None) -> Measure:
 
 
 @lru_cache(KNOWN_EXPRESSIONS)
-def _known(text: str, columns: tuple[tuple[str, str], ...]) -> Expression:
-    return checked_values(text, dict(columns))
+def known_expression(
+    check: Callable[[str, Mapping[str, str]], Expression], text: str, columns: tuple[tuple[str, str], ...]
+) -> Expression:
+    """The expression that `check` returns, kept: a dashboard asks the same ones again and again."""
+    return check(text, dict(columns))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.query.reading.connections import open_connection
+from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.exact_constants import with_exact_constants
 from tidemark.warehouse.columns.column_types import (
@@ -401,11 +402,6 @@ def _check_types(connection: DuckDBPyConnection, sql: str, text: str) -> None:
 def unfit(text: str, error: Exception) -> InputError:
     """The error for an expression that DuckDB cannot evaluate."""
     return _refusal(text, f"it cannot be evaluated: {_first_line(str(error))}. Correct it, or use TRY_CAST.")
-
-
-def quoted(name: str) -> str:
-    """The name of a column in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def duckdb_name(kind: ColumnType) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.scans.expressions import quoted
+from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, Ints, RankedValues, ScannedGroup
 from tidemark.query.scans.sums_query import sums_of_rows, sums_query

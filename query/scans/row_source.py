@@ -27,8 +27,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
-from tidemark.query.scans.expressions import Expression, quoted
+from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.stored_sql import among_sql, stored_sql
 from tidemark.query.scans.window_buckets import Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -195,8 +196,7 @@ class RowSource:
         if self.buckets is not None:
             number = self.buckets.of_ticks('"_tick"')
             columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-        return self._selected(columns, f"read_parquet([{listed}], hive_partitioning = false)", guards)
+        return self._selected(columns, parquet_rows(paths), guards)
 
     @property
     def _registered(self) -> str:
@@ -353,8 +353,8 @@ def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:
 
 
 def _batch_sql(batches: BatchRange) -> str:
-    source = batches.source.replace("'", "''")
-    return f'("_source" = \'{source}\' AND "_batch" BETWEEN {batches.first} AND {batches.last})'
+    source = literal(batches.source)
+    return f'("_source" = {source} AND "_batch" BETWEEN {batches.first} AND {batches.last})'
 
 
 def _names_of_values(key: Key, values: Sequence[Any]) -> Any:

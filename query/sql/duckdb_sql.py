@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import connect, report_duckdb_errors
+from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
@@ -93,7 +94,7 @@ def _register(
         )
         measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
         for measure in (None, *measures):
-            full_name = _quoted(f"{prefix}{name}" if measure is None else f"{prefix}{measure}_{name}")
+            full_name = quoted(f"{prefix}{name}" if measure is None else f"{prefix}{measure}_{name}")
             macro = _macro_definition(name, functions, wh, measure)
             connection.execute(f"{make}MACRO {full_name}{macro}")
 
@@ -119,10 +120,6 @@ def _texts(call: str) -> str:
     return f"list_transform({call}, lambda text: {_CHECKED})"
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _macro_definition(name: str, functions: tuple[str, str], wh: Reader, measure: str | None) -> str:
     """The parameters and the body of a table macro: of one measure, or of the one that a call names."""
     signature = SIGNATURES[name]
@@ -132,7 +129,7 @@ def _macro_definition(name: str, functions: tuple[str, str], wh: Reader, measure
     optional = (f'"{parameter}" := NULL' for parameter in (*POSITIONAL, *named))
     parameters = ", ".join([*subjects, *optional])
     answers, columns = functions
-    about = "NULL" if measure is None else "'" + measure.replace("'", "''") + "'"
+    about = "NULL" if measure is None else literal(measure)
     called = f"unnest({answers}(to_json(given), typeof(given), {about}, {_NOW})) AS text, given"
     source = f"{called} FROM (SELECT {{{fields}}} AS given)"
     shown = sql_rows.columns(name, wh.options, measure)

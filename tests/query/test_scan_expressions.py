@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list, expressions
-from tidemark.query.scans.expressions import Expression, checked_expression, duckdb_name, quoted
+from tidemark.query.scans.expressions import Expression, checked_expression, duckdb_name
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.column_types import column_type
 
