@@ -69,6 +69,16 @@ class _CountedRows(OneValue, KeyScope):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class _SharedRows(_CountedRows):
+    """Rows of which the question asks how large a part they are."""
+
+    @property
+    def share(self) -> float:
+        """The estimated share of these rows, of the rows with a key."""
+        return self.count / self.N if self.N else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class FrequencyAnswer(_CountedRows):
     """The number of rows with the key `value`.
 
@@ -85,7 +95,7 @@ class FrequencyAnswer(_CountedRows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class HitterAnswer(_CountedRows):
+class HitterAnswer(_SharedRows):
     """A frequent key; here `lo` and `hi` both hold with certainty.
 
     in_history: how many of its rows are in history's whole ticks, exact.
@@ -98,11 +108,6 @@ class HitterAnswer(_CountedRows):
     value: Any
     in_history: int
     certain: bool
-
-    @property
-    def share(self) -> float:
-        """The estimated share of the rows with a key that have this key."""
-        return self.count / self.N if self.N else 0.0
 
     def __repr__(self) -> str:
         return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
@@ -117,7 +122,7 @@ class CountAnswer(_CountedRows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class PrefixAnswer(_CountedRows):
+class PrefixAnswer(_SharedRows):
     """The rows of all keys that have a prefix; `lo` and `hi` both hold with certainty.
 
     prefix: text; a key itself is the last of its prefixes. level: 1 for the shortest.
@@ -133,11 +138,6 @@ class PrefixAnswer(_CountedRows):
     in_history: int
     certain: bool
     rest: int
-
-    @property
-    def share(self) -> float:
-        """The estimated share of the rows with a key that have this prefix."""
-        return self.count / self.N if self.N else 0.0
 
     def __repr__(self) -> str:
         return f"{self._count_text()} rows with {text_of(self.prefix)} of {self.scope_text}"
