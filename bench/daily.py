@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from bench.engines import Duck
 from bench.latency import MS, timed
 from bench.report import Section, number, say, table
 from tidemark import query, stream, warehouse
@@ -377,7 +377,7 @@ def _ask(section: Section, folder: Path, sizes: Sizes) -> None:
     """Asks all questions, and adds their table."""
     wh = query.open(folder / "w")
     loaded = sorted(map(str, (folder / "source").glob("*.parquet")))
-    peers = [_duck(DeltaTable(folder / "w" / "events").file_uris()), _duck(loaded)]
+    peers = [Duck(DeltaTable(folder / "w" / "events").file_uris()), Duck(loaded)]
     taken = {}
     for question in questions(sizes):
         ours, *theirs = taken[question.name] = _measure(question, wh, peers, sizes.turns)
@@ -405,31 +405,19 @@ def _ask(section: Section, folder: Path, sizes: Sizes) -> None:
     )
 
 
-def _measure(question: Question, wh: Any, peers: Sequence[Any], turns: int) -> list[float]:
+def _measure(question: Question, wh: Any, peers: Sequence[Duck], turns: int) -> list[float]:
     """The medians of all in ms, after their answers were compared."""
     given = {name: _condition(*window) for name, window in (("week", WEEK), ("day", DAY))}
     sql = question.sql.format(**given)
-    works = [partial(question.ask, wh), *(partial(_fetch, peer, sql) for peer in peers)]
+    works = [partial(question.ask, wh), *(partial(peer.rows, sql) for peer in peers)]
     found = [sorted(question.rows(works[0]())), *(sorted(work()) for work in works[1:])]
     assert found[0] == found[1] == found[2], (question.name, [rows[:3] for rows in found])
     taken = [[timed(work)[0] for work in works] for _ in range(turns)]
     return [statistics.median(column) * MS for column in zip(*taken, strict=True)]
 
 
-def _fetch(peer: Any, sql: str) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = peer.execute(sql).fetchall()
-    return found
-
-
 def _condition(start: datetime, end: datetime) -> str:
     return f"WHERE \"at\" >= '{start}' AND \"at\" < '{end}'"
-
-
-def _duck(files: Sequence[str]) -> Any:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
-    connection.execute(f"CREATE VIEW s AS FROM read_parquet({list(files)!r})")
-    return connection
 
 
 def _fill(folder: Path, sizes: Sizes) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.jobs.spark.session import spark_session
+from tidemark.query.reading.sql_text import parquet_rows
 
 
 def start_spark(work: Path) -> SparkSession:
@@ -37,8 +38,13 @@ class Duck:
 
     def __init__(self, files: Sequence[str]) -> None:
         self._connection = duckdb.connect()
-        self._connection.execute("SET parquet_metadata_cache = true")
+        self._connection.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
+        self._connection.execute(f"CREATE VIEW s AS FROM {parquet_rows(files)}")
         self._files = list(files)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement, in which the view `s` has all rows."""
+        return self._connection.execute(statement).fetchall()
 
     def count(self, column: str, value: Any) -> int:
         """The rows whose column has the value."""
