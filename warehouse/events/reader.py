@@ -10,7 +10,7 @@ batches, the rows are filtered by their columns `_source` and `_batch`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -102,8 +102,12 @@ class DecodedRows:
 
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
     """The files of `events` that may contain rows of the batches, by their statistics."""
-    ranges = list(batches)
-    return [file for file in list_files(table) if any(may_contain(file, wanted) for wanted in ranges)]
+    return files_with(list_files(table), list(batches))
+
+
+def files_with(files: Iterable[DataFile], batches: Collection[BatchRange]) -> list[DataFile]:
+    """Those of the files that may contain rows of the batches, by their statistics."""
+    return [file for file in files if any(may_contain(file, wanted) for wanted in batches)]
 
 
 def may_contain(file: DataFile, batches: BatchRange) -> bool:

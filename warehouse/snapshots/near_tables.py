@@ -20,7 +20,7 @@ from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
-from tidemark.warehouse.events.reader import BatchRange, may_contain
+from tidemark.warehouse.events.reader import BatchRange, files_with
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
@@ -71,7 +71,7 @@ class NearTables:
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` at its newest version; see `Tables`."""
-        return [file for file in self.list_events() if any(may_contain(file, wanted) for wanted in batches)]
+        return files_with(self.list_events(), batches)
 
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version: the same object until there is a newer one."""

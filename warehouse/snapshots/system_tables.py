@@ -23,6 +23,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
+    files_with,
     may_contain,
     read_event_rows,
 )
@@ -135,7 +136,7 @@ class Contents:
 
     def _complete(self, listed: Sequence[DataFile], ranges: Sequence[BatchRange]) -> list[DataFile]:
         """The files that may hold rows of the ranges; DamagedWarehouse if they lack some."""
-        files = [file for file in listed if any(may_contain(file, batches) for batches in ranges)]
+        files = files_with(listed, ranges)
         batch_counts.check_complete(self.store, files, {batches: self.counts[batches] for batches in ranges})
         return files
 
