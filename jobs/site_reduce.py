@@ -36,9 +36,9 @@ from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.query.answers.rendering import text_of
-from tidemark.sketches.errors import SketchError
+from tidemark.sketches.errors import InvalidInput, SketchError
 from tidemark.sketches.sites.endpoint import Endpoint
-from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.envelope import COORDINATOR, checked_secret
 from tidemark.sketches.sites.gather import Gatherer, Teller
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError, TidemarkError
@@ -194,13 +194,12 @@ def _give_file(spark: SparkSession, function: Callable[..., Any]) -> None:
 
 
 def _secret(path: str) -> bytes:
-    secret = Path(path).read_bytes().strip()
-    if not 16 <= len(secret) <= 64:
+    try:
+        return checked_secret(Path(path).read_bytes().strip())
+    except InvalidInput as error:
         raise InputError(
-            f"the secret in {path} has {len(secret)} bytes, expected 16 to 64, the same file at all places: "
-            "`openssl rand -hex 32` makes one."
-        )
-    return secret
+            f"the file {path}: {error}. It is the same at all places; `openssl rand -hex 32` makes one."
+        ) from error
 
 
 def _exchange(

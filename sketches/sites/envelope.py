@@ -134,9 +134,9 @@ def envelopes_of(data: bytes) -> list[bytes]:
 def checked_secret(secret: bytes) -> bytes:
     """`secret`; InvalidInput unless it is 16 to 64 bytes."""
     if not isinstance(secret, bytes) or not 16 <= len(secret) <= 64:
+        given = f"{len(secret)} bytes" if isinstance(secret, bytes) else type(secret).__name__
         raise InvalidInput(
-            f"got a secret of {type(secret).__name__}; expected 16 to 64 random bytes, such as "
-            "secrets.token_bytes(32)"
+            f"got a secret of {given}; expected 16 to 64 random bytes, such as secrets.token_bytes(32)"
         )
     return secret
 
