@@ -17,10 +17,19 @@ class PrintedSite:
 
     echoes_all: what it echoes of others are all items, as printed, or only their first ones.
     computes_all: whether a new list makes all sums new, or only those of its items, as printed.
+    keeps_l: whether it keeps l items, the length of its own list, as line 13 has it, or k.
     """
 
-    def __init__(self, sites: int, k: int, *, echoes_all: bool = True, computes_all: bool = False) -> None:
-        self.sites, self.k = sites, k
+    def __init__(
+        self,
+        sites: int,
+        k: int,
+        *,
+        echoes_all: bool = True,
+        computes_all: bool = False,
+        keeps_l: bool = False,
+    ) -> None:
+        self.sites, self.k, self.keeps_l, self.length = sites, k, keeps_l, k
         self.echoes_all, self.computes_all = echoes_all, computes_all
         self.lists: dict[int, dict[int, int]] = {}
         self.firsts: dict[int, set[int]] = {}
@@ -34,6 +43,7 @@ class PrintedSite:
         length = min(self.k, len(order))
         while length < len(order) and order[length][1] * self.sites >= least:
             length += 1
+        self.length = length
         first = {item for item, _ in order[:length]}
         others = self.lists.values() if self.echoes_all else self.firsts.values()
         echoed = {item for one in others for item in one}
@@ -46,4 +56,4 @@ class PrintedSite:
         renewed = {item for one in self.lists.values() for item in one} if self.computes_all else set(told)
         for item in renewed:
             best[item] = sum(one.get(item, 0) for one in self.lists.values())
-        self.best = ordered(best)[: self.k]
+        self.best = ordered(best)[: self.length if self.keeps_l else self.k]

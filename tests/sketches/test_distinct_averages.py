@@ -46,6 +46,18 @@ def test_the_printed_exponent_is_too_large(kind: AverageKind, times_too_large: i
     assert printed == pytest.approx(times_too_large * np.array(right))
 
 
+def test_as_many_places_as_a_time_has_bits_are_too_few() -> None:
+    """Seconds of an hour have 12 bits; of 2**20 keys in 64 groups, the highest place of most is above 12."""
+    cells = cells_of(hashes_of(2**20, 3), 64)
+    found = {}
+    for places in (12, PLACES):
+        live = np.zeros((64, PLACES), bool)
+        live[cells // PLACES, np.minimum(cells % PLACES, places - 1)] = True
+        found[places] = FACTORS["LogLog"] * 64 * 2.0 ** highest_set(live).mean() / 2**20
+    assert found[PLACES] == pytest.approx(1, abs=4 * 1.30 / 8)
+    assert found[12] <= FACTORS["LogLog"] * 64 * 2.0**12 / 2**20 < 0.1
+
+
 def test_the_ends_of_bit_vectors() -> None:
     live = np.zeros((4, PLACES), bool)
     live[1, [0, 1, 4]] = True

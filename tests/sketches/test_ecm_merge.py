@@ -5,7 +5,7 @@ import pytest
 
 from tests.sketches.arrivals import History, assert_points, joined, zipf
 from tests.sketches.test_ecm import WINDOWS, join_size
-from tidemark.sketches import ECM, InvalidInput, digest, merge_ecm
+from tidemark.sketches import ECM, Counting, InvalidInput, WindowCounts, digest, merge_ecm
 from tidemark.sketches.counters.counting import CounterKind
 
 EPS, DELTA = 0.05, 0.1
@@ -81,6 +81,20 @@ def test_a_merge_leaves_its_inputs_alone() -> None:
     merged.update(digest([1, 2]), [20_000, 20_001])
     assert [s.to_bytes() for s in sketches] == before
     assert merge_ecm(sketches).to_bytes() == merge_ecm(sketches).to_bytes()
+
+
+def test_a_bucket_starts_where_the_older_one_ends() -> None:
+    """Section 5.1: bucket 1 is the newest, so s(EH^j) is e(EH^(j+1)). As printed, e(EH^(j-1)), none has any."""
+    times = np.cumsum(np.random.default_rng(4).integers(1, 4, 500))
+    counts = WindowCounts(Counting("EH", 0.1))
+    counts.update(times)
+    kept: Any = counts.kept
+    ends, sizes = kept.ends[::-1], kept.sizes[::-1]
+    newest_first = np.split(times[::-1], np.cumsum(sizes)[:-1])
+    assert len(ends) > 10
+    for j in range(1, len(ends) - 1):
+        assert np.all((ends[j + 1] < newest_first[j]) & (newest_first[j] <= ends[j]))
+        assert not np.any((ends[j - 1] < newest_first[j]) & (newest_first[j] <= ends[j]))
 
 
 def test_the_order_of_the_inputs_changes_no_bound() -> None:

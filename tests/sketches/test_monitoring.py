@@ -6,6 +6,7 @@ import doctest
 import math
 import os
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,32 @@ def test_with_the_mean_for_the_sum_everything_is_n_times_too_strict(monkeypatch:
         collected.append(monitoring.phases["second"])
     modules_site_cache()
     assert collected[1] > 2 * collected[0]
+
+
+def test_the_signs_of_the_prose_of_6_4_never_notice_growth() -> None:
+    """Q_u is for the norms less n d, Q_l for the norms and n d in the prose; the formulas have it right.
+
+    n = 4 sites grow by half, or shrink by half: f leaves (1 +- theta), and a query has to tell.
+    """
+    n, theta = 4, 0.15
+    first = np.random.default_rng(3).integers(1, 50, (n, 2, 21)).astype(np.float64)
+    norms = np.linalg.norm(first.sum(axis=0), axis=1)
+    f0 = float((norms**2).min())
+    upper, lower = math.sqrt(f0 / (1 - theta)), math.sqrt(f0 / (1 + theta))
+    for factor in (1.5, 0.5):
+        drift = first * (factor - 1)
+        f = float((np.linalg.norm((first + drift).sum(axis=0), axis=1) ** 2).min())
+        assert not (1 - theta) * f <= f0 <= (1 + theta) * f
+        up, down = (np.linalg.norm(np.maximum(part, 0), axis=2).mean(axis=0) * n for part in (drift, -drift))
+        assert (norms + up).min() > upper or (norms - down).min() < lower
+        assert not (norms - up).min() > upper
+        assert not (norms + down).min() < lower
+
+
+def test_33_minutes_are_2_million_milliseconds() -> None:
+    """Section 7 has microseconds, of which 2 million are 2 seconds."""
+    assert timedelta(milliseconds=2_000_000) == timedelta(minutes=33, seconds=20)
+    assert timedelta(microseconds=2_000_000) == timedelta(seconds=2)
 
 
 def test_a_key_that_shares_its_cells_with_frequent_ones_is_not_overlooked() -> None:

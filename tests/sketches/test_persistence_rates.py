@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.sketches.persistence_world import as_dict, regular
 from tidemark.sketches.persistence import sampled_items
-from tidemark.sketches.persistence.pair_hashes import hash_salt
+from tidemark.sketches.persistence.pair_hashes import hash_salt, pair_hashes
 from tidemark.sketches.persistence.plans import Plan, fewest_items_plan, one_instance_plan, thesis_plan
 from tidemark.sketches.persistence.promise import Promise
 from tidemark.sketches.persistence.sampled_items import SampledItems
@@ -112,3 +112,16 @@ def test_counts_have_no_bias_unless_one_hash_decides_both(monkeypatch: pytest.Mo
         sampled_items, "hash_salt", lambda seed, instance, _: hash_salt(seed, instance, "tracking")
     )
     assert not is_unbiased(errors(reports(plain_plan(25), slots), exact))
+
+
+def test_a_slot_modulo_n_would_be_sampled_always_or_never() -> None:
+    """h(d, t) of slots 1 to n alone, as algorithm 4 has it: items of period n are missed in every window."""
+    n, present, windows, rate = 100, 30, 40, 0.02
+    digests, salt = np.arange(ITEMS, dtype=np.uint64)[:, None, None], hash_salt(1, 0, "tracking")
+    slots = np.arange(windows)[:, None] * n + np.arange(present)
+    right, printed = (np.any(pair_hashes(digests, at, salt) < rate, axis=2) for at in (slots, slots % n))
+    missed = (1 - rate) ** present
+    for found in (right, printed):
+        assert abs(1 - found[:, 0].mean() - missed) < tolerance(missed)
+    assert abs(np.all(~printed, axis=1).mean() - missed) < tolerance(missed)
+    assert np.any(right, axis=1).all()

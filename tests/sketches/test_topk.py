@@ -211,6 +211,41 @@ def test_the_printed_version_is_wrong_in_still_states() -> None:
     assert told_then < 0.8 * told
 
 
+def test_kept_to_l_answers_are_longer_than_k() -> None:
+    """Line 13: l is the length of the site's own list, and a variable of the other task."""
+    longest = {}
+    for keeps_l in (True, False):
+        sites = [PrintedSite(4, 3, computes_all=True, keeps_l=keeps_l) for _ in range(4)]
+        local = [Counter(zipf(np.random.default_rng(i), 0.5, 200, 20).tolist()) for i in range(4)]
+        for _ in range(2):
+            told = [one.told(mine) for one, mine in zip(sites, local, strict=True)]
+            for one in sites:
+                for sender, (items, first) in enumerate(told):
+                    one.take(sender, items, first)
+        longest[keeps_l] = max(len(one.best) for one in sites)
+    assert longest[True] > longest[False] == 3
+
+
+def test_before_there_are_k_items_the_bound_is_infinite() -> None:
+    """Line 15 reads the k-th of fewer. As 0, whole windows are told; as infinity, k, which is enough."""
+    local = Counter(zipf(np.random.default_rng(7), 0.5, 400, 60).tolist())
+    assert len(PrintedSite(8, 5).told(local)[0]) == len(local) > 50
+    assert len(PrintedSite(8, 5, computes_all=True).told(local)[0]) == 5
+    assert still_run(lambda: PrintedSite(8, 10, echoes_all=False, computes_all=True), 3)[0] == 0
+
+
+def test_the_example_of_section_3_1_has_g_where_it_names_l_twice() -> None:
+    """Rows x at 1 and 2, y at 3, z at 4; windows of 3. At 4, L has three items, and one of them is first."""
+    world = World(1, 1, window=3)
+    for time, item in enumerate("xxyz", 1):
+        world.observe(0, np.array([ord(item)]), np.array([time]))
+    assert world.counts({0: 3}) == {ord("x"): 2, ord("y"): 1}
+    at_4 = world.counts({0: 4})
+    assert at_4 == dict.fromkeys(map(ord, "xyz"), 1)
+    assert {ord("z"): 1} != at_4
+    assert max(at_4.items(), key=lambda entry: (entry[1], entry[0])) == (ord("z"), 1)
+
+
 def test_bytes_of_lists_and_what_is_no_list() -> None:
     one = TopkList(5, 3, True, False, np.array([9, 2**63], np.uint64), np.array([70_000, 0]), 1)
     data = one.to_bytes()

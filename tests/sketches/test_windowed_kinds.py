@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.shifting_streams import LAWS, shifting
+from tests.sketches import plain_windows
 from tests.sketches.arrivals import Ints, zipf
 from tests.sketches.plain_windows import EagerSplitter, PrintedLazySplitter, PrintedProportional
 from tidemark.sketches import (
@@ -199,6 +200,49 @@ def test_expiry_after_the_update_leaves_what_is_long_gone() -> None:
         counts.update([time])
     assert printed.value == pytest.approx(5.1, abs=0.1)
     assert counts.since()[0].estimate == counts.since()[0].hi == 1
+
+
+@pytest.mark.parametrize("rates", [(10, 1), (1, 10)])
+def test_only_the_larger_rate_over_the_smaller_tells_both_changes(
+    rates: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ERROR, which listing III.4 leaves open: other readings join what is slow and what is fast.
+
+    An arrival each `rates[0]` ticks in the first half of a window, each `rates[1]` in the second; half a
+    window later the first half has expired.
+    """
+    times = [*range(0, 500, rates[0]), *range(500, 1_000, rates[1])]
+    readings = {
+        "the larger over the smaller": plain_windows.error,
+        "the one before over the newest": lambda before, newest: before / newest,
+        "the newest over the one before": lambda before, newest: newest / before,
+        "the difference": lambda before, newest: abs(before - newest),
+    }
+    off = {}
+    for name, reading in readings.items():
+        monkeypatch.setattr(plain_windows, "error", reading)
+        eager = EagerSplitter(1_000, Fraction(10), Fraction(3, 2))
+        for time in times:
+            eager.arrive(time)
+        eager.tick(1_499)
+        off[name] = abs(float(eager.value) / (500 // rates[1]) - 1)
+    assert off["the larger over the smaller"] < 0.05
+    fell = rates[0] < rates[1]
+    assert off["the newest over the one before" if fell else "the one before over the newest"] > 0.3
+    assert off["the difference"] > 0.3
+
+
+def test_a_question_as_printed_is_about_a_row_less() -> None:
+    """GETFREQ phases out after m' has moved on, so of N arrivals in the last N rows one is missing."""
+    window = 100
+    printed, counts = PrintedLazySplitter(window), WindowCounts(new("SP", window, "count", eps=0.9))
+    for row in range(window):
+        printed.arrive(row)
+        counts.update(cells=np.zeros((1, 1), np.int64))
+    assert printed.value == window
+    printed.phase_out(window)  # m' of the next row
+    assert printed.value == window - 1
+    assert counts.since()[0].estimate == window
 
 
 def test_splitter_keeps_few_sub_cells() -> None:
