@@ -84,7 +84,7 @@ def test_a_merge_leaves_its_inputs_alone() -> None:
 
 
 def test_a_bucket_starts_where_the_older_one_ends() -> None:
-    """Section 5.1: bucket 1 is the newest, so s(EH^j) is e(EH^(j+1)). As printed, e(EH^(j-1)), none has any."""
+    """Section 5.1: bucket 1 is the newest, so s(EH^j) is e(EH^(j+1)). With the printed j - 1 none has any."""
     times = np.cumsum(np.random.default_rng(4).integers(1, 4, 500))
     counts = WindowCounts(Counting("EH", 0.1))
     counts.update(times)
