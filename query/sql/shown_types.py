@@ -59,6 +59,15 @@ def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
     return both.sql if both is not None and _holds(both, asked, is_common=is_common) else asked.sql
 
 
+def asked_key_type(own: str, given: Given) -> str:
+    """The SQL type of keys that were asked for, which no row may have, as 0.5 among integers.
+
+    Numbers and times are shown as points are. Text is read as a value of the key's type before.
+    """
+    asked = None if given.kind is None else sql_column_type(given.kind)
+    return own if asked is not None and asked.is_text else point_type(own, given)
+
+
 def edge_type(own: str, given: Given, *, beyond_double: bool, is_common: bool = False) -> str:
     """The SQL type of the edges of bins: of given ones as of points, and of those of a number of bins.
 

@@ -40,7 +40,14 @@ from tidemark.query.reader import Reader
 from tidemark.query.reading.modes import check_mode
 from tidemark.query.scans.computed import asked_measure, computed_values
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
-from tidemark.query.sql.shown_types import EXACT_IN_DOUBLE, NOT_GIVEN, Given, edge_type, point_type
+from tidemark.query.sql.shown_types import (
+    EXACT_IN_DOUBLE,
+    NOT_GIVEN,
+    Given,
+    asked_key_type,
+    edge_type,
+    point_type,
+)
 from tidemark.query.sql.sql_types import common_type, converter, mean_type, total_type
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
@@ -53,7 +60,9 @@ from tidemark.warehouse.settings.options import Options
 SUMMARY_VIEW = "summary_view"  # the name of the rows of the view `summary`
 SUMMARY_PHIS = (0.5, 0.9, 0.95, 0.99, 0.999)
 CDF_POINTS = 100
-SHOWS_POINTS = ("rank", "cdf", "histogram")  # whose rows show what was asked: the first parameter
+_ASKED_KEYS = ("frequency", "persistence")
+# Functions whose rows show what was asked: the first parameter.
+SHOWS_POINTS = ("rank", "cdf", "histogram", *_ASKED_KEYS)
 _AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
 _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "quantile": Answer,
@@ -106,6 +115,8 @@ def columns(
     else:
         keys = options.keys
         value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)
+        if name in _ASKED_KEYS:
+            value = asked_key_type(value, given)
     edge = "bigint" if options.tick_us is None else "timestamp"
     scope: type[Scope] = MeasureScope if of_measure(name) else KeyScope
     # Fields of any type hold values of the measure or key.
@@ -242,11 +253,12 @@ def _answers(
         yield from ((answer, answer) for answer in _as_list(answers))
         return
     key = wh.options.key_named(given.get("key")) if wh.keys else None
-    if name in {"frequency", "persistence", "key_range"}:
+    if name in {*_ASKED_KEYS, "key_range"}:
+        is_typed = not any(isinstance(item, str) for item in _as_list(subjects[0]))
         subjects = [_to_key_type(key, subject) for subject in subjects]
     answers = _as_list(_call(wh, name, subjects, given))
-    if name in {"frequency", "persistence"}:
-        answers = [_with_stored_key(key, answer) for answer in answers]
+    if name in _ASKED_KEYS:
+        answers = [_with_stored_key(key, answer, is_typed=is_typed) for answer in answers]
     is_text = dict(columns(name, wh.options)).get("value") == "string"
     for answer in answers:
         yield (replace(answer, value=_key_text(answer.value)) if is_text else answer), answer
@@ -336,11 +348,17 @@ def _key_text(value: Any) -> Any:
 
 
 def _with_stored_key(
-    key: Key | None, answer: FrequencyAnswer | PersistenceAnswer
+    key: Key | None, answer: FrequencyAnswer | PersistenceAnswer, *, is_typed: bool
 ) -> FrequencyAnswer | PersistenceAnswer:
-    """The answer with the key converted to the column's type; None for a key that no row can have."""
+    """The answer with the key in the type of its column.
+
+    A key that no row can have stays as it was given, see `asked_key_type`; one that was given as text has
+    no type of its own, so it becomes None.
+    """
     name = key.name_of(answer.value) if key else None
-    return replace(answer, value=None if key is None or name is None else key.value_of(name))
+    if key is None or name is None:
+        return answer if is_typed else replace(answer, value=None)
+    return replace(answer, value=key.value_of(name))
 
 
 def _spread_points(wh: Reader, given: dict[str, Any]) -> list[Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,42 @@ def hours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> quer
     wh = made(uri, pa.table({"m": [float(hour) for hour in range(48)], "t": times}), time="t", tick="1 hour")
     query.register_views(spark, uri, "hours")
     return wh
+
+
+def test_times_are_keys_in_every_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """At both ends of time, and where clocks are set."""
+    wall = [
+        (1, 1, 1),
+        (1883, 11, 18, 17),
+        (1969, 12, 31, 23, 59, 59),
+        (2001, 10, 28, 6, 30),
+        (9999, 12, 31, 23, 59),
+    ]
+    rows = [
+        (datetime(*one, tzinfo=UTC), datetime(2001, 1, day, tzinfo=UTC))  # type: ignore[arg-type, misc]  # at most six numbers
+        for place, one in enumerate(wall, 1)
+        for day in range(1, place + 1)
+    ]
+    keys, times = (pa.array(column, pa.timestamp("us", "UTC")) for column in zip(*rows, strict=True))
+    table = pa.table({"m": [1.0] * len(rows), "t": times, "g": keys})
+    wh = made(tmp_path / "w", table, time="t", tick="1 hour", key="g", groups=["g"])
+    query.register_views(spark, tmp_path / "w", "times")
+    call = "times_persistent(0.01, key => 'g', slot => '1d')"
+    for zone in ("UTC", "America/New_York", "Pacific/Apia"):
+        with changed(spark, {"spark.sql.session.timeZone": zone}):
+            found = spark.sql(f"SELECT unix_micros(value), slots FROM {call}").collect()
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        counted = {epoch + timedelta(microseconds=micros): slots for micros, slots in found}
+        assert counted == Counter(key for key, _ in rows), zone
+    assert counted == {one.value: one.slots for one in wh.persistent(0.01, key="g", slot="1d")}
+
+
+def test_a_key_that_no_row_can_have_is_shown(spark: SparkSession, tmp_path: Path) -> None:
+    made(tmp_path / "w", pa.table({"m": [1.0], "k": [7]}), key="k")
+    query.register_views(spark, tmp_path / "w", "keyed")
+    for text, value, count in (("0.5", Decimal("0.5"), 0), ("7.0", 7, 1), ("1e300", 1e300, 0), ("7", 7, 1)):
+        shown = spark.sql(f"SELECT struct(value) AS v, count FROM keyed_frequency({text})").collect()
+        assert shown == [((value,), count)], text
 
 
 @pytest.mark.usefixtures("hours")

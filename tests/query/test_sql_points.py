@@ -135,6 +135,42 @@ def test_points_in_the_type_of_the_measure_are_the_broken_variant(
             check_points({name: made(tmp_path / name, pa.table({name: COLUMNS[name]}))})
 
 
+def check_keys(folder: Path) -> int:
+    """Each value as a key of whole numbers, days and times; the number of those that were answered."""
+    answered = 0
+    for name in ("whole", "small", "day", "at"):
+        rows = COLUMNS[name]
+        table = pa.table({"x": [0.5] * len(rows), "k": rows, "t": [NOON] * len(rows)})
+        wh = made(folder / name, table, key="k", time="t", tick="1h")
+        for text, given in (NUMBERS | MOMENTS).items():
+            if isinstance(given, str):
+                continue  # Python takes no text for such keys
+            for question, count, ask in (
+                (f"frequency({text})", "count", partial(wh.frequency, given)),
+                (f"persistence({text}, slot := '1d')", "slots", partial(wh.persistence, given, slot="1d")),
+            ):
+                found = in_sql(wh, f"SELECT value, {count} FROM {question}")
+                expected = in_python(ask)
+                if isinstance(expected, str):
+                    assert found == expected, (name, text)
+                    continue
+                assert isinstance(found, list), (name, text, found)
+                assert found[0][1] == getattr(expected, count) == (given in rows.to_pylist()), (name, text)
+                assert found[0][0] is not None, (name, text)
+                assert is_same(name, found[0][0], expected.value), (name, text, found)
+                answered += 1
+    return answered
+
+
+def test_a_key_that_no_row_can_have_is_shown_as_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_keys(tmp_path / "whole") > 60
+    monkeypatch.setattr(sql_rows, "asked_key_type", lambda own, _given: own)  # the broken variant
+    with pytest.raises((AssertionError, ValueError)):
+        check_keys(tmp_path / "broken")
+
+
 def check_points_of_several_measures(wh: query.Warehouse) -> None:
     for text in ("9007199254740993.0", "9007199254740993.5", "9007199254740992.9::DECIMAL(38, 19)", "0.5"):
         point = Decimal(text.partition("::")[0])
