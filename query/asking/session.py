@@ -6,12 +6,10 @@ import copy
 import operator
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
-
-from numpy.typing import NDArray
 
 from tidemark.query.asking.about import about
 from tidemark.query.groups.group_questions import GroupReader
@@ -23,7 +21,7 @@ from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.quantiles.window_sums import WindowSums
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.live_cache import LiveCache
+from tidemark.query.reading.live_cache import LiveCache, LiveValues
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.memory_cache import LRUCache
@@ -246,12 +244,8 @@ class Session:
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""
-        projection = SortedValues(view.measure)
-
-        def live_values() -> Iterator[NDArray[Any]]:
-            return self.live.values(self.snapshot, projection, view.batches, view.live_counts, window)
-
-        return Source(self.blocks, live_values, live_fits=self.live.fits(projection, view.live_counts))
+        fit = self.live.fits(SortedValues(view.measure), view.live_counts)
+        return Source(self.blocks, LiveValues(self.live, self.snapshot, view, window, fit))
 
     def pinned(self) -> Session:
         """A session of the warehouse as it is now. It does not refresh, and shares the caches."""

@@ -66,7 +66,7 @@ class GroupReader:
         bounds, blocks_read = self._bounds.get(
             snapshot, view, selections, [window.ticks for window in windows]
         )
-        source = Source(self._blocks, tuple, rows_a_run=_ALL_MARKS)
+        source = Source(self._blocks, None, rows_a_run=_ALL_MARKS)
         common = {**fields, "blocks_read": blocks_read}
         questions: list[ReadQuestion] = []
         for values, selection in zip(groups, selections, strict=True):

@@ -114,22 +114,29 @@ def with_footer_marks(
 
     needed: the closed intervals in which ranks will be computed.
     """
+    finer = []
+    for run in history.runs:
+        positions, values = _footer_marks(blocks, history, run, intervals)
+        finer.append(with_finer_marks(run, needed, positions, values))
+    return replace(history, runs=tuple(finer))
 
-    def finer(run: RunValues) -> RunValues:
-        positions: list[int] = []
-        values: list[Any] = []
-        for rows in (plan_row_range(run, None, interval) for interval in intervals):
-            for file in files_with_rows(run.files, rows.start, rows.stop):
-                footer = blocks.footer(history.root, file)
-                for g in row_groups(file, footer, rows.start, rows.stop):
-                    ends = footer.edges[g : g + 2] - [0, 1]
-                    positions += (file.first + ends).tolist()
-                    values += blocks.edge_values(history.root, file, g)
-        # Parquet writes a minimum of zero as -0.0; runs store 0.0. Adding 0 turns the one into the other.
-        numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
-        return with_finer_marks(run, needed, np.array(positions, dtype=np.int64), numbers)
 
-    return replace(history, runs=tuple(map(finer, history.runs)))
+def _footer_marks(
+    blocks: BlockReader, history: History, run: RunValues, intervals: Sequence[Interval]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The first and last row of each row group of a run in the intervals: positions and values."""
+    positions: list[int] = []
+    values: list[Any] = []
+    for rows in (plan_row_range(run, None, interval) for interval in intervals):
+        for file in files_with_rows(run.files, rows.start, rows.stop):
+            footer = blocks.footer(history.root, file)
+            for g in row_groups(file, footer, rows.start, rows.stop):
+                ends = footer.edges[g : g + 2] - [0, 1]
+                positions += (file.first + ends).tolist()
+                values += blocks.edge_values(history.root, file, g)
+    # Parquet writes a minimum of zero as -0.0; runs store 0.0. Adding 0 turns the one into the other.
+    numbers = np.array(values, dtype=history.dtype) + history.dtype.type(0)
+    return np.array(positions, dtype=np.int64), numbers
 
 
 def plan_reads(history: History, intervals: Sequence[Interval]) -> list[PlannedRead]:

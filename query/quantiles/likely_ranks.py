@@ -21,14 +21,13 @@ The row 18 has history's rank 4 as well. Its likely rank 5 is clipped to its cer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.quantiles.read_plan import Side
 from tidemark.sketches import RankBounds, combine
 
 FloatRanks = NDArray[np.float64]
@@ -41,12 +40,14 @@ class SketchGaps:
     first, last: the values at both ends of a gap; equal for the maximum of a sketch.
     jump: by how much the rank increases at the value `first`.
     rise: by how much it increases between `first` and `last`, both exclusive.
+    before: by how much the rank increases at gaps that were left out, before the first of these.
     """
 
     first: NDArray[Any]
     last: NDArray[Any]
     jump: FloatRanks
     rise: FloatRanks
+    before: float = 0.0
 
     @classmethod
     def of(cls, sketches: Sequence[RankBounds], dtype: np.dtype[Any]) -> SketchGaps:
@@ -64,21 +65,21 @@ class SketchGaps:
             last.append(np.append(bounds.values[1:], bounds.values[-1:]))
             jump.append(right - left)
             rise.append(np.append(left[1:] - right[:-1], 0.0))
-        return cls(*(np.concatenate(parts) for parts in (first, last, jump, rise)))
+        return cls(np.concatenate(first), np.concatenate(last), np.concatenate(jump), np.concatenate(rise))
 
-    def likely_ranks(
-        self,
-        history_ranks: FloatRanks,
-        rank_in_history: Callable[[NDArray[Any], Side], FloatRanks],
-        low: Any,
-        high: Any,
-    ) -> FloatRanks:
-        """The likely live ranks of values between `low` and `high`, both inclusive.
+    def between(self, low: Any, high: Any) -> SketchGaps:
+        """The gaps that matter to values between `low` and `high`, both inclusive; they may reach outside."""
+        ended = self.last < low
+        kept = ~ended & (self.first <= high)
+        before = float(np.sum(self.jump[ended]) + np.sum(self.rise[ended]))
+        return SketchGaps(self.first[kept], self.last[kept], self.jump[kept], self.rise[kept], before)
+
+    def likely_ranks(self, history_ranks: FloatRanks, start: FloatRanks, end: FloatRanks) -> FloatRanks:
+        """The likely live ranks of some values, from the gaps that are `between` the least and the greatest.
 
         history_ranks: shape (k,), the values' ranks in history, ascending. Only the
             ranks are needed, not the values.
-        rank_in_history: the rank_lt ("left") or rank_le ("right") in history of any values; it is exact where
-            history was read. Called for the ends of the gaps, which may lie outside low..high.
+        start, end: rank_le in history of `first`, and rank_lt of `last`; exact where history was read.
 
         Returns an array of shape (k,).
 
@@ -99,18 +100,13 @@ class SketchGaps:
         history_ranks = [0, 2, 4] then give [1, 1 + 2 * 3/4, 5] = [1, 2.5, 5].
         """
         if not len(self.first):
-            return np.zeros(len(history_ranks))
-        ends_before = self.last < low
-        base = float(np.sum(self.jump[ends_before]) + np.sum(self.rise[ends_before]))
-        relevant = np.flatnonzero(~ends_before & (self.first <= high))
-        start = rank_in_history(self.first[relevant], "right")
-        end = rank_in_history(self.last[relevant], "left")
-        width, rise = end - start, self.rise[relevant]
+            return np.full(len(history_ranks), self.before)
+        width, rise = end - start, self.rise
         slope = np.divide(rise, width, out=np.zeros_like(rise), where=width > 0)
-        # The first corner carries the gaps that end before `low`.
+        # The first corner carries the gaps that were left out.
         corners = np.concatenate([[start.min(initial=history_ranks[0])], start, np.maximum(start, end)])
         jumps = np.concatenate(
-            [[base], self.jump[relevant] + np.where(width > 0, 0, rise), np.zeros(len(relevant))]
+            [[self.before], self.jump + np.where(width > 0, 0, rise), np.zeros(len(self.jump))]
         )
         order = np.argsort(corners, kind="stable")
         corners, jumped = corners[order], np.cumsum(jumps[order])

@@ -16,9 +16,8 @@ most `rows_a_round` rows. Only the last row group of a round may be read again b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,19 +43,18 @@ from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.quantiles.read_plan import Interval, Reading, merge_intervals
 from tidemark.query.quantiles.window_bounds import WindowBounds, promised_error
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.live_cache import LiveValues
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.sizes import DEFAULT
-
-LiveValues = Callable[[], Iterable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where rows are read from: history's blocks, and the live rows of the window.
 
-    live_values: returns the live values of the window in sorted arrays, without NaN and NULL.
-    live_fits: whether the live values are kept in memory, so that they are cheap to read again.
+    live: the live values of the window, without NaN and NULL; None if these are
+        rows of `History`, in memory.
     rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
         finer marks. The default is four row groups. At the usual grain of a quarter of a row group a plan has
         half a row group, so it never needs the footers.
@@ -65,9 +63,8 @@ class Source:
     """
 
     blocks: BlockReader
-    live_values: LiveValues
+    live: LiveValues | None
     _: KW_ONLY
-    live_fits: bool = False
     rows_a_run: int = 4 * DEFAULT.block_rows
     rows_a_round: int = 2**17
 
@@ -131,7 +128,9 @@ def next_storable(point: Any) -> Any:
 
 def _reads_live_rows(source: Source, bounds: WindowBounds, mode: str) -> bool:
     """Whether live rows are read for an answer that the staircases in memory do not give."""
-    return bool(bounds.live_stored) and not bounds.live_is_exact and (source.live_fits or mode == "exact")
+    if source.live is None or not bounds.live_stored or bounds.live_is_exact:
+        return False
+    return source.live.fit or mode == "exact"
 
 
 def _brackets(staircase: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
@@ -175,11 +174,11 @@ def _read_round(source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int
     readings, blocks_read = read_intervals(source.blocks, history, intervals, reads)
     narrowed = narrow_readings(readings, section.live, ranks, brackets)
     exact = combine_sides(splice(section.history, narrowed), section.live)
-    likely = bounds.sketch_gaps.likely_ranks(
+    gaps = bounds.sketch_gaps.between(section.values[0], section.values[-1])
+    likely = gaps.likely_ranks(
         (exact.history.lo + exact.history.hi) / 2,
-        partial(midpoint_rank, bounds.history_bounds, readings),
-        section.values[0],
-        section.values[-1],
+        midpoint_rank(bounds.history_bounds, readings, gaps.first, "right"),
+        midpoint_rank(bounds.history_bounds, readings, gaps.last, "left"),
     )
     return likeliest_candidates(exact, likely, ranks, allowed), blocks_read
 
@@ -219,7 +218,7 @@ def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[In
     uppers = np.array([interval.upper for interval in intervals], dtype=bounds.history.dtype)
     below, rows = np.zeros(len(lowers), dtype=np.int64), 0
     pieces = [[lowers[:0]] for _ in intervals]
-    for values in source.live_values():
+    for values in source.live.read() if source.live else ():
         starts = values.searchsorted(lowers, side="right")
         stops = values.searchsorted(uppers, side="left")
         below += starts

@@ -25,7 +25,7 @@ from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-from tidemark.warehouse.snapshots.views import LiveCounts
+from tidemark.warehouse.snapshots.views import LiveCounts, View
 
 R = TypeVar("R", bound=Rows)
 
@@ -88,18 +88,14 @@ class LiveCache:
         check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
 
     def values(
-        self,
-        snapshot: SnapshotReader | Snapshot,
-        projection: SortedValues,
-        batches: Sequence[BatchRange],
-        counts: LiveCounts,
-        window: Window,
+        self, snapshot: SnapshotReader | Snapshot, view: View, window: Window
     ) -> Iterator[NDArray[Any]]:
         """The sorted live values of a measure in a window, an array for each part of `rows`; errors as there.
 
         What a window cuts out of a cached range is cached, too.
         """
-        for part in self.rows(snapshot, projection, batches, counts):
+        projection = SortedValues(view.measure)
+        for part in self.rows(snapshot, projection, view.batches, view.live_counts):
             ticks = part.totals.ticks
             if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
                 continue
@@ -142,6 +138,24 @@ class LiveCache:
         self._ranges[table] = (known - set(parts)) | {wanted}
         kept.keep(live)
         return live
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveValues:
+    """The live values of a measure in a window, not read yet.
+
+    fit: whether they are kept in memory, so that they are cheap to read again.
+    """
+
+    cache: LiveCache
+    snapshot: SnapshotReader | Snapshot
+    view: View
+    window: Window
+    fit: bool
+
+    def read(self) -> Iterator[NDArray[Any]]:
+        """See `LiveCache.values`."""
+        return self.cache.values(self.snapshot, self.view, self.window)
 
 
 def _values_in(rows: ValueRows, window: Window) -> NDArray[Any]:

@@ -28,6 +28,7 @@ from tidemark.query.reading import live_cache
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.snapshots import live_rows
+from tidemark.warehouse.snapshots.views import View
 
 ROWS = [(START + i % 7 * HOUR, "a", 1, float(i % 23), None) for i in range(90)]
 CUT = (START + 2 * HOUR, START + 5 * HOUR)
@@ -122,10 +123,8 @@ def test_rows_that_history_has_taken_are_noticed(world: GroupWorld, monkeypatch:
     """A broken variant: a cache that goes on serving every range that it has seen."""
     right, seen = LiveCache.values, dict[Any, np.ndarray]()
 
-    def greedy(self: LiveCache, snapshot: Any, projection: Any, batches: Any, *more: Any) -> Any:
-        for batch_range, values in zip(
-            batches, right(self, snapshot, projection, batches, *more), strict=True
-        ):
+    def greedy(self: LiveCache, snapshot: Any, view: View, window: Any) -> Any:
+        for batch_range, values in zip(view.batches, right(self, snapshot, view, window), strict=True):
             seen[batch_range] = values
         return iter(seen.values())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,9 +26,12 @@ def world_of(history: list[float], batches: list[list[float]]) -> tuple[Combined
     past = RankBounds.from_sorted(np.sort(np.array(history, np.float64)), np.float64)
     bounds = combine_sides(past, combine(sketches))
     steps, ends = (bounds.history.lo + bounds.history.hi) / 2, (bounds.values[0], bounds.values[-1])
-    likely = SketchGaps.of(sketches, bounds.values.dtype).likely_ranks(
-        steps, partial(midpoint_rank, past, []), *ends
+    gaps = SketchGaps.of(sketches, bounds.values.dtype).between(*ends)
+    start, end = (
+        midpoint_rank(past, [], gaps.first, "right"),
+        midpoint_rank(past, [], gaps.last, "left"),
     )
+    likely = gaps.likely_ranks(steps, start, end)
     return bounds, likely
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -182,12 +183,12 @@ class HandMadeSession(Session):
         self.many_windows = cast("Any", SimpleNamespace(pays=lambda *_: False))
 
     def source(self, view: View, window: Window) -> Source:
+        chunks = partial(self._live_chunks, view, window)
         return Source(
             self.blocks,
-            lambda: self._live_chunks(view, window),
+            cast("Any", SimpleNamespace(read=chunks, fit=self.world.live_fits)),
             rows_a_run=self.world.rows_a_run,
             rows_a_round=self.world.rows_a_round,
-            live_fits=self.world.live_fits,
         )
 
     def _live_chunks(self, view: View, window: Window) -> Iterator[NDArray[Any]]:
