@@ -112,7 +112,7 @@ def append_batch(
         read_options(store)  # its error tells more, if this is no warehouse at all
         raise
     options = read_options(store, events)
-    options.companions.check_kinds(executor.check_sendable)
+    executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options)
     given = GivenBatch(rows, batch, row_filter, ledger_table.level_eps(options.eps, 0))
     given.check_columns(options)

@@ -111,7 +111,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     check_checkpoint(spark, os.fspath(checkpoint))
     executor = executor_for(spark)
     options = read_options(store)
-    options.companions.check_kinds(executor.check_sendable)
+    executor.check_sendable(options.companions.known_kinds())
     check_columns(options, executor.input(streaming_df).fields(*(RECORD_COLUMNS if parsed else ())))
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()

@@ -87,7 +87,7 @@ def _commit_options(executor: Executor, store: Store, keys: list[Columns], group
     race = Race(store, EVENTS)
     while True:
         options = read_options(store, race.table)
-        options.companions.check_kinds(executor.check_sendable)
+        executor.check_sendable(options.companions.known_kinds())
         wanted = _with_keys(options, keys, groups)
         if wanted is None:
             return options

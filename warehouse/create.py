@@ -87,7 +87,7 @@ def create(
         store.files.check_log(name)
     _check_no_other_files(store)
     options = _with_defaults(asked)
-    options.companions.check_kinds()
+    options.companions.known_kinds()  # one that is not registered is refused
     KeyPromise.of(options).check()
     check_conditional_puts(store)
     fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))

@@ -125,7 +125,7 @@ def load(
     executor = executor_for(spark, store.tuning)
     events, steps = tables.open_tables(store, EVENTS, STEPS)
     options = read_options(store, events)
-    options.companions.check_kinds(executor.check_sendable)
+    executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options, progress)
     if rows is None or not store.files.takes_rounds:  # in a store a bulk load saves the time of the requests
         ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
@@ -148,7 +148,7 @@ def load(
 
 def catch_up(work: Work) -> LoadReport:
     """Loads every planned step into the projections that lack it; for keys and groups that were added."""
-    work.options.companions.check_kinds(work.executor.check_sendable)
+    work.executor.check_sendable(work.options.companions.known_kinds())
     report = LoadReport(seconds=work.seconds)
     _finish_steps(work, newest_step(work.store), report)
     return report

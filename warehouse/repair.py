@@ -103,7 +103,7 @@ def repair(
     store.files.check_place(writing=not dry_run)
     executor = executor_for(spark, store.tuning)
     options = _options(store)
-    options.companions.check_kinds(executor.check_sendable)
+    executor.check_sendable(options.companions.known_kinds())
     call = _Repair(Work(executor, store, options, progress), dry_run)
     call.run()
     report = call.report

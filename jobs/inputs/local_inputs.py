@@ -6,7 +6,8 @@ batch of a warehouse gives them (`warehouse/text/types.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,25 +118,31 @@ class LocalInputs:
 
     def between(self, rows: ArrowRows, name: str, start: int, stop: int) -> ArrowRows:
         """See `Inputs.between`."""
-
-        def inside(batch: pa.RecordBatch) -> NDArray[np.bool_]:
-            micros, null = _micros(batch, name)
-            return ~null & (micros >= start) & (micros < stop)
-
-        return _where(rows, inside)
+        return _RowsInside(rows.schema, rows, name, (start, stop))
 
     def without(self, rows: ArrowRows, name: str) -> ArrowRows:
         """See `Inputs.without`."""
-        return _where(rows, lambda batch: _micros(batch, name)[1])
+        return _RowsInside(rows.schema, rows, name, None)
 
 
-def _where(rows: ArrowRows, mask_of: Callable[[pa.RecordBatch], NDArray[np.bool_]]) -> ArrowRows:
-    def read() -> Iterator[pa.RecordBatch]:
-        for batch in rows.read():
-            if (part := batch.filter(pa.array(mask_of(batch)))).num_rows:
+@dataclass(frozen=True, slots=True)
+class _RowsInside(ArrowRows):
+    """The rows with a time, in the column `name`, in `ends` (start, stop); for None those without a time."""
+
+    schema: pa.Schema
+    rows: ArrowRows
+    name: str
+    ends: tuple[int, int] | None
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`."""
+        for batch in self.rows.read():
+            micros, null = _micros(batch, self.name)
+            kept = null
+            if self.ends is not None:
+                kept = ~null & (micros >= self.ends[0]) & (micros < self.ends[1])
+            if (part := batch.filter(pa.array(kept))).num_rows:
                 yield part
-
-    return ArrowRows(rows.schema, read)
 
 
 def _micros(batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -48,7 +48,7 @@ def stored(uri: Path) -> list[dict[str, Any]]:
     return list(rows.to_pylist())
 
 
-whole_stream = arrow_inputs._streamed
+whole_stream = arrow_inputs._opened
 
 
 def check_forms(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_each_form_of_the_rows_is_the_same_batch(tmp_path: Path) -> None:
     ("module", "name", "broken"),
     [
         (given_files, "find_inputs", lambda given, places: input_files.find_inputs(given[:1], places)),
-        (arrow_inputs, "_streamed", lambda rows, size: whole_stream(pa.table(rows).slice(1), size)),
+        (arrow_inputs, "_opened", lambda rows: whole_stream(pa.table(rows).slice(1))),
         (given_files, "are_paths", lambda _: False),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_row_that_leads_nowhere_is_caught() -> None:
 
 
 def test_what_is_given_is_stored_read_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.warehouse.companions.declared.Companions.check_kinds", lambda *_: None)
+    monkeypatch.setattr("tidemark.warehouse.companions.declared.Companions.known_kinds", lambda *_: None)
     made = warehouse.create(None, tmp_path / "w", **GIVEN)
     properties = made.properties()
     assert {f"tidemark.{row.property}" for row in OPTIONS.values()} <= properties.keys()

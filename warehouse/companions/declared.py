@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,12 +68,10 @@ class Companions:
         for kind in self.kinds:
             register_companion(kind)
 
-    def check_kinds(self, check_sendable: Callable[[str, object], None] | None = None) -> None:
-        """InputError if a kind is not registered in this process, or if `check_sendable` refuses it."""
-        for companion in self.declared:
-            kind = kind_named(companion.kind)
-            if check_sendable is not None:
-                check_sendable(f"the kind of companions {kind.name!r}", kind)
+    def known_kinds(self) -> dict[str, CompanionKind[Any]]:
+        """The kinds, by what an error calls them; InputError if one is not registered in this process."""
+        found = (kind_named(companion.kind) for companion in self.declared)
+        return {f"the kind of companions {kind.name!r}": kind for kind in found}
 
     def named(self, name: str) -> Companion:
         """The companion with this name; InputError if there is none."""

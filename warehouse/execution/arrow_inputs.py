@@ -9,9 +9,10 @@ Which files an input is says `input_files.py`. Files of one input whose columns 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,12 +28,14 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 _MAX_DETAIL_CHARS = 300  # of the decoder's message, in an error text
 
 
-@dataclass(frozen=True, slots=True)
-class ArrowRows:
-    """Rows of a schema. Each call of `read` starts a new pass and yields bounded batches."""
+class ArrowRows(ABC):
+    """Rows that are read in this process."""
 
     schema: pa.Schema
-    read: Callable[[], Iterator[pa.RecordBatch]]
+
+    @abstractmethod
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Bounded batches of the schema; each call starts a new pass."""
 
 
 # The kinds of rows that a caller may pass without a Spark session: see `arrow_rows`.
@@ -52,14 +55,14 @@ def arrow_rows(given: Any, tuning: Tuning = DEFAULT) -> ArrowRows:
     if isinstance(given, pa.RecordBatch):
         given = pa.Table.from_batches([given])
     if isinstance(given, pa.Table):
-        table = given
-        return ArrowRows(table.schema, lambda: iter(table.to_batches(max_chunksize=tuning.batch_rows)))
+        return _TableRows(given.schema, given, tuning.batch_rows)
     if isinstance(given, pa.RecordBatchReader):
-        return ArrowRows(given.schema, _single_pass(given, tuning.batch_rows))
+        return _ReaderRows(given.schema, [given], tuning.batch_rows)
     if isinstance(given, str | os.PathLike) or are_paths(given):
         return parquet_rows(input_files(given), tuning)
     if hasattr(given, "__arrow_c_stream__") and not hasattr(given, "mapInArrow"):  # Spark's may have it, too
-        return _streamed(given, tuning.batch_rows)
+        unread = _opened(given)
+        return _StreamedRows(unread.schema, given, [unread], tuning.batch_rows)
     raise InputError(
         "without a Spark session, rows must be a pyarrow Table, RecordBatch or RecordBatchReader, a "
         "DataFrame of pandas or Polars or anything else with __arrow_c_stream__, or paths of files; got "
@@ -77,24 +80,64 @@ def are_paths(given: Any) -> bool:
     )
 
 
-def _streamed(given: Any, batch_rows: int) -> ArrowRows:
-    """The rows of an object with `__arrow_c_stream__`, which is asked for them anew in each pass."""
-    unread = [_opened(given)]
-    schema, counts = unread[0].schema, set()
+@dataclass(frozen=True, slots=True)
+class _TableRows(ArrowRows):
+    """The rows of a table."""
 
-    def read() -> Iterator[pa.RecordBatch]:
-        count = 0
-        for batch in _bounded(unread.pop() if unread else _opened(given), batch_rows, given):
+    schema: pa.Schema
+    table: pa.Table
+    batch_rows: int
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`."""
+        return iter(self.table.to_batches(max_chunksize=self.batch_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _ReaderRows(ArrowRows):
+    """The rows of a reader, `unread` until the first pass, which is the only one."""
+
+    schema: pa.Schema
+    unread: list[pa.RecordBatchReader]
+    batch_rows: int
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`; the second call raises InputError with its first batch."""
+        if not self.unread:
+            raise InputError(
+                "the rows of a RecordBatchReader are needed a second time because another writer committed "
+                "meanwhile, and a reader can be read once. This attempt changed nothing. Run it again with a "
+                "new reader, or pass a Table or a path."
+            )
+        reader = self.unread.pop()
+        yield from _bounded(reader, self.batch_rows, reader)
+
+
+@dataclass(frozen=True, slots=True)
+class _StreamedRows(ArrowRows):
+    """The rows of an object with `__arrow_c_stream__`, which is asked for them anew in each pass.
+
+    `unread` is the stream of the first pass, opened for its schema; `counts` the numbers of rows of all.
+    """
+
+    schema: pa.Schema
+    given: Any
+    unread: list[pa.RecordBatchReader]
+    batch_rows: int
+    counts: set[int] = field(default_factory=set)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`; InputError if the object gave another number of rows before."""
+        count, stream = 0, self.unread.pop() if self.unread else _opened(self.given)
+        for batch in _bounded(stream, self.batch_rows, self.given):
             count += batch.num_rows
             yield batch
-        counts.add(count)
-        if len(counts) > 1:
+        self.counts.add(count)
+        if len(self.counts) > 1:
             raise InputError(
-                f"{type(given).__name__} gave {max(counts):,} rows once and {min(counts):,} another time. "
-                "Nothing was changed. Pass a pyarrow Table."
+                f"{type(self.given).__name__} gave {max(self.counts):,} rows once and {min(self.counts):,} "
+                "another time. Nothing was changed. Pass a pyarrow Table."
             )
-
-    return ArrowRows(schema, read)
 
 
 def _opened(given: Any) -> pa.RecordBatchReader:
@@ -138,13 +181,22 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
         with report_unreadable_input(path), _open_parquet(path) as file:
             schemas[str(path)] = file.schema_arrow
     check_same_columns({path: column_types(delta_fields(schema)) for path, schema in schemas.items()})
+    return _ParquetRows(next(iter(schemas.values())), paths, tuning)
 
-    def read() -> Iterator[pa.RecordBatch]:
-        for path in paths:
+
+@dataclass(frozen=True, slots=True)
+class _ParquetRows(ArrowRows):
+    """The rows of Parquet files."""
+
+    schema: pa.Schema
+    paths: list[Path]
+    tuning: Tuning
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`."""
+        for path in self.paths:
             with report_unreadable_input(path), _open_parquet(path) as file:
-                yield from file.iter_batches(_rows_per_batch(file.metadata, tuning))
-
-    return ArrowRows(next(iter(schemas.values())), read)
+                yield from file.iter_batches(_rows_per_batch(file.metadata, self.tuning))
 
 
 def check_same_columns(types: Mapping[str, Mapping[str, str]]) -> None:
@@ -187,19 +239,3 @@ def _rows_per_batch(footer: pq.FileMetaData, tuning: Tuning) -> int:
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     widest_row = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
     return max(1, min(tuning.batch_rows, tuning.batch_bytes // max(1, widest_row)))
-
-
-def _single_pass(reader: pa.RecordBatchReader, batch_rows: int) -> Callable[[], Iterator[pa.RecordBatch]]:
-    """A `read` function over the reader; its second call raises InputError."""
-    unread = [reader]
-
-    def read() -> Iterator[pa.RecordBatch]:
-        if not unread:
-            raise InputError(
-                "the rows of a RecordBatchReader are needed a second time because another writer committed "
-                "meanwhile, and a reader can be read once. This attempt changed nothing. Run it again with a "
-                "new reader, or pass a Table or a path."
-            )
-        yield from _bounded(unread.pop(), batch_rows, reader)
-
-    return read

@@ -12,7 +12,7 @@ chooses with the first argument of the public calls: a Spark session, or None fo
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -68,8 +68,8 @@ class Executor(Protocol):
     def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
         """The results of the tasks, in order. A task may run more than once."""
 
-    def check_sendable(self, name: str, value: object) -> None:
-        """InputError, which has the name, if the value cannot go to the tasks."""
+    def check_sendable(self, values: Mapping[str, object]) -> None:
+        """InputError, which has the name, if one of the values by name cannot go to the tasks."""
 
     def input(self, rows: Any) -> Input:
         """The caller's rows; InputError if this executor cannot read rows of this type."""
@@ -103,7 +103,7 @@ class LocalExecutor:
         """Calls each task once."""
         return [task() for task in tasks]
 
-    def check_sendable(self, name: str, value: object) -> None:
+    def check_sendable(self, values: Mapping[str, object]) -> None:
         """Everything can: tasks run in this process."""
 
     def input(self, rows: Any) -> Input:
@@ -160,17 +160,18 @@ class SparkExecutor:
         results = dict(_collect_results(task_numbers, execute))
         return [results[i] for i in range(len(task_list))]
 
-    def check_sendable(self, name: str, value: object) -> None:
-        """InputError if the value cannot be pickled."""
+    def check_sendable(self, values: Mapping[str, object]) -> None:
+        """InputError if one of the values cannot be pickled."""
         from pyspark import cloudpickle
 
-        try:
-            cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
-        except Exception as error:
-            raise InputError(
-                f"{name} cannot go to Spark's tasks: {error!r}. Keep what cannot be pickled, such as open "
-                "files and connections, out of the object."
-            ) from error
+        for name, value in values.items():
+            try:
+                cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+            except Exception as error:
+                raise InputError(
+                    f"{name} cannot go to Spark's tasks: {error!r}. Keep what cannot be pickled, such as "
+                    "open files and connections, out of the object."
+                ) from error
 
     def input(self, rows: Any) -> Input:
         """A DataFrame."""

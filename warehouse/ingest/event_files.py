@@ -83,11 +83,6 @@ class WriteRows:
         count = 0
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         last: pa.Table | None = None
-
-        def summarise() -> None:
-            if summaries is not None and last is not None:
-                summaries.add(decode_rows(last, summaries.columns, self.options.keys, self.companions))
-
         with uploading() as uploads, RowFile(self.store, self.schema) as file:
             for batch in batches:
                 rows = cast_rows(batch, user_schema)
@@ -95,10 +90,10 @@ class WriteRows:
                 count += number
                 refused += records
                 if taken.num_rows:
-                    summarise()
+                    self._summarise(summaries, last)
                     last = self._complete(taken)
                     file.write(last)
-        summarise()  # the last rows, while the file goes up
+        self._summarise(summaries, last)  # while the file goes up
         by_tick = () if summaries is None else tuple(summaries.finish())
         for upload in uploads:
             upload.result()
@@ -108,6 +103,10 @@ class WriteRows:
             yield RefusedRows(count, refused[0])
         elif refused:
             yield WrittenFile("rejected", write_rejected(self.store, self.batch, refused))
+
+    def _summarise(self, summaries: TickSummarizer | None, rows: pa.Table | None) -> None:
+        if summaries is not None and rows is not None:
+            summaries.add(decode_rows(rows, summaries.columns, self.options.keys, self.companions))
 
     def _complete(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows

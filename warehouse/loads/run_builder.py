@@ -118,18 +118,16 @@ def _sort_tasks(
     """One task for each share of the row groups of `events`; at least one task."""
     share_rows = attempt.work.store.tuning.sort_rows // len(projections)
     shares = split_row_groups(attempt.work.store.filesystem(), event_files, share_rows)
-    one_task = len(shares) <= 1
-
-    def output(projection: Projection[Any], number: int) -> tasks.SortOutput:
-        run_path = attempt.file_path(projection, 0) if one_task else None
-        return tasks.SortOutput(projection, attempt.chunk_path(projection, number), run_path)
-
+    run_paths = {one.runs_table: attempt.file_path(one, 0) for one in projections if len(shares) <= 1}
     return [
         tasks.SortTask(
             attempt.work.store,
             batches,
             tuple(share),
-            tuple(output(projection, number) for projection in projections),
+            tuple(
+                tasks.SortOutput(one, attempt.chunk_path(one, number), run_paths.get(one.runs_table))
+                for one in projections
+            ),
             attempt.work.options.eps,
             attempt.chunk_store,
         )

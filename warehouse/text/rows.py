@@ -51,12 +51,22 @@ def text_rows(paths: list[Path], form: str, types: pa.Schema) -> ArrowRows:
 def _rows(paths: list[Path], form: str, schema: pa.Schema) -> ArrowRows:
     columns = TextColumns(schema)
     chosen_parser(form, columns)  # it refuses columns that the form cannot hold
+    return _TextRows(schema, paths, form, columns)
 
-    def read() -> Iterator[pa.RecordBatch]:
-        for path in paths:
-            yield from part_rows(str(path), read_chunks(path), form, columns)
 
-    return ArrowRows(schema, read)
+@dataclass(frozen=True, slots=True)
+class _TextRows(ArrowRows):
+    """The rows of text files."""
+
+    schema: pa.Schema
+    paths: list[Path]
+    form: str
+    columns: TextColumns
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """See `ArrowRows.read`; InputError for a record that is refused."""
+        for path in self.paths:
+            yield from part_rows(str(path), read_chunks(path), self.form, self.columns)
 
 
 def chosen_parser(form: str, columns: TextColumns) -> RecordParser:
