@@ -24,8 +24,9 @@ from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 Ints = NDArray[np.int64]
 TUPLE, NODE, MARK = 24, 16, 16  # bytes of a tuple of GK, of a node of Q-digest, of a mark
 BITS = 30
+FIGURES = {"Uniform": "4.3a", "Normal": "4.4a", "Page sizes": "4.5a"}
 PHIS = np.arange(1, 20) / 20
-LAWS = ("Normal", "Uniform")
+LAWS = ("Normal", "Uniform", "Page sizes")  # the last: log-normal, as sizes of pages are
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,14 @@ def windows(runs: Sequence[Run], steps: int) -> list[int]:
     return sorted(steps - run.first for run in runs)
 
 
+def _drawn(law: str, rng: np.random.Generator, size: int) -> Ints:
+    if law == "Page sizes":  # in bytes, of which many are equal
+        return np.minimum(rng.lognormal(8, 1.5, size), 2.0**BITS - 1).astype(np.int64)
+    return (
+        rng.normal(1e8, 1e7, size).astype(np.int64) if law == "Normal" else rng.integers(10**8, 10**9, size)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """History by step, sorted, the live rows, and all of them, sorted."""
@@ -99,14 +108,7 @@ class World:
     def of(cls, law: str, sizes: Sizes) -> World:
         """Drawn with one seed."""
         rng, size = np.random.default_rng(7), sizes.blocks * sizes.rows
-        parts = [
-            np.sort(
-                rng.normal(1e8, 1e7, size).astype(np.int64)
-                if law == "Normal"
-                else rng.integers(10**8, 10**9, size)
-            )
-            for _ in range(sizes.steps + 1)
-        ]
+        parts = [np.sort(_drawn(law, rng, size)) for _ in range(sizes.steps + 1)]
         return cls(parts[:-1], parts[-1], np.sort(np.concatenate(parts)))
 
     def error(self, found: Sequence[int]) -> float:
@@ -132,7 +134,8 @@ def hybrid(world: World, runs: Sequence[Run], memory: int, sizes: Sizes) -> Answ
     grain = max(1, -(-sum(map(len, stored)) * MARK // (memory // 2)))
     stream = gk_within(world.live[np.random.default_rng(1).permutation(len(world.live))], memory // 2)
     marks = [RankBounds.from_sorted(one, np.int64, grain=grain) for one in stored]
-    bounds = combine([*marks, stream.rank_bounds()])
+    live = stream.rank_bounds()
+    bounds = combine([*marks, live])
     ranks = np.array([target_rank(phi, len(world.every)) for phi in PHIS])
     quick = bounds.values[bounds.best_candidate(ranks)[0]]
     low, high = bounds.bracket(ranks)
@@ -146,9 +149,10 @@ def hybrid(world: World, runs: Sequence[Run], memory: int, sizes: Sizes) -> Answ
             accesses += (max(start, stop - 1)) // sizes.rows - start // sizes.rows + 1
             between.append(one[start:stop])
         inside = np.unique(np.concatenate([*between, bounds.values[max(0, a - 1) : b + 1]]))
-        of_history = sum(np.searchsorted(one, inside, "right") for one in stored)
-        lo, hi = stream.rank_bounds().rank_le(inside)
-        error = np.maximum(of_history + hi - rank, rank - of_history - lo)
+        # Equal rows have the ranks after those of what is less, up to those of what is not more.
+        before = sum(np.searchsorted(one, inside) for one in stored) + live.rank_le(inside - 1)[1]
+        upto = sum(np.searchsorted(one, inside, "right") for one in stored) + live.rank_le(inside)[0]
+        error = np.maximum(before + 1 - rank, rank - upto)
         accurate.append(int(inside[np.argmin(error)]))
     return Answered(world.error(quick.tolist()), world.error(accurate), accesses / len(PHIS))
 
@@ -241,7 +245,7 @@ def _errors(section: Section, law: str, sizes: Sizes) -> Panel:
         )
     )
     return Panel(
-        f"{law} (figures 4.3a, 4.4a)", "KB", "relative error", [Series(n, p) for n, p in lines.items()]
+        f"{law} (figure {FIGURES[law]})", "KB", "relative error", [Series(n, p) for n, p in lines.items()]
     )
 
 
@@ -265,7 +269,7 @@ def _by_kappa(section: Section, world: World, sizes: Sizes) -> list[Panel]:
     section.text(table(["kappa", "runs", "error", "blocks a load", "blocks a query"], rows))
     return [
         Panel(
-            "accesses by kappa (figures 4.6, 4.7)",
+            "accesses by kappa (figures 4.6 to 4.8)",
             "kappa",
             "blocks",
             [Series("load", load), Series("query", query)],

@@ -44,6 +44,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
         "windowed-count-min.png",
         "splitter.png",
         "topico.png",
+        "skylines.png",
     ),
 }
 
