@@ -9,7 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +70,20 @@ def statistics(uri: Path, table: str) -> Path:
     return add_line(json.dumps({"add": {**add, "stats": DEEP}}))(uri, table)
 
 
+def checkpoint(uri: Path, table: str) -> Path:
+    """A checkpoint in which the statistics of a file are nested."""
+    DeltaTable(Path(uri, table)).create_checkpoint()
+    path = max(Path(uri, table, "_delta_log").glob("*.checkpoint.parquet"))
+    stored = pq.read_table(path)
+    rows = stored.to_pylist()
+    for row in rows:
+        if row["add"]:
+            row["add"]["stats"] = DEEP
+    path.unlink()
+    pq.write_table(pa.Table.from_pylist(rows, stored.schema), path)
+    return path
+
+
 def hint(uri: Path, table: str) -> Path:
     return write(Path(uri, table, "_delta_log", "_last_checkpoint"), f'{{"version": 0, "a": {DEEP}}}')
 
@@ -80,6 +97,7 @@ KINDS: dict[str, Callable[[Path, str], Path]] = {
     "without an end": next_entry('{"a":' * 100_000),
     "statistics": statistics,
     "the hint": hint,
+    "a checkpoint": checkpoint,
 }
 
 
@@ -178,17 +196,17 @@ def test_only_what_delta_rs_reads_is_read() -> None:
     names = [f"{version:020d}.json" for version in range(9)]
     names += [f"{version:020d}.checkpoint.parquet" for version in (3, 6)]
     names += ["_last_checkpoint", f"{7:020d}.crc", "x.tmp"]
-    assert entries_read(names) == ["_last_checkpoint", *names[6:9]]
-    assert entries_read(names, version=5) == ["_last_checkpoint", *names[3:6]]
+    assert entries_read(names) == ["_last_checkpoint", names[10], *names[6:9]]
+    assert entries_read(names, version=5) == ["_last_checkpoint", names[9], *names[3:6]]
     assert entries_read(names, version=1) == ["_last_checkpoint", *names[:2]]
     assert entries_read(names, after=7) == [names[8]]
     assert entries_read(names, after=8) == entries_read([]) == []
 
 
-@pytest.mark.parametrize("kind", ["an entry", "statistics"])
+@pytest.mark.parametrize("kind", ["an entry", "statistics", "a checkpoint"])
 def test_without_the_look_the_process_ends(loader: Loader, kind: str) -> None:
     """The broken variant."""
-    KINDS[kind](Path(loader.uri), "steps")
+    KINDS[kind](Path(loader.uri), "ledger")
     code = (
         "import sys; from tidemark import query; from tidemark.warehouse.delta import table_open\n"
         "table_open.check_nesting = lambda *_: None\n"

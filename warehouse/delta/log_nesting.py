@@ -5,11 +5,12 @@ themselves for each level. Nothing that a table needs is nested more than a few 
 looked at before delta-rs sees it. What stands in other strings is no nesting.
 
 Cost: one look at the size of an entry of a few files, and else a few passes of numpy, a millisecond a
-megabyte. Checkpoints are Parquet, where delta-rs has no levels to descend.
+megabyte. Of a checkpoint, which is Parquet, the statistics alone are looked at.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -34,11 +38,15 @@ def may_nest(size: int) -> bool:
 def check_nesting(table: str, name: str, content: bytes) -> None:
     """DamagedWarehouse if the JSON of an entry of a table's log nests deeper than MOST_LEVELS.
 
-    name   the name of the entry's file; that of a checkpoint, which is no JSON, is not looked at
+    name   the name of the entry's file; a checkpoint is Parquet, with statistics in JSON
     """
-    if _openings(content) <= MOST_LEVELS or name.endswith(".parquet"):
+    if name.endswith(".parquet"):
+        texts = list(_statistics_in_checkpoint(content))
+    elif _openings(content) > MOST_LEVELS:
+        texts = [content, *(_statistics(content) if _depth(content) <= MOST_LEVELS else ())]
+    else:
         return
-    if _depth(content) > MOST_LEVELS or any(_depth(text) > MOST_LEVELS for text in _statistics(content)):
+    if any(_depth(text) > MOST_LEVELS for text in texts):
         raise DamagedWarehouse(
             f"the log of the table {table} cannot be read: its entry {name} nests JSON more than "
             f"{MOST_LEVELS} levels deep. `tidemark repair` makes tables again from events; a log of events "
@@ -69,6 +77,16 @@ def _statistics(entry: bytes) -> Iterator[bytes]:
                 yield stats.encode(errors="replace")
 
 
+def _statistics_in_checkpoint(content: bytes) -> Iterator[bytes]:
+    """The texts of statistics with many levels in a checkpoint; none if it cannot be read."""
+    with suppress(pa.ArrowException, OSError):
+        for batch in pq.ParquetFile(io.BytesIO(content)).iter_batches(columns=["add.stats"]):
+            stats = batch.column("add").field("stats") if batch.num_columns else pa.array([], pa.string())
+            for text in stats.filter(pc.greater(pc.binary_length(stats), MOST_LEVELS)).unique().to_pylist():
+                if _openings(text.encode()) > MOST_LEVELS:
+                    yield text.encode()
+
+
 def _values(text: str) -> Iterator[Any]:
     decoder, place = json.JSONDecoder(), 0
     with suppress(ValueError):
@@ -78,7 +96,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def entries_read(names: Iterable[str], version: int | None = None, after: int = -1) -> list[str]:
-    """Of the files of a log, those with JSON that delta-rs reads to open a version, None for the newest.
+    """Of the files of a log, those that delta-rs reads to open a version, None for the newest.
 
     after   the version at which the table is open already; -1 if it is not
     """
@@ -94,5 +112,8 @@ def entries_read(names: Iterable[str], version: int | None = None, after: int = 
         for name, number in numbers.items()
         if name.endswith(".json") and number >= first and (version is None or number <= version)
     ]
-    hints = [] if after >= 0 else [name for name in names if name == LAST_CHECKPOINT]
-    return [*hints, *commits]
+    if after >= 0:
+        return commits
+    hints = [name for name in names if name == LAST_CHECKPOINT]
+    whole = [name for name, number in numbers.items() if number == first and name.endswith(".parquet")]
+    return [*hints, *whole, *commits]
