@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -94,7 +95,7 @@ def _commit_options(executor: Executor, store: Store, keys: list[Columns], group
         ledger_table.add_columns(store, wanted.key_fields)
         new = [one.runs_table for one in wanted.projections if one not in options.projections]
         built_from = {**options.built_from, **dict.fromkeys(new, newest_step(store))}
-        if race.set_properties(replace(wanted, built_from=built_from).properties()):
+        if race.change(NewProperties(replace(wanted, built_from=built_from).properties())):
             return read_options(store)
 
 

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import unreadable
 from tidemark.warehouse.delta.races import Race
@@ -248,7 +249,7 @@ class _Repair:
         while True:
             options = read_options(self.work.store, race.table)
             marked = replace(options, built_from={**options.built_from, STEPS: step})
-            if marked == options or race.set_properties(marked.properties()):
+            if marked == options or race.change(NewProperties(marked.properties())):
                 return
 
     def _runs(self, left: list[StepPlan]) -> None:

@@ -98,10 +98,10 @@ def test_without_compare_and_swap_two_win_and_the_layout_tells(
     compare_and_swap = tables.commit
     seen = threading.Barrier(RACERS)
 
-    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> None:
+    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> Any:
         if not blind:
             seen.wait()  # all have looked before the first commits
-        compare_and_swap(table, actions, blind=True, **options)
+        return compare_and_swap(table, actions, blind=True, **options)
 
     monkeypatch.setattr(tables, "commit", blindly)
     assert race_steps(store, 1) == [RACERS]

@@ -169,12 +169,12 @@ def test_commits_without_compare_and_swap_are_caught(
     compare_and_swap = tables.commit
     raced: list[bool] = []
 
-    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> None:
+    def blindly(table: Any, actions: Any, *, blind: bool = False, **options: Any) -> Any:
         if not blind and table.table_uri.rstrip("/").endswith(runs_table(MEASURES[0])) and not raced:
             raced.append(True)
             with suppress(Crash):
                 warehouse.load(one.spark, one.uri, one.rows(30), "b30", progress=crash_at("merge"))
-        compare_and_swap(table, actions, blind=True, **options)
+        return compare_and_swap(table, actions, blind=True, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(tables, "commit", blindly)
@@ -213,10 +213,10 @@ def test_a_merge_that_leaves_an_input_is_caught(
     one = small(spark, stage)
     compare_and_swap = tables.commit
 
-    def without_the_first(table: Any, actions: Any, **options: Any) -> None:
+    def without_the_first(table: Any, actions: Any, **options: Any) -> Any:
         kept = list(actions)
         removes = [action for action in kept if type(action).__name__ == "RemoveAction"]
-        compare_and_swap(table, [action for action in kept if action not in removes[:1]], **options)
+        return compare_and_swap(table, [action for action in kept if action not in removes[:1]], **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(tables, "commit", without_the_first)

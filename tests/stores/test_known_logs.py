@@ -19,6 +19,8 @@ from tests.stores.gate import Fault, rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream
 from tidemark.warehouse.delta import log_replica, tables
+from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.commits import commit_change
 from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.log_files import CachedLog
 from tidemark.warehouse.delta.retries import delete_folder
@@ -100,7 +102,7 @@ def test_a_table_that_was_given_back_goes_on(place: Place) -> None:
         assert taken.metadata().configuration["tidemark.test"] == value
 
     mine, late = tables.open_tables(store, STEPS, STEPS)
-    tables.set_properties(mine, {"tidemark.test": "mine"})
+    assert commit_change(mine, NewProperties({"tidemark.test": "mine"})) is None
     check_next(mine, "mine")
     elsewhere = DeltaTable(store.table(STEPS), storage_options=store.options)
     elsewhere.alter.set_table_properties({"tidemark.test": "elsewhere"}, raise_if_not_exists=False)
@@ -133,7 +135,10 @@ def test_a_log_that_moved_on(place: Place, commits: int) -> None:
     in_rounds(store.far_files, [warm.catch_up()])
     before = known(place, STEPS)
     for number in range(commits):
-        tables.set_properties(tables.open_table(store, STEPS), {"tidemark.test": f"{number}"})
+        assert (
+            commit_change(tables.open_table(store, STEPS), NewProperties({"tidemark.test": f"{number}"}))
+            is None
+        )
     store.far_files.logs.put(STEPS, before)
     place.server.set()
     in_rounds(store.far_files, [warm.catch_up()])
@@ -143,7 +148,7 @@ def test_a_log_that_moved_on(place: Place, commits: int) -> None:
         assert table is not None
         assert table.version() == before.version + commits
         assert table.metadata().configuration["tidemark.test"] == f"{commits - 1}"
-    tables.set_properties(opened, {"tidemark.test": "last"})
+    assert commit_change(opened, NewProperties({"tidemark.test": "last"})) is None
     assert known(place, STEPS).version == before.version + commits + 1
     filled.load()
     filled.check()

@@ -20,6 +20,8 @@ from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.changes import NewColumns
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.events import steps
@@ -112,7 +114,7 @@ def plan_step(store: Store) -> int | None:
 
 
 def add_column(store: Store) -> None:
-    tables.add_columns(tables.open_table(store, STEPS), [Field("more", PrimitiveType("long"))])
+    Race(store, STEPS).change(NewColumns([Field("more", PrimitiveType("long"))]))
 
 
 def layout(store: Store) -> Layout:

@@ -25,8 +25,8 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -36,13 +36,12 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from tidemark.warehouse.delta import retries
+from tidemark.warehouse.delta.changes import Change
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
 from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
-
-Write = Callable[[DeltaTable, dict[str, str]], object]  # commits to a table with the custom metadata
 
 _LOG = logging.getLogger("tidemark.commits")
 ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
@@ -101,119 +100,100 @@ def _writer() -> str:
         return "tidemark"
 
 
-def commit_and_confirm(table: DeltaTable, write: Write, added: Collection[str] = ()) -> None:
-    """Commits by `write` on top of the table's version; returns only if the commit is certainly in the log.
+def commit_change(table: DeltaTable, change: Change) -> LostRace | None:
+    """Commits a change on top of the table's version; None once it is certainly in the log.
 
-    write   commits to a table at that version, with the custom metadata that it is given
-    added   the paths of new files; they identify the commit if its log entry was removed already
-
-    After an error the table must not be used any more.
-
-    Raises LostRace if another writer committed first, and CommitFailed if the commit was refused.
+    Returns what won if another writer committed first; then nothing was changed. After an error, and after a
+    lost race, the table must not be used any more. Raises CommitFailed if the commit was refused.
     """
-    planned, metadata, log = table.version(), commit_metadata(), _Log(table)
-
-    def commit() -> None:
-        copy = replica_of(table)
-        if copy is None:
-            write(table, metadata)
-        else:
-            copy.commit(table, planned, lambda target: write(target, metadata))
-
-    def is_there(error: Exception) -> bool:
-        known = log.has(planned, metadata[ID], added, error)
-        if known:
-            _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
-        return known
-
-    _write_and_confirm(
-        commit,
-        is_there,
-        operation=f"the commit to {log.place}",
-        failed=f"the commit to {log.place} was refused",
-        remedy=f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause (a "
-        "permission, a property or a feature of the table) and run the same again.",
-        unanswered=f"the store did not confirm the commit to {log.place}",
-    )
+    return _TableCommit(table, change).make()
 
 
-def _write_and_confirm(
-    write: Callable[[], object],
-    is_there: Callable[[Exception], bool],
-    *,
-    operation: str,
-    failed: str,
-    remedy: str,
-    unanswered: str,
-) -> None:
-    """Writes; returns only if the write is certainly there, also where its answer was lost.
+class UnsureWrite(ABC):
+    """A write that may be done although it raised an error: it is looked for.
 
-    is_there   looks for the write after an error
     operation   names the write where the operating system refused it
     failed, remedy   the beginning and the end of the message of CommitFailed
     unanswered   the beginning where the store did not confirm the write, which may still arrive
-
-    A write that is not there is made again a few times while an object store does not answer.
     """
-    pauses = retries.PATIENCE.store_pauses()
-    while True:
-        try:
-            write()
-        except Exception as error:  # of any type: only a look can tell
-            if is_there(error):
-                return
-            pause = next(pauses, None) if is_store_failure(error) else None
-            if pause is None:
-                if not is_store_failure(error) and as_system_refused(operation, error):
-                    raise  # the caller converts it, see os_errors.py
-                if is_store_failure(error):
-                    failed, remedy = unanswered, _MAY_ARRIVE
-                raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
-            retries.PATIENCE.pause(pause)
-        else:
-            return
+
+    operation: str
+    failed: str
+    remedy: str
+    unanswered: str
+
+    @abstractmethod
+    def write(self) -> None:
+        """Writes."""
+
+    @abstractmethod
+    def found(self, error: Exception) -> LostRace | bool:
+        """Whether the write is there, after this error; a lost race if that of another writer is."""
+
+    def make(self) -> LostRace | None:
+        """Writes; returns None only if the write is certainly there, also where its answer was lost.
+
+        A write that is not there is made again a few times while an object store does not answer.
+        """
+        pauses = retries.PATIENCE.store_pauses()
+        while True:
+            try:
+                self.write()
+            except Exception as error:  # of any type: only a look can tell
+                if found := self.found(error):
+                    return None if found is True else found
+                pause = next(pauses, None) if is_store_failure(error) else None
+                if pause is None:
+                    if not is_store_failure(error) and as_system_refused(self.operation, error):
+                        raise  # the caller converts it, see os_errors.py
+                    raise self._failure(error) from error
+                retries.PATIENCE.pause(pause)
+            else:
+                return None
+
+    def _failure(self, error: Exception) -> CommitFailed:
+        if is_store_failure(error):
+            return CommitFailed(f"{self.unanswered}: {first_line(error)}. {_MAY_ARRIVE}")
+        return CommitFailed(f"{self.failed}: {first_line(error)}. {self.remedy}")
 
 
-def _becomes_true(condition: Callable[[], bool]) -> bool:
-    """Evaluates the condition several times, with pauses: a store may show a write late.
-
-    Raises the error of the last evaluation.
-    """
-    pauses = iter(retries.PATIENCE.log_read_pauses)
-    while True:
-        pause = next(pauses, None)
-        try:
-            is_true = condition()
-        except (OSError, DeltaError, DamagedWarehouse):
-            if pause is None:
-                raise
-            is_true = False
-        if is_true or pause is None:
-            return is_true
+def looks() -> Iterator[bool]:
+    """Looks at what a store may show late, with pauses between them; yields whether it is the last one."""
+    for pause in retries.PATIENCE.log_read_pauses:
+        yield False
         retries.PATIENCE.pause(pause)
+    yield True
 
 
-def create_and_confirm(
-    make: Callable[[dict[str, str]], object], exists: Callable[[], bool], name: str
-) -> None:
-    """Creates a table by `make`; returns if the table exists, also if another process created it.
+class _TableCommit(UnsureWrite):
+    """A commit to a table."""
 
-    Raises CommitFailed if it does not exist.
-    """
+    def __init__(self, table: DeltaTable, change: Change) -> None:
+        self._table, self._change = table, change
+        self._planned, self._metadata, self._log = table.version(), commit_metadata(), _Log(table)
+        self.operation = f"the commit to {self._log.place}"
+        self.failed = f"{self.operation} was refused"
+        self.remedy = (
+            f"Its log has nothing newer than version {self._planned}: nothing was changed. Remove the cause "
+            "(a permission, a property or a feature of the table) and run the same again."
+        )
+        self.unanswered = f"the store did not confirm {self.operation}"
 
-    def is_there(_: Exception) -> bool:
-        with suppress(OSError, DeltaError):  # the table cannot be read either
-            return _becomes_true(exists)
-        return False
+    def write(self) -> None:
+        """Commits to the table, or to the copy of its log."""
+        copy = replica_of(self._table)
+        if copy is None:
+            self._change.apply(self._table, self._metadata, cleans=True)
+        else:
+            copy.commit(self._table, self._planned, self._change, self._metadata)
 
-    _write_and_confirm(
-        lambda: make(commit_metadata()),
-        is_there,
-        operation=f"the creation of the table {name}",
-        failed=f"the table {name} could not be created",
-        remedy="Nothing was changed. Remove the cause and run the same again.",
-        unanswered=f"the store did not confirm the creation of the table {name}",
-    )
+    def found(self, error: Exception) -> LostRace | bool:
+        """See `UnsureWrite.found`."""
+        found = self._log.has(self._planned, self._metadata[ID], self._change.added, error)
+        if found is True:
+            kind = type(error).__name__
+            _LOG.warning("%s: a commit raised %s, but it is in the log", self._log.place, kind)
+        return found
 
 
 class _Log:
@@ -229,21 +209,30 @@ class _Log:
     def _files(self) -> fs.FileSystem:
         return Store.from_uri(self._uri, self._options).filesystem()
 
-    def has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
-        """Whether the commit is in the log; False if the log has no newer commit.
+    def has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> LostRace | bool:
+        """Whether the commit is in the log, after several looks; False if the log has no newer commit.
 
-        Raises LostRace if all newer commits are of other writers, and CommitFailed if the log is unreadable.
+        A lost race if all newer commits are of other writers. Raises CommitFailed if the log is unreadable.
         """
-        try:
-            return _becomes_true(lambda: self._has(planned, commit_id, added, error))
-        except (OSError, DeltaError) as unread:
-            raise CommitFailed(
-                f"it is not known whether the commit to {self.place} succeeded: it raised "
-                f"{first_line(error)}, and the log cannot be read: {first_line(unread)}. Run the same again: "
-                "nothing is done twice."
-            ) from error
+        for is_last in looks():
+            try:
+                if found := self._has(planned, commit_id, added, error):
+                    return found
+            except DamagedWarehouse:
+                if is_last:
+                    raise
+            except (OSError, DeltaError) as unread:
+                if is_last:
+                    raise self._unread_error(error, unread) from error
+        return False
 
-    def _has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> bool:
+    def _unread_error(self, error: Exception, unread: Exception) -> CommitFailed:
+        return CommitFailed(
+            f"it is not known whether the commit to {self.place} succeeded: it raised {first_line(error)}, "
+            f"and the log cannot be read: {first_line(unread)}. Run the same again: nothing is done twice."
+        )
+
+    def _has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> LostRace | bool:
         newer: list[Commit] = []
         for commit in self._since(planned + 1):
             if commit.id == commit_id:
@@ -258,7 +247,7 @@ class _Log:
             newer = [entry for version in versions if (entry := self._entry(version)) is not None]
             if any(commit.id == commit_id for commit in newer) or _all_in(added, table.file_uris()):
                 return True
-        raise LostRace(first_line(error), tuple(newer)) from error
+        return LostRace(first_line(error), tuple(newer))
 
     def _since(self, version: int) -> Iterator[Commit]:
         while (commit := self._entry(version)) is not None:

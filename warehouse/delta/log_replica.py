@@ -29,7 +29,7 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
 
@@ -38,6 +38,7 @@ from deltalake.exceptions import DeltaError
 
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import table_open
+from tidemark.warehouse.delta.changes import Change
 from tidemark.warehouse.delta.log_files import (
     LAST_CHECKPOINT,
     CachedLog,
@@ -278,20 +279,20 @@ class LogReplica:
         """The storage options of the store."""
         return self._store.options
 
-    def commit(self, table: DeltaTable, planned: int, write: Callable[[DeltaTable], object]) -> None:
-        """Commits by `write` on top of the version `planned` of the copy, and puts the entry into the log.
+    def commit(self, table: DeltaTable, planned: int, change: Change, metadata: Mapping[str, str]) -> None:
+        """Commits a change on top of the version `planned` of the copy, and puts the entry into the log.
 
-        `table` was handed over, and has the new version then. After an error the same can be called again:
-        the same entry is put again. FileExistsError if the log has another entry of its version, or the one
-        that was put before.
+        `table` was handed over, and has the new version then. After an error the same call puts the same
+        entry again. FileExistsError if the log has an entry of that version already: of another writer, or
+        this one, put by an earlier call whose answer was lost.
         """
         objects = self._files.s3
         if objects is None or self._folder is None:
-            write(table_open.open_directly(self._store, self.name, planned))
+            change.apply(table_open.open_directly(self._store, self.name, planned), metadata, cleans=True)
             in_rounds(self._files, [self._follow(table)])
             return
         if table.version() == planned:
-            write(table)
+            change.apply(table, metadata, cleans=False)  # a copy has nothing to clean
             table.update_incremental()
         path = self._log(commit_name(planned + 1)).path
         objects.put_new(path, (self._folder / "_delta_log" / commit_name(planned + 1)).read_bytes())

@@ -14,16 +14,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable, Field
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, retries, tables
-from tidemark.warehouse.delta.commits import Commit, LostRace
+from tidemark.warehouse.delta.changes import Change
+from tidemark.warehouse.delta.commits import Commit, LostRace, commit_change
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
 
@@ -62,7 +61,7 @@ class Race:
         transactions: Sequence[Transaction] = (),
     ) -> bool:
         """As `tables.commit`."""
-        return self._is_won(tables.commit, actions, blind=blind, transactions=transactions)
+        return self._is_won(tables.commit(self.table, actions, blind=blind, transactions=transactions))
 
     def commit_numbered(self, source: str, number: int, actions: Sequence[AddAction]) -> bool:
         """Commits, and records the number as one that the table has of the source.
@@ -72,29 +71,18 @@ class Race:
         newest = max(number, tables.newest_transaction(self.table, source))
         return self.commit(actions, transactions=[Transaction(source, newest)])
 
-    def add_columns(self, fields: Sequence[Field]) -> bool:
-        """As `tables.add_columns`; `table` is opened again, with the columns."""
-        is_won = self._is_won(tables.add_columns, fields)
+    def change(self, change: Change) -> bool:
+        """Commits a change of columns or properties; `table` is opened again, with it."""
+        is_won = self._is_won(commit_change(self.table, change))
         self._table = None
         return is_won
 
-    def widen(self, schema: pa.Schema) -> bool:
-        """As `tables.widen`."""
-        return self._is_won(tables.widen, schema)
-
-    def set_properties(self, properties: Mapping[str, str]) -> bool:
-        """As `tables.set_properties`."""
-        return self._is_won(tables.set_properties, properties)
-
-    def _is_won(self, commit: Callable[..., None], *what: Any, **how: Any) -> bool:
+    def _is_won(self, lost: LostRace | None) -> bool:
         self._tries += 1
-        try:
-            commit(self.table, *what, **how)
-        except LostRace as lost:
+        if lost is not None:
             self._table = None
             self._wait(lost)
-            return False
-        return True
+        return lost is None
 
     def _wait(self, lost: LostRace) -> None:
         self._winners += lost.winners

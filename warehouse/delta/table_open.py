@@ -54,21 +54,36 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
     try:
         return _open(store, name, version)
     except (TableNotFoundError, DeltaError) as error:
-        store.files.check_place()
-        if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
-            raise refusal from error
-        first_line = str(error).splitlines()[0]
-        is_missing = isinstance(error, TableNotFoundError)
-        is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
-        if is_damaged and not (is_missing and exists(store, name)):  # there by now: others just made it
-            raise DamagedWarehouse(
-                f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
-                f"{remedy(name)}"
-            ) from error
-        raise NotAWarehouse(
-            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
-            f"({first_line}). Create it with warehouse.create or `tidemark create`."
+        raise _not_a_warehouse(store, name, error) from error
+
+
+def find_directly(store: Store, name: str) -> DeltaTable | None:
+    """As `open_directly` at the newest version; None where that is NotAWarehouse."""
+    check_not_forked()
+    try:
+        return _open(store, name)
+    except (TableNotFoundError, DeltaError) as error:
+        _not_a_warehouse(store, name, error)
+        return None
+
+
+def _not_a_warehouse(store: Store, name: str, error: Exception) -> NotAWarehouse:
+    """The error for a table that delta-rs does not open; raises those for which there are better ones."""
+    store.files.check_place()
+    if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
+        raise refusal from error
+    first_line = str(error).splitlines()[0]
+    is_missing = isinstance(error, TableNotFoundError)
+    is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
+    if is_damaged and not (is_missing and exists(store, name)):  # there by now: others just made it
+        raise DamagedWarehouse(
+            f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
+            f"{remedy(name)}"
         ) from error
+    return NotAWarehouse(
+        f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
+        f"({first_line}). Create it with warehouse.create or `tidemark create`."
+    )
 
 
 def update(store: Store, name: str, table: DeltaTable) -> None:

@@ -1,8 +1,8 @@
 """Delta tables through delta-rs: opened without a JVM, committed by compare-and-swap.
 
 A commit names the version that it was planned on and succeeds only as the next version. A writer that loses
-the race gets `LostRace`, re-reads the table and plans again (optimistic concurrency control, races.py); there
-are no locks. commits.py decides whether a commit that raised an error succeeded.
+the race gets a `LostRace`, re-reads the table and plans again (optimistic concurrency control, races.py);
+there are no locks. commits.py decides whether a commit that raised an error succeeded.
 """
 
 from __future__ import annotations
@@ -11,35 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, Schema, write_deltalake
-from deltalake.transaction import (
-    AddAction,
-    CommitProperties,
-    PostCommitHookProperties,
-    RemoveAction,
-    Transaction,
-)
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import commits
-from tidemark.warehouse.delta.data_files import DataFile, append_actions, list_files, table_without_rows
+from tidemark.warehouse.delta.changes import FileChange
+from tidemark.warehouse.delta.data_files import DataFile, append_actions, list_files
 from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
 from tidemark.warehouse.delta.retention import (
     CHECKPOINT_INTERVAL,
-    COMMITS_OF_STREAMS,
     RETENTION,
     commits_between_checkpoints,
     retention_interval,
 )
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_open import exists, open_directly
-from tidemark.warehouse.errors import NotAWarehouse
+from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
 
-_BLIND_RETRIES = 10  # by delta-rs, without a pause
 _NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
 
-LostRace = commits.LostRace  # what `commit` raises
+LostRace = commits.LostRace  # what `commit` returns
 
 
 def create(
@@ -60,19 +53,47 @@ def create(
         **(properties or {}),
     }
 
-    def make(metadata: dict[str, str]) -> None:
+    _Creation(store, name, schema, partition_by, configuration).make()
+
+
+class _Creation(commits.UnsureWrite):
+    """The creation of a table, by this process or by another one."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        schema: pa.Schema | Schema,
+        partition_by: Sequence[str],
+        configuration: Mapping[str, str],
+    ) -> None:
+        self._store, self._name = store, name
+        self._schema, self._partition_by, self._configuration = schema, partition_by, configuration
+        self.operation = f"the creation of the table {name}"
+        self.failed = f"the table {name} could not be created"
+        self.remedy = "Nothing was changed. Remove the cause and run the same again."
+        self.unanswered = f"the store did not confirm {self.operation}"
+
+    def write(self) -> None:
+        """Creates the table unless it exists."""
         DeltaTable.create(
-            store.table(name),
-            schema,
+            self._store.table(self._name),
+            self._schema,
             mode="ignore",
-            partition_by=list(partition_by),
-            configuration=configuration,
-            storage_options=store.options,
-            commit_properties=CommitProperties(custom_metadata=metadata),
+            partition_by=list(self._partition_by),
+            configuration=dict(self._configuration),
+            storage_options=self._store.options,
+            commit_properties=CommitProperties(custom_metadata=commits.commit_metadata()),
             raise_if_key_not_exists=False,
         )
 
-    commits.create_and_confirm(make, lambda: exists(store, name), name)
+    def found(self, _: Exception) -> bool:
+        """See `UnsureWrite.found`."""
+        for _is_last in commits.looks():
+            with suppress(OSError, DeltaError):  # the table cannot be read either
+                if exists(self._store, self._name):
+                    return True
+        return False
 
 
 def open_table(store: Store, name: str) -> DeltaTable:
@@ -95,8 +116,7 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
     found = _open_copies(store, *names)
     for place, name in enumerate(names):
         if found[place] is None:
-            with suppress(NotAWarehouse):
-                found[place] = open_directly(store, name)
+            found[place] = find_directly(store, name)
     return found
 
 
@@ -132,43 +152,9 @@ def commit(
     *,
     blind: bool = False,
     transactions: Sequence[Transaction] = (),
-) -> None:
-    """Commits on top of the table's version; LostRace if it is not the newest, CommitFailed if refused.
-
-    blind        commits on top of any version, for rows that do not depend on other rows. In an object store
-                 it may lose the race, too
-    transactions are set in the same commit
-    """
-    all_actions = list(actions)
-
-    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
-        table.create_write_transaction(
-            all_actions,
-            mode="append",
-            schema=table.schema(),
-            partition_by=table.metadata().partition_columns,
-            commit_properties=CommitProperties(
-                custom_metadata=metadata,
-                max_commit_retries=_BLIND_RETRIES if blind else 0,
-                app_transactions=list(transactions) or None,
-            ),
-            post_commithook_properties=_cleanup_at_checkpoints(table),
-        )
-
-    added = [action.path for action in all_actions if isinstance(action, AddAction)]
-    commits.commit_and_confirm(table, write, added)
-
-
-def _cleanup_at_checkpoints(table: DeltaTable) -> PostCommitHookProperties:
-    """Looks for expired log entries with a new checkpoint only, as Spark does: it lists the whole log.
-
-    A copy of a log has nothing to clean.
-    """
-    interval = int(table.metadata().configuration.get(CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS))
-    due = (table.version() + 1) % interval == 0
-    return PostCommitHookProperties(
-        create_checkpoint=True, cleanup_expired_logs=None if due and replica_of(table) is None else False
-    )
+) -> LostRace | None:
+    """Commits files, see `FileChange`, on top of the table's version; returns as `commits.commit_change`."""
+    return commits.commit_change(table, FileChange(tuple(actions), blind, tuple(transactions)))
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
@@ -190,49 +176,6 @@ def newest_transaction(table: DeltaTable, application: str) -> int:
     return -1 if newest[application] is None else newest[application]
 
 
-def add_columns(table: DeltaTable, fields: Sequence[Field]) -> None:
-    """Adds columns on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
-
-    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
-        properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
-        table.alter.add_columns(list(fields), commit_properties=properties)
-
-    commits.commit_and_confirm(table, write)
-
-
-def widen(table: DeltaTable, schema: pa.Schema) -> None:
-    """Adds the columns, and the fields of structs, that only `schema` has; the rows have NULL there.
-
-    On top of the table's version; raises LostRace and CommitFailed as `commit` does.
-    """
-
-    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
-        properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
-        write_deltalake(
-            table,
-            table_without_rows(schema),
-            mode="append",
-            schema_mode="merge",
-            commit_properties=properties,
-        )
-
-    commits.commit_and_confirm(table, write)
-
-
-def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> None:
-    """Sets properties on top of the table's version; raises LostRace and CommitFailed as `commit` does."""
-
-    def write(table: DeltaTable, metadata: dict[str, str]) -> None:
-        commit_properties = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
-        table.alter.set_table_properties(
-            dict(properties),
-            raise_if_not_exists=False,  # delta-rs knows only Delta's own properties
-            commit_properties=commit_properties,
-        )
-
-    commits.commit_and_confirm(table, write)
-
-
 def append(
     store: Store,
     name: str,
@@ -244,5 +187,8 @@ def append(
     """Appends rows as one file in one commit, on top of the version of `table`.
 
     replaces   files whose rows are among these; the same commit removes them
+
+    Raises LostRace if that is not the newest version, CommitFailed if the commit is refused.
     """
-    commit(table, append_actions(store, name, rows, replaces))
+    if lost := commit(table, append_actions(store, name, rows, replaces)):
+        raise lost

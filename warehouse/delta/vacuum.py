@@ -16,6 +16,7 @@ from typing import Any
 from pyarrow import fs
 
 from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
@@ -37,7 +38,7 @@ def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:
     """Sets the log retention above the grace if it is shorter; returns the new retention, else None."""
     race = Race(store, name)
     while retention_us(race.table.metadata().configuration) < grace_us:
-        if race.set_properties({RETENTION: retention_interval(grace_us)}):
+        if race.change(NewProperties({RETENTION: retention_interval(grace_us)})):
             return retention_interval(grace_us)
     return None
 

@@ -1,4 +1,4 @@
-"""Step plans: each load's plan, committed before any of its rows are loaded.
+"""Step plans: the batches of each load and their numbers of rows, committed before any row is loaded.
 
 A plan lists the batches that the step moves into history, and their row counts. Its commit is a
 compare-and-swap: of two concurrent loaders one wins, and the other continues with the winner's plan. Steps
@@ -81,8 +81,9 @@ def newest_plan(plans: Sequence[StepPlan]) -> int:
 
 
 def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
-    """Commits the plan on top of the table's version; `tables.LostRace` if another commit was first."""
-    tables.commit(table, _actions(store, table, plan))
+    """Commits the plan on top of the table's version; raises LostRace if another commit was first."""
+    if lost := tables.commit(table, _actions(store, table, plan)):
+        raise lost
 
 
 def commit_plan(store: Store, race: Race, plan: StepPlan) -> bool:

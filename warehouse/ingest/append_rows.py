@@ -23,6 +23,7 @@ from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.delta import own_files, tables
+from tidemark.warehouse.delta.changes import NewColumns
 from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
@@ -162,7 +163,7 @@ def commit(store: Store, race: Race, written: Written) -> Appended | None:
         _reject(store, batch, written.refused)
     if not written.files and is_bulk:
         return written.result
-    if written.new_fields and written.files and not race.add_columns(written.new_fields):
+    if written.new_fields and written.files and not race.change(NewColumns(written.new_fields)):
         return None
     while not has_batch(race.table, batch):
         after = tables.newest_transaction(race.table, batch.source)

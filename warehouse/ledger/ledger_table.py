@@ -32,6 +32,7 @@ from deltalake.transaction import AddAction
 from tidemark.warehouse.cascade import LEVELS
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.changes import WiderSchema
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
@@ -119,7 +120,7 @@ def add_columns(store: Store, key_fields: Sequence[str]) -> None:
     while True:
         known = key_fields_of(race.table)
         fields = [*known, *(name for name in key_fields if name not in known)]
-        if fields == known or race.widen(schema(fields)):
+        if fields == known or race.change(WiderSchema(schema(fields))):
             return
 
 
