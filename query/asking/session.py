@@ -112,9 +112,10 @@ class Session:
     def ask(self, request: Asks[T]) -> T:
         """The answer to a request that is understood by the newest options.
 
-        It is understood by `options`, as they are known; the look for newer data finds whether these are the
-        newest, so that takes no further round of requests. If they are not, it is asked again. So it is
-        before it is refused: a column, key or group may have come since. A refusal of the system is told.
+        It is understood by the options of the last look. The look for newer data brings newer options, too,
+        without a round of requests of its own; if there are any, the question is asked again. A question that
+        does not fit is refused only after a look: a column, key or group may have come since. A refusal of
+        the system is told.
         """
         with report_os_errors("a question"):
             while True:
@@ -206,9 +207,9 @@ class Session:
     def _look(self, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
         """The newest view of a plan, and the answer from it if that is being found already.
 
-        In an object store the question is answered from the last view of its topic while a newer one is
-        looked for. If there is none, that was the answer, and what it read took no further round of requests.
-        After a look that found a newer one, the next question waits for its look: more may come.
+        In an object store the question is answered from the last view of its topic while a newer view is
+        looked for. If there is no newer view, that answer stands, and its reads took no time of their own. If
+        there is one, the next question of the topic waits for its look, as further views may come.
         """
         topic = plan.topic
         known, is_settled = self._views.get(topic, (None, False))

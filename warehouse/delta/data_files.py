@@ -154,7 +154,7 @@ def read_files(
     schema: pa.Schema,
     cache: dict[str, pa.Table] | None = None,
 ) -> pa.Table:
-    """As `read`, of a table with these files; `schema` is that of no rows."""
+    """As `read`, of a table with these files; without files, no rows of the schema."""
     known, paths = cache if cache is not None else {}, [file.path for file in files]
     store.files.fetch(ByteRange(f"{name}/{path}") for path in paths if path not in known)
     for path in paths:

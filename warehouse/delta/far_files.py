@@ -1,9 +1,9 @@
-"""Files of an object store: byte ranges are read in rounds (round_trips.py), and kept in a bounded memory.
+"""Files of an object store: which client asks; ranges are read in rounds, and kept in a bounded memory.
 
 Files of a warehouse never change, and their names are never used again, with the exception of
 `_last_checkpoint`. So `fetch` keeps what it read, and `FarFileSystem` opens a file that was fetched as a
-whole from memory: the code that reads files does not know of rounds. A file that was not fetched is read from
-the store as it is used.
+whole from memory: the code that reads files does not know of rounds (round_trips.py). A file that was not
+fetched is read from the store as it is used.
 
 Requests are made by s3_client.py, and where that has no access by delta-rs. delta-rs asks for the size of a
 file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers a

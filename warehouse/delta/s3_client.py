@@ -1,4 +1,4 @@
-"""S3Client of an S3 store: one request reads one, puts one, or puts a new one (a conditional put).
+"""A client of S3: one request reads a file, puts one, or puts one where there is none (a conditional put).
 
 delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
 commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client

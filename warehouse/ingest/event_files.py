@@ -1,4 +1,4 @@
-"""Writes files of `events` in tasks: the rows in the order they come, with exact statistics.
+"""Writes and rewrites files of `events` in tasks: the rows in the order they come, with exact statistics.
 
 A task writes the rows of its partition into one file and returns what the add action needs. Rows that the
 filter refuses go into one file of `rejected`. The columns of source and batch are constant in a file and are

@@ -61,7 +61,7 @@ def find(
 ) -> Unaccounted:
     """The batches of `events` that neither the ledger nor the plans account for.
 
-    `without` are damaged files of the ledger, which account for nothing; None is a ledger that is lost.
+    `without` are damaged files of the ledger, which account for nothing. `ledger` is None if it is lost.
 
     The ledger and the plans are of the same time or later, the plans read last: a batch leaves the ledger
     after it is planned.

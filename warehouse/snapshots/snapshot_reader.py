@@ -176,8 +176,8 @@ class SnapshotReader:
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
         """What the tables say of the steps; None if none of these lacks a step that another table has.
 
-        If a runs table or the plans do, all tables are looked at, until either it fits the others, or
-        none has moved: then a view of it is refused. See behind.py.
+        If one does, all tables are looked at, again and again while that finds newer versions. A view of a
+        table that lacks a step even then is refused, see behind.py.
         """
         told = None
         with suppress(DamagedWarehouse):  # told by the view that reads the table
