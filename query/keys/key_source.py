@@ -8,14 +8,16 @@ damaged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidemark.query.keys.key_blocks import KeyHistory
-from tidemark.query.keys.key_samples import RunKeys, WindowKeys, combine, covers
+from tidemark.query.keys.key_samples import WindowKeys, combine
 from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
 from tidemark.query.keys.live_keys import LivePart, LiveSide, is_cut
+from tidemark.query.keys.run_keys import RunKeys, covers
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.sketches import ECM
@@ -25,6 +27,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples, read_sketch
 from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.projections.key_days import KeyDays
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.levels import Run
@@ -117,7 +120,11 @@ class KeySource:
         runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
         covered = {name: run for name, run in runs.items() if covers(window, run)}
         together = self._together(view, covered, window)
-        cut = [run for name, run in runs.items() if name not in covered]
+        cut = [
+            replace(runs[marks.run], days=self._days(view, marks))
+            for marks in overlapping
+            if marks.run not in covered
+        ]
         live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
         samples = self.live_samples([row for row, _ in live])
         return kept.keep(combine(cut, live, samples, window, together=together))
@@ -131,6 +138,14 @@ class KeySource:
         """The keys of a run."""
         kept = self._memory.at(("keys of a run", view.root, marks.files[0].path))
         known: RunKeys = kept.value or kept.keep(RunKeys.of(marks.totals.ticks, marks.distinct()))
+        return known
+
+    def _days(self, view: KeysView, marks: KeyMarks) -> KeyDays | None:
+        """The days and weeks of a run, if its marks have them."""
+        if not marks.has_days:
+            return None
+        kept = self._memory.at(("days of the keys of a run", view.root, marks.files[0].path))
+        known: KeyDays = kept.value or kept.keep(marks.days())
         return known
 
     def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:

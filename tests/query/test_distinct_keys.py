@@ -20,10 +20,11 @@ from tidemark.query import InputError, Warehouse
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber
 from tidemark.query.keys import distinct_keys as questions
 from tidemark.query.keys import key_samples
-from tidemark.query.keys.key_samples import RunKeys
 from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.keys.run_keys import RunKeys
 from tidemark.sketches.sampling import KeySample, SampleSize, key_sample
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
+from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger import key_summaries
 from tidemark.warehouse.projections import distinct_keys
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector
@@ -139,7 +140,7 @@ def drawn_run(
     tick = random.integers(0, ticks, len(names))
     ones = np.ones(len(names), np.int64)
     collector = DistinctCollector(np.arange(ticks))
-    collector.add(KeyRows(names, np.arange(len(names)), tick, ones))
+    collector.add(KeyRows(names, np.arange(len(names)), tick, ones), tick, name_words(names))
     distinct = collector.finish()
     run = RunKeys.of(np.arange(ticks), distinct)
     return run, set(names[tick < ticks // 2].tolist())

@@ -122,9 +122,9 @@ def forgets_shared_keys(parts: Any, _: int, ticks: int) -> DistinctKeys:
 class CountsPieces(DistinctCollector):
     """Counts a key again in each piece of rows."""
 
-    def add(self, rows: Any, cells: Any = None) -> None:
+    def add(self, *args: Any) -> None:
         self._last = None
-        super().add(rows, cells)
+        super().add(*args)
 
 
 @pytest.mark.parametrize(

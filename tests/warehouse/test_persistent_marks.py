@@ -120,7 +120,7 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
             for piece in pieces[
                 number * len(pieces) // (files + 1) : (number + 1) * len(pieces) // (files + 1)
             ]:
-                collector.add(piece)
+                collector.add(piece, totals.ticks.searchsorted(piece.ticks))
             parts.append(collector.finish())
         found = join_persistent(LONG, parts, totals)
         stored = persistent_keys.to_arrow(LONG, found)

@@ -30,7 +30,8 @@ T = TypeVar("T", int, NDArray[np.int64])
 
 NO_TICK = -(2**63)
 DAY_US = 86_400_000_000
-WEEK_US, MONDAY_US = 7 * DAY_US, 4 * DAY_US  # 1970-01-05 was a Monday
+MONDAY = 4  # the day of the first Monday since 1970
+WEEK_US, MONDAY_US = 7 * DAY_US, MONDAY * DAY_US
 _LAST = 2**63 - 1
 FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is accepted
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
@@ -122,6 +123,11 @@ class TickGrid:
     def origin_us(self) -> int:
         """A time at which a tick starts: 1970, or a Monday where ticks are whole weeks."""
         return MONDAY_US if self.width_us % WEEK_US == 0 else 0
+
+    @property
+    def ticks_a_day(self) -> int | None:
+        """How many ticks a day has; None where ticks do not divide a day."""
+        return None if DAY_US % self.width_us else DAY_US // self.width_us
 
     def tick_of(self, us: T) -> T:
         """The tick that holds a time, or an array of times, in microseconds since 1970."""

@@ -19,7 +19,6 @@ from tidemark.sketches.sampling import KeySample, SampleBuilder, SampleSize, mer
 from tidemark.warehouse.columns.keys import Name, name_at
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import CONTENT_FIELD
 
@@ -53,17 +52,15 @@ class DistinctCollector:
         self._sample, self._keys = SampleBuilder(RUN_SAMPLE), 0
         self._last: Name | None = None  # the last key, which may have more rows
 
-    def add(self, rows: KeyRows, cells: NDArray[np.int64] | None = None) -> None:
+    def add(self, rows: KeyRows, cells: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
         """Adds the next rows, at least one.
 
-        cells: the index of each row's tick; they are looked up where none are given.
+        cells: the index of each row's tick. words: `name_words` of the rows' names.
         """
         self._keys += len(rows.names) - (self._last == name_at(rows.names, 0))
         self._last = name_at(rows.names, len(rows.names) - 1)
-        if cells is None:
-            cells = self.ticks.searchsorted(rows.ticks)
         self._by_tick += np.bincount(cells, minlength=len(self.ticks))
-        self._sample.add(name_words(rows.names), rows.codes, rows.ticks, rows.counts)
+        self._sample.add(words, rows.codes, rows.ticks, rows.counts)
 
     def finish(self) -> DistinctKeys:
         """The keys of all rows added."""

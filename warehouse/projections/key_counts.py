@@ -57,10 +57,14 @@ def choose_block_rows(rows: int, min_rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts(Projection[KeyRows]):
-    """The number of rows of each key and tick, sorted."""
+    """The number of rows of each key and tick, sorted.
+
+    ticks_a_day: how many ticks a day has; None where they do not divide it, and without a time column.
+    """
 
     key: Key
     tuning: Tuning = field(default=DEFAULT, compare=False)
+    ticks_a_day: int | None = None
 
     order = ("key", "tick")
     merges_equal = True
@@ -195,11 +199,12 @@ class KeyCounts(Projection[KeyRows]):
 
     def collector(self, run_spec: RunSpec | None) -> KeyMarkCollector:
         """Collects a mark for each block; for a run also the heavy and the distinct keys."""
-        return KeyMarkCollector(self.key, None if run_spec is None else run_spec.totals)
+        totals = None if run_spec is None else run_spec.totals
+        return KeyMarkCollector(self.key, totals, self.ticks_a_day)
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, the heavy keys and the distinct keys."""
-        return key_marks.to_arrow(self.key, files, totals)
+        return key_marks.to_arrow(self.key, files, totals, self.ticks_a_day)
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:
         """Reads the marks; their `heavy` and `distinct` read the heavy and the distinct keys on demand."""
@@ -211,7 +216,7 @@ class KeyCounts(Projection[KeyRows]):
 
     def checker(self, marks: KeyMarks) -> KeyChecker:
         """Returns a checker of the marks, the heavy keys and the distinct keys."""
-        return KeyChecker(self.key, marks)
+        return KeyChecker(self.key, marks, self.ticks_a_day)
 
     def digest(self, rows: KeyRows) -> int:
         """The sum of the hashes of (key, tick), each times its count, modulo 2**64."""

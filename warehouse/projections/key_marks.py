@@ -19,6 +19,7 @@ A run's marks are one file of the table ``key_marks`` (runs/marks.py), with thes
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
     distinct the numbers of distinct keys and a sample of them, see distinct_keys.py
+    days, weeks  the numbers of distinct keys of each and samples of them, see key_days.py
     persistent   the rows of keys that are in many ticks, see persistent_keys.py
 """
 
@@ -48,18 +49,21 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections import distinct_keys, persistent_keys
+from tidemark.warehouse.projections import distinct_keys, key_days, persistent_keys
 from tidemark.warehouse.projections.distinct_keys import DistinctKeys, join_distinct
+from tidemark.warehouse.projections.key_days import KeyDays
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
 from tidemark.warehouse.projections.persistent_keys import PersistentKeys, join_persistent
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
+    DAYS_GROUP,
     DISTINCT_GROUP,
     HEADER_GROUP,
     HEAVY_GROUP,
     MARKS_GROUP,
     PERSISTENT_GROUP,
+    WEEKS_GROUP,
     MarksFile,
     RunFile,
     files_from_marks,
@@ -94,6 +98,7 @@ class KeyMarks:
     `rows` is the number of pairs that the run stores. Mark i is the pair (keys[i], ticks[i]) at
     `positions[i]`, with `counts_before[i]` rows of `events` before it; (k,) each. `totals` are the rows by
     tick: with a key (`counts`) and with NULL (`nulls`). The listings are read from `source` on every call.
+    `has_days`: whether their file has the distinct keys of days.
     """
 
     key: Key
@@ -106,6 +111,7 @@ class KeyMarks:
     counts_before: NDArray[np.int64]
     totals: TickCounts
     source: MarksFile
+    has_days: bool = False
 
     @property
     def sort_keys(self) -> SortColumns:
@@ -127,6 +133,17 @@ class KeyMarks:
         with self.source.open() as file:
             stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
             return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
+
+    def days(self) -> KeyDays | None:
+        """The distinct keys of days and weeks; None where ticks do not divide a day, and in older marks."""
+        if not self.has_days:
+            return None
+        with self.source.open() as file:
+            days, weeks = (
+                file.read(name, columns=["tick", "count", CONTENT_FIELD.name])
+                for name in (DAYS_GROUP, WEEKS_GROUP)
+            )
+            return key_days.from_arrow(days, weeks, flatten(file.read(HEADER_GROUP).column("ticks")))
 
     def persistent(self) -> PersistentKeys:
         """The persistent keys."""
@@ -150,7 +167,9 @@ class KeyMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not match its {self.rows} pairs.")
 
 
-def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[str, pa.Table]:
+def to_arrow(
+    key: Key, files: Sequence[MarkedFile], totals: TickCounts, ticks_a_day: int | None = None
+) -> dict[str, pa.Table]:
     """The row groups of a run's marks file by name; `files` are in order."""
     keys, pairs = _heavy_of_run(key, files, totals)
     header = {
@@ -190,11 +209,23 @@ def to_arrow(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> dict[
     tables = {name: _with_all_columns(key, columns) for name, columns in groups.items()}
     parts = [_summary(file).persistent for file in files]
     persistent = join_persistent(key, [part for part in parts if part is not None], totals)
+    distinct = _distinct_of_run(files, totals)
     return {
         **tables,
-        DISTINCT_GROUP: distinct_keys.to_arrow(_distinct_of_run(files, totals), totals.ticks),
+        DISTINCT_GROUP: distinct_keys.to_arrow(distinct, totals.ticks),
         PERSISTENT_GROUP: persistent_keys.to_arrow(key, persistent),
+        **_days_of_run(files, totals, ticks_a_day, distinct.sample.detail),
     }
+
+
+def _days_of_run(
+    files: Sequence[MarkedFile], totals: TickCounts, ticks_a_day: int | None, detail: int
+) -> dict[str, pa.Table]:
+    """The row groups of the days and weeks of the run; none where ticks do not divide a day."""
+    if ticks_a_day is None:
+        return {}
+    parts = [part for file in files if (part := _summary(file).days) is not None]
+    return key_days.to_arrow(key_days.join_days(parts, totals.ticks, ticks_a_day, detail), totals.ticks)
 
 
 def _distinct_of_run(files: Sequence[MarkedFile], totals: TickCounts) -> DistinctKeys:
@@ -285,6 +316,7 @@ def read(key: Key, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:
         counts_before=as_numpy(marked.column("count")),
         totals=TickCounts(ticks, counts, np.zeros_like(counts), nulls),
         source=source,
+        has_days=DAYS_GROUP in file.names,
     )
     result.check_invariants()
     return result

@@ -20,7 +20,9 @@ from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_fro
 from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections.key_days import DayCollector, DayPart
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.persistent_keys import PersistentCollector, PersistentPart
 from tidemark.warehouse.runs.projection import MarkedFile
@@ -33,8 +35,8 @@ class KeyFileSummary:
     `counts_before[i]` is the number of rows of `events` between the file's first row and mark i. `first` and
     `last` are the file's first and last key with their rows in the file (`last` is None if there is one key).
     `heavy_keys` and `heavy_pairs` list the heavy keys and pairs of the run; `heavy_keys` leaves out the first
-    and the last key. `distinct` are the distinct keys of the file, `persistent` its persistent ones. All four
-    are None in a chunk.
+    and the last key. `distinct` are the distinct keys of the file, `persistent` its persistent ones, `days`
+    those of its days. All five are None in a chunk; `days` where ticks do not divide a day, too.
     """
 
     counts_before: NDArray[np.int64]
@@ -44,16 +46,17 @@ class KeyFileSummary:
     heavy_pairs: HeavyKeys | None
     distinct: DistinctKeys | None
     persistent: PersistentPart | None
+    days: DayPart | None
 
 
 class KeyMarkCollector:
     """Collects the marks of sorted rows, which are added in pieces of any length.
 
     `totals` are the rows of the whole run by tick; None for a chunk, whose heavy, distinct and persistent
-    keys nobody needs.
+    keys nobody needs. `ticks_a_day` are the ticks of a day; None where they do not divide it.
     """
 
-    def __init__(self, key: Key, totals: TickCounts | None) -> None:
+    def __init__(self, key: Key, totals: TickCounts | None, ticks_a_day: int | None = None) -> None:
         self.key = key
         self.rows = self.count = 0
         self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
@@ -65,6 +68,7 @@ class KeyMarkCollector:
         self.heavy = None if totals is None else _HeavyCollector(key, totals)
         self.distinct = None if totals is None else DistinctCollector(totals.ticks)
         self.persistent = None if totals is None else PersistentCollector(key, totals)
+        self.days = None if totals is None or ticks_a_day is None else DayCollector(totals, ticks_a_day)
 
     def add(self, rows: KeyRows, blocks: NDArray[np.int64]) -> None:
         """Adds the next rows, at least one; `blocks` are the rows at which blocks start."""
@@ -78,8 +82,11 @@ class KeyMarkCollector:
             self.ranges[name] = min(low, known[0]), max(high, known[1])
         if self.distinct is not None and self.persistent is not None:
             cells = self.distinct.ticks.searchsorted(piece.ticks)
-            self.distinct.add(piece, cells)
+            words = name_words(piece.names)
+            self.distinct.add(piece, cells, words)
             self.persistent.add(piece, cells)
+            if self.days is not None:
+                self.days.add(piece, cells, words)
         self._add_keys(piece)
         if self.heavy is not None:
             self.heavy.add_pairs(piece)
@@ -127,6 +134,7 @@ class KeyMarkCollector:
             heavy_pairs=self.heavy.pairs if self.heavy is not None else None,
             distinct=self.distinct.finish() if self.distinct is not None else None,
             persistent=self.persistent.finish() if self.persistent is not None else None,
+            days=self.days.finish(self.count) if self.days is not None else None,
         )
         return MarkedFile(
             path=path,

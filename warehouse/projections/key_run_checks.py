@@ -7,7 +7,9 @@ import numpy as np
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, same_names, unify_names
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections.key_days import DayCollector, join_days
 from tidemark.warehouse.projections.key_marks import KeyMarks, names_and_ticks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
@@ -38,11 +40,12 @@ def ascends(rows: KeyRows) -> bool:
 class KeyChecker:
     """Computes the marks of a run again from its rows and compares them with the stored marks."""
 
-    def __init__(self, key: Key, marks: KeyMarks) -> None:
-        self.key, self.marks = key, marks
+    def __init__(self, key: Key, marks: KeyMarks, ticks_a_day: int | None) -> None:
+        self.key, self.marks, self.ticks_a_day = key, marks, ticks_a_day
         self.heavy = _HeavyChecker(marks, *marks.heavy())
         self.distinct = DistinctCollector(marks.totals.ticks)
         self.persistent = PersistentCollector(key, marks.totals)
+        self.days = None if ticks_a_day is None else DayCollector(marks.totals, ticks_a_day)
         self.files: list[MarkedFile] = []
         self.file: RunFile | None = None
         self.collector = KeyMarkCollector(key, None)
@@ -56,8 +59,11 @@ class KeyChecker:
         """Adds the rows of the next block."""
         self.collector.add(rows, _FIRST_ROW)
         self.heavy.add(rows)
-        self.distinct.add(rows)
-        self.persistent.add(rows)
+        cells, words = self.marks.totals.ticks.searchsorted(rows.ticks), name_words(rows.names)
+        self.distinct.add(rows, cells, words)
+        self.persistent.add(rows, cells)
+        if self.days is not None:
+            self.days.add(rows, cells, words)
 
     def finish(self) -> None:
         """Compares the marks, the heavy, distinct and persistent keys; DamagedWarehouse if they differ."""
@@ -70,11 +76,22 @@ class KeyChecker:
             raise DamagedWarehouse(
                 f"the distinct keys of run {self.marks.run.name} are not those that its marks list"
             )
+        self._check_days(found.sample.detail)
         listed = self.marks.persistent()
         rows = join_persistent(self.key, [self.persistent.finish()], self.marks.totals)
         if not _same_persistent(listed, rows):
             raise DamagedWarehouse(
                 f"the persistent keys of run {self.marks.run.name} are not those that its marks list"
+            )
+
+    def _check_days(self, detail: int) -> None:
+        stored = self.marks.days()
+        if self.days is None or self.ticks_a_day is None or stored is None:
+            return
+        part = self.days.finish(self.marks.count)
+        if not stored.has_only(join_days([part], self.marks.totals.ticks, self.ticks_a_day, detail)):
+            raise DamagedWarehouse(
+                f"the distinct keys by day of run {self.marks.run.name} are not those that its marks list"
             )
 
     def _end_file(self) -> None:

@@ -99,13 +99,11 @@ class PersistentCollector:
         self._bytes, self._complete = np.zeros(self._fewest.many, np.int64), self._fewest.many
         self._floor = 1
 
-    def add(self, rows: KeyRows, cells: NDArray[np.int64] | None = None) -> None:
+    def add(self, rows: KeyRows, cells: NDArray[np.int64]) -> None:
         """Adds the next rows, at least one.
 
-        cells: the index of each row's tick among those of `totals`; they are looked up where none are given.
+        cells: the index of each row's tick among those of `totals`.
         """
-        if cells is None:
-            cells = self._totals.ticks.searchsorted(rows.ticks)
         if self._totals.ticks[0] == NO_TICK:
             timed = rows.ticks != NO_TICK
             rows, cells = rows.where(timed), cells[timed]

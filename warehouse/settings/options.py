@@ -130,7 +130,8 @@ class Options:
         for names in self.key_names if types else ():
             parts = [Key(name, types[name]) for name in names]
             key = parts[0] if len(parts) == 1 else CompositeKey.of(parts)
-            counts.append(KeyCounts(key, self.tuning))
+            ticks_a_day = None if self.grid is None else self.grid.ticks_a_day
+            counts.append(KeyCounts(key, self.tuning, ticks_a_day))
         return tuple(counts)
 
     @property
