@@ -13,6 +13,7 @@ Its calls:
     wh.rank(120.0); wh.cdf([1, 10, 100]); wh.histogram(20)
     wh.summary("delay", by="origin", last="7d")     # count, sum, mean, min, max, variance: exact
     wh.frequency("ATL", last="1h"); wh.heavy_hitters(0.01); wh.top(20); wh.key_range("A", "B")
+    wh.top(10, where="delay > 60"); wh.distinct(by="dest", order="-value", top=5)    # of any rows: by a scan
     wh.hierarchy(0.01, "."); wh.hierarchy(0.05, key="day")  # prefixes of addresses, paths, dates
     wh.frequency(("ATL", "SEA"), key=["origin", "dest"])    # one of several keys
     wh.self_join(last="1d"); wh.inner_product(other)        # modes of keys: approximate (default), exact

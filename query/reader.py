@@ -91,9 +91,10 @@ class Reader(KeyReader):
     key: a column, or a list of columns in any order; by default the first key of the warehouse. Values of a
         key of several columns, in the question and in the answers, are tuples in the order of this list.
 
-    If the columns of `where` and `by` together are those of a declared group, questions read a few blocks.
-    Any other `where` and `by` is answered by a scan of `events`: exact and slow. `rows_scanned` of the answer
-    says how many rows it read, and `declare` which group would answer it without a scan.
+    If the columns of `where` and `by` together are those of a declared group, questions about measures read a
+    few blocks. Any other `where` and `by`, and those of questions about keys, are answered by a scan of
+    `events`: exact, and as slow as that. `rows_scanned` of the answer says how many rows it read, and
+    `declare` which group would answer it without a scan.
 
     All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data, unless that

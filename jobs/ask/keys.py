@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidemark.jobs.ask.quantiles import (
+    group_options,
     parse_between,
     parse_phi,
     parse_span,
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
 
 def frequency(given: argparse.Namespace) -> int:
     """Runs `tidemark freq`."""
-    return print_answers(given, lambda wh: wh.frequency(_parse_keys(wh, given), **key_options(wh, given)))
+    return print_answers(
+        given, lambda wh: wh.frequency(_parse_keys(wh, given), **selected_options(wh, given))
+    )
 
 
 def top(given: argparse.Namespace) -> int:
     """Runs `tidemark top`."""
-    return print_answers(given, lambda wh: wh.top(given.k, **key_options(wh, given)))
+    return print_answers(given, lambda wh: wh.top(given.k, **selected_options(wh, given)))
 
 
 def hitters(given: argparse.Namespace) -> int:
     """Runs `tidemark hitters`."""
-    return print_answers(given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **key_options(wh, given)))
+    return print_answers(
+        given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **selected_options(wh, given))
+    )
 
 
 def hierarchy(given: argparse.Namespace) -> int:
@@ -43,7 +48,7 @@ def hierarchy(given: argparse.Namespace) -> int:
 
 def distinct(given: argparse.Namespace) -> int:
     """Runs `tidemark distinct`."""
-    return print_answers(given, lambda wh: wh.distinct(**key_options(wh, given)))
+    return print_answers(given, lambda wh: wh.distinct(**selected_options(wh, given)))
 
 
 def new_keys(given: argparse.Namespace) -> int:
@@ -83,6 +88,11 @@ def slot_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, An
 def key_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of the Python API that all questions about keys have."""
     return {**window_and_mode(wh, given), "key": parse_key_columns(given)}
+
+
+def selected_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """Those, and the ones that say which rows and groups are asked."""
+    return {**key_options(wh, given), **group_options(wh, given)}
 
 
 def parse_key_columns(given: argparse.Namespace) -> Any:

@@ -90,8 +90,12 @@ def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str,
 
 def measure_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of the Python API that questions about measures have, with those of groups."""
+    return {**window_and_mode(wh, given), **group_options(wh, given)}
+
+
+def group_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of the Python API that say which rows and groups are asked."""
     return {
-        **window_and_mode(wh, given),
         "where": given.where and parse_where(wh.options, given.where),
         "by": given.by and parse_columns(given.by),
         "top": given.top,

@@ -503,6 +503,7 @@ _KEY_AND_MODE = (
     ),
 )
 KEY_QUESTION = (*_WINDOW, _EVERY, *_KEY_AND_MODE)
+SELECTED_KEYS = (*_WINDOW, *_ORDERED_GROUPS, *_KEY_AND_MODE)
 _KEYS = option(
     "value",
     nargs="+",
@@ -527,20 +528,19 @@ def _how_many(default: int) -> Argument:
     )
 
 
-FREQUENCY = (_KEYS, *KEY_QUESTION)
-HITTERS = (
-    option("phi", metavar="PHI", help="a share of the rows that have a key, above 0 and at most 1"),
-    *KEY_QUESTION,
-)
+FREQUENCY = (_KEYS, *SELECTED_KEYS)
+_SHARE = option("phi", metavar="PHI", help="a share of the rows that have a key, above 0 and at most 1")
+HITTERS = (_SHARE, *SELECTED_KEYS)
 HIERARCHY = (
-    *HITTERS,
+    _SHARE,
+    *KEY_QUESTION,
     option(
         "--separator",
         metavar="TEXT",
         help="what ends a prefix of a key that is text, such as . or /; not for dates and times",
     ),
 )
-TOP = (_how_many(10), *KEY_QUESTION)
+TOP = (_how_many(10), *SELECTED_KEYS)
 OVERLAP = (
     *COMMON,
     *(

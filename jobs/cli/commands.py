@@ -246,8 +246,13 @@ a --.""",
         "the most frequent keys",
         """\
 The K most frequent keys in descending order. `lo` and `hi` are certain bounds of the count of each. `certain`
-means that no key outside the list has more rows.""",
-        ("tidemark top -w flights", "tidemark top 5 -w flights --last 7d --mode exact"),
+means that no key outside the list has more rows. With --where and --by the answers are exact, by a scan of
+the rows of the window.""",
+        (
+            "tidemark top -w flights",
+            "tidemark top 5 -w flights --last 7d --mode exact",
+            "tidemark top 3 -w flights --where 'delay > 60' --by 'hour(time)'",
+        ),
         command_options.TOP,
         "tidemark.jobs.ask.keys:top",
     ),
@@ -282,13 +287,15 @@ paths, years and months of dates. No such prefix is missed. `lo` and `hi` are ce
         "how many distinct keys there are",
         """\
 The number of distinct keys. It lies between `lo` and `hi` with the confidence in the last line, and certainly
-between `least` and `most`. NULL is no key. Mode exact counts all keys of the window.""",
+between `least` and `most`. NULL is no key. Mode exact counts all keys of the window. With --where and --by
+the answers are exact, by a scan of the rows of the window.""",
         (
             "tidemark distinct -w flights --last 30d",
             "tidemark distinct -w flights --last 30d --every 1d",
             "tidemark distinct -w flights --key origin --mode exact --json | jq .count",
+            "tidemark distinct -w flights --by dest --order=-value --top 5",
         ),
-        command_options.KEY_QUESTION,
+        command_options.SELECTED_KEYS,
         "tidemark.jobs.ask.keys:distinct",
     ),
     Command(

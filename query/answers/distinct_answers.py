@@ -60,7 +60,7 @@ class DistinctAnswer(OneValue, KeyScope):
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [] if self.least == self.most else [f"confidence {self.confidence:g}"]
-        return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
+        return nonzero_counts(NULL=self.nulls), [self.mode, *promise, *self._scan_note]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

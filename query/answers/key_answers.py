@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tidemark.query.answers.common import PromisedFields, PromisedScope, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
-from tidemark.query.answers.rendering import text_of
+from tidemark.query.answers.rendering import group_text, text_of
 
 
 class KeyFields(PromisedFields):
@@ -23,6 +23,13 @@ class KeyFields(PromisedFields):
     key: str
 
 
+class ScannedFields(KeyFields):
+    """The fields of `KeyScope` by name, of an answer by a scan of `events`."""
+
+    group: Mapping[str, Any] | None
+    rows_scanned: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class KeyScope(PromisedScope):
     """The rows that an answer about keys covers.
@@ -30,7 +37,10 @@ class KeyScope(PromisedScope):
     key: the name of the key column.
     eps, confidence: an approximate answer has |count - true count| <= eps * m on the live side with
         probability `confidence`. Exact answers have 0 and 1.
-    rows_scanned: the rows of keys that were read because marks do not tell enough; None if they do.
+    rows_scanned: the rows of keys that were read because marks do not tell enough; None if they do. With
+        `group` they are rows of `events`.
+    group: the values of the columns of `where` and `by` that the rows have, by column; the condition under
+        "where". None for an answer about all rows.
 
     The other fields are those of `PromisedScope`.
     """
@@ -41,13 +51,23 @@ class KeyScope(PromisedScope):
     confidence: float
     key: str
     rows_scanned: int | None = None
+    group: Mapping[str, Any] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:
-        return {"rows_scanned": self.rows_scanned}
+        return {"group": self.group, "rows_scanned": self.rows_scanned}
+
+    @property
+    def _restriction(self) -> str:
+        return "" if self.group is None else f" where {group_text(self.group)}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [f"eps = {self.eps:g}", f"confidence {self.confidence:g}"] if self.eps else []
-        return nonzero_counts(NULL=self.nulls), [self.mode, *promise]
+        return nonzero_counts(NULL=self.nulls), [self.mode, *promise, *self._scan_note]
+
+    @property
+    def _scan_note(self) -> list[str]:
+        """That the answer took a scan of `events`, if it did."""
+        return [] if self.group is None else [f"a scan of {self.rows_scanned:,} rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

@@ -53,7 +53,7 @@ class _Slots(OneValue, KeyScope):
         return f"{slots} have rows with {text_of(self.value)} of {self.scope_text}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
-        return nonzero_counts(NULL=self.nulls), [self.mode]
+        return nonzero_counts(NULL=self.nulls), [self.mode, *self._scan_note]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

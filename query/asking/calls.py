@@ -79,7 +79,10 @@ def _misfit(
         parameters = [one for one in signature.parameters if one != "self"]
         hint = ""
         if "key" in parameters and any(one in kwargs for one in _OF_MEASURES):
-            hint = " where and by are for questions about measures, such as quantile and summary."
+            hint = (
+                " where and by are for questions about measures, such as quantile and summary, and for top, "
+                "heavy_hitters, frequency, distinct and self_join."
+            )
         takes = f"It takes {', '.join(parameters)}." if parameters else "It takes no arguments."
         return f"{name}: {error}. {takes}{hint}"
     return None

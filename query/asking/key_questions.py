@@ -9,22 +9,19 @@ from itertools import chain
 from typing import Any, Generic, TypedDict, TypeVar
 
 from tidemark.query.answers.key_answers import CountAnswer
-from tidemark.query.asking.session import Session
+from tidemark.query.asking.scan_choice import choose_scan
+from tidemark.query.asking.scanned_keys import ScannedKeys
+from tidemark.query.asking.session import Plan, Session
+from tidemark.query.groups.group_choice import GroupArguments, by_columns
+from tidemark.query.groups.group_order import order_of
 from tidemark.query.keys.frequencies import InnerProduct
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
-from tidemark.query.keys.key_windows import KeyWindow, key_window
+from tidemark.query.keys.key_windows import KeyWindow, key_windows
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import KEY_MODES, KeyMode, check_mode
-from tidemark.query.reading.windows import (
-    choose_window,
-    data_ticks,
-    shown_window,
-    split_window,
-    widened_text,
-)
 from tidemark.warehouse.columns.scalars import take_scalars
-from tidemark.warehouse.columns.ticks import TickGrid, Window
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.snapshots.views import KeysView
 
@@ -40,12 +37,13 @@ class KeyRequest(Generic[A]):
     window: AskedWindow
     every: Any
     mode: Any
+    groups: GroupArguments
 
     def __post_init__(self) -> None:
         take_scalars(self)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  the parameters of all questions about keys, once
         cls,
         wanted: WantedKeys[A],
         *,
@@ -55,13 +53,36 @@ class KeyRequest(Generic[A]):
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
+        where: Any = None,
+        by: Any = None,
+        top: int | None = None,
+        groups: Any = None,
+        limit: int | None = None,
+        order: str | None = None,
+        least_rows: int | None = None,
     ) -> KeyRequest[A]:
         """The request of a call with these parameters; they are described at `Reader`."""
-        return cls(wanted, key, AskedWindow(last, between, as_of), every, mode)
+        chosen = GroupArguments(where, by, top, groups, limit, order, least_rows)
+        return cls(wanted, key, AskedWindow(last, between, as_of), every, mode, chosen)
 
-    def plan(self, session: Session) -> _Windows[A]:
-        """How each window is answered; one without `every`."""
-        return _Windows(session, self, check_mode(self.mode, KEY_MODES))
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The columns that `by` names."""
+        return by_columns(self.groups.by)
+
+    @property
+    def order(self) -> str:
+        """The order of the groups in words, if one was asked."""
+        order = order_of(self.groups.order, self.groups.top, self.groups.least_rows)
+        return "" if order is None else order.text
+
+    def plan(self, session: Session) -> Plan[Any, list[A]]:
+        """How each window is answered, one without `every`; with `where` or `by` each group and window."""
+        mode = check_mode(self.mode, KEY_MODES)
+        if not self.groups.check():
+            return _Windows(session, self, mode)
+        choice = choose_scan(session.options, self.groups, None)
+        return ScannedKeys(session, self.wanted, self.key, self.window, self.every, choice)
 
 
 class KeyOptions(TypedDict, total=False):
@@ -75,8 +96,26 @@ class KeyOptions(TypedDict, total=False):
 
 
 class KeyPartOptions(KeyOptions, total=False):
+    """The keyword parameters of `KeyRequest.of` for questions about all rows."""
+
+    every: Any
+
+
+class SelectedKeyOptions(KeyOptions, total=False):
+    """The keyword parameters of `KeyRequest.of` for one answer: without `by` and `every`."""
+
+    where: Any
+    top: int | None
+    groups: Any
+    limit: int | None
+    order: str | None
+    least_rows: int | None
+
+
+class KeyGroupOptions(SelectedKeyOptions, total=False):
     """The keyword parameters of `KeyRequest.of`."""
 
+    by: Any
     every: Any
 
 
@@ -97,7 +136,8 @@ class _Windows(Generic[A]):
 
     def answer(self, view: KeysView) -> list[A]:
         session, grid = self.session, self.session.options.grid
-        asked = [self.request.wanted.windows(window, view, grid) for window in self._chosen(view, grid)]
+        windows = key_windows(view, self.request.window, self.request.every, grid)
+        asked = [self.request.wanted.windows(window, view, grid) for window in windows]
         questions = [
             [key_question(session, view, window, self.mode, self.request.key) for window in together]
             for together in asked
@@ -115,16 +155,6 @@ class _Windows(Generic[A]):
                 )
                 for together in questions
             ]
-
-    def _chosen(self, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:
-        """The windows of the request. With `every` they are whole ticks, as those of measures."""
-        request = self.request
-        if request.every is None:
-            return [key_window(view, request.window, grid)]
-        window = choose_window(view, request.window, grid)
-        parts = split_window(window, data_ticks(view), request.every, grid)
-        widened = widened_text(view, request.window, grid)
-        return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)

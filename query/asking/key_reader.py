@@ -1,4 +1,7 @@
-"""The questions about keys: rows of a key, frequent keys, numbers of distinct keys, persistent keys."""
+"""The questions about keys: rows of a key, frequent keys, numbers of distinct keys, persistent keys.
+
+With `where` or `by`, those that take them are scans of `events` (scanned_keys.py), exact in every mode.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,11 @@ from tidemark.query.asking.asked import Asked, answers_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import (
     Join,
+    KeyGroupOptions,
     KeyOptions,
     KeyPartOptions,
     KeyRequest,
+    SelectedKeyOptions,
 )
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.distinct_keys import Distinct, NewKeys, Overlap
@@ -43,13 +48,13 @@ class KeyReader:
         self._session = session
 
     @overload
-    def frequency(self, value: Any, *, every: None = None, **options: Unpack[KeyOptions]) -> Any: ...
+    def frequency(
+        self, value: Any, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
+    ) -> Any: ...
     @overload
+    def frequency(self, value: Any, **options: Unpack[KeyGroupOptions]) -> Answers[FrequencyAnswer]: ...
     def frequency(
-        self, value: Any, *, every: Any, **options: Unpack[KeyOptions]
-    ) -> Answers[FrequencyAnswer]: ...
-    def frequency(
-        self, value: Any, **options: Unpack[KeyPartOptions]
+        self, value: Any, **options: Unpack[KeyGroupOptions]
     ) -> FrequencyAnswer | Answers[FrequencyAnswer]:
         """The number of rows that have the key.
 
@@ -62,10 +67,10 @@ class KeyReader:
         """
         request = KeyRequest.of(Frequencies(plain_all(value)), **options)
         results = self._session.ask(request)
-        asked = Asked.of([answers for answers, _ in results], windows=request.every is not None)
+        asked = self._asked([answers for answers, _ in results], request)
         return asked.answers(FrequencyAnswer, one=not any(several for _, several in results))
 
-    def heavy_hitters(self, phi: Any, **options: Unpack[KeyPartOptions]) -> Answers[HitterAnswer]:
+    def heavy_hitters(self, phi: Any, **options: Unpack[KeyGroupOptions]) -> Answers[HitterAnswer]:
         """Every key that has at least phi of the rows with a key, most rows first.
 
         phi: the share of rows, 0 < phi <= 1.
@@ -76,7 +81,7 @@ class KeyReader:
         """
         return self._listed(HitterAnswer, KeyRequest.of(HeavyHitters(plain_share(phi)), **options))
 
-    def top(self, k: int = 10, **options: Unpack[KeyPartOptions]) -> Answers[HitterAnswer]:
+    def top(self, k: int = 10, **options: Unpack[KeyGroupOptions]) -> Answers[HitterAnswer]:
         """The k keys with the most rows, most rows first; fewer if the window has fewer keys.
 
         k: a whole number of at least 1.
@@ -124,10 +129,12 @@ class KeyReader:
         return self._one(CountAnswer, KeyRequest.of(KeyRange(plain_all(low), plain_all(high)), **options))
 
     @overload
-    def self_join(self, *, every: None = None, **options: Unpack[KeyOptions]) -> CountAnswer: ...
+    def self_join(
+        self, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
+    ) -> CountAnswer: ...
     @overload
-    def self_join(self, *, every: Any, **options: Unpack[KeyOptions]) -> Answers[CountAnswer]: ...
-    def self_join(self, **options: Unpack[KeyPartOptions]) -> CountAnswer | Answers[CountAnswer]:
+    def self_join(self, **options: Unpack[KeyGroupOptions]) -> Answers[CountAnswer]: ...
+    def self_join(self, **options: Unpack[KeyGroupOptions]) -> CountAnswer | Answers[CountAnswer]:
         """The sum over all keys of their rows squared (F2); both modes scan all blocks and live rows."""
         return self._one(CountAnswer, KeyRequest.of(SelfJoin(), **options))
 
@@ -146,10 +153,12 @@ class KeyReader:
         return answer
 
     @overload
-    def distinct(self, *, every: None = None, **options: Unpack[KeyOptions]) -> DistinctAnswer: ...
+    def distinct(
+        self, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
+    ) -> DistinctAnswer: ...
     @overload
-    def distinct(self, *, every: Any, **options: Unpack[KeyOptions]) -> Answers[DistinctAnswer]: ...
-    def distinct(self, **options: Unpack[KeyPartOptions]) -> DistinctAnswer | Answers[DistinctAnswer]:
+    def distinct(self, **options: Unpack[KeyGroupOptions]) -> Answers[DistinctAnswer]: ...
+    def distinct(self, **options: Unpack[KeyGroupOptions]) -> DistinctAnswer | Answers[DistinctAnswer]:
         """The number of distinct keys; NULL is no key.
 
         Approximate answers come from samples of keys in memory, with probable and certain bounds; the error
@@ -220,8 +229,8 @@ class KeyReader:
     def _listed(self, kind: type[S], request: KeyRequest[tuple[list[S], KeyScope]]) -> Answers[S]:
         """Keys or prefixes; there may be none, so the scope is that of the question."""
         results = self._session.ask(request)
-        if request.every is not None:
-            asked = Asked.of([found for found, _ in results], windows=True)
+        if request.every is not None or request.by:
+            asked = self._asked([found for found, _ in results], request)
             return cast("Answers[S]", asked.answers(kind, one=False))
         ((found, scope),) = results
         return answers_of(found, kind, scope)
@@ -229,4 +238,9 @@ class KeyReader:
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
         """One answer, or one for each window."""
         lists = [[answer] for answer in self._session.ask(request)]
-        return Asked.of(lists, windows=request.every is not None).answers(kind, one=True)
+        return self._asked(lists, request).answers(kind, one=True)
+
+    @staticmethod
+    def _asked(lists: list[list[S]], request: KeyRequest[Any]) -> Asked[S]:
+        """The answers of each group and window."""
+        return Asked.of(lists, request.by, windows=request.every is not None, order=request.order)

@@ -13,7 +13,8 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
-from tidemark.query.asking.scanned_questions import ScanChoice, choose_scan, scanned_questions
+from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
+from tidemark.query.asking.scanned_questions import scanned_questions
 from tidemark.query.asking.session import Plan, Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
 from tidemark.query.groups.group_questions import (

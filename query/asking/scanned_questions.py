@@ -6,95 +6,29 @@ ranks of their points in another one. The answers are made last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
-from tidemark.query.groups.group_choice import (
-    DEFAULT_LIMIT,
-    AskedGroups,
-    GroupArguments,
-    by_columns,
-    given_groups,
-    where_values,
-)
-from tidemark.query.groups.group_choice import (
-    Values as GroupValues,
-)
-from tidemark.query.groups.group_order import order_of
+from tidemark.query.groups.group_choice import Values as GroupValues
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Found, Question, Wanted
 from tidemark.query.reading.row_counts import NO_ROWS
 from tidemark.query.reading.windows import ShownWindow, rows_of
-from tidemark.query.scans.computed import asked_measure, computed_values, known_expression
 from tidemark.query.scans.event_scan import EventScan
-from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.query.scans.row_source import key_of
 from tidemark.query.scans.scanned_rows import RankedValues, ScannedGroup
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import View
 
 A = TypeVar("A")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanChoice(AskedGroups):
-    """A question that is answered by a scan, checked as far as that needs no table.
-
-    equal: the allowed values of columns. expression: a condition, or None.
-    by: the columns of the groups.
-    declare: the columns of the group that would answer the question without a scan; None if none would.
-    measure: what an expression computes in the place of a measure, or None.
-    computed: the expressions of the measure and of `by`, by their text.
-    """
-
-    equal: Mapping[str, Sequence[Any]]
-    expression: Expression | None
-    by: tuple[str, ...]
-    declare: tuple[str, ...] | None
-    measure: Measure | None
-    computed: Mapping[str, Expression]
-
-    def shown(self, values: GroupValues) -> dict[str, Any]:
-        """The group as answers show it: the condition, and the values of the columns."""
-        where = {"where": self.expression.text} if self.expression else {}
-        equal = {name: given[0] if len(given) == 1 else list(given) for name, given in self.equal.items()}
-        return {**where, **equal, **dict(zip(self.by, values, strict=False))}
-
-
-def choose_scan(options: Options, arguments: GroupArguments, measure: str | None) -> ScanChoice:
-    """Checks the arguments of a question that is answered by a scan.
-
-    Raises InputError for a condition, and for values, that are not one expression over the columns.
-    """
-    by = by_columns(arguments.by)
-    computed = {name: found for name in (measure, *by) if (found := computed_values(options, name))}
-    expression, equal = None, {}
-    if isinstance(arguments.where, str):
-        expression = known_expression(checked_expression, arguments.where, tuple(options.columns))
-    else:
-        equal = where_values(arguments.where)
-    return ScanChoice(
-        equal=equal,
-        expression=expression,
-        by=by,
-        top=arguments.top,
-        groups=None if arguments.groups is None else given_groups(by, arguments.groups),
-        limit=arguments.limit or DEFAULT_LIMIT,
-        declare=None if expression or computed else tuple(dict.fromkeys([*by, *equal])),
-        order=order_of(arguments.order, arguments.top, arguments.least_rows),
-        measure=asked_measure(options, measure) if measure in computed else None,
-        computed={str(name): one for name, one in computed.items()},
-    )
 
 
 class ScannedQuestions:
@@ -111,10 +45,12 @@ class ScannedQuestions:
     ) -> None:
         self._scan, self._groups, self._dtype = scan, scan.groups(), view.measure.dtype
         rows = rows_of(view, [window.ticks for window in windows])
-        places = {(_names(keys, group.values), group.window): i for i, group in enumerate(self._groups)}
+        places = {(names_in(keys, group.values), group.window): i for i, group in enumerate(self._groups)}
         chosen = _chosen(choice, keys, self._groups)
         self._codes = [  # the number of the group of each question; None without rows
-            places.get((_names(keys, values), number)) for values in chosen for number in range(len(windows))
+            places.get((names_in(keys, values), number))
+            for values in chosen
+            for number in range(len(windows))
         ]
         self.questions = [
             Question(
@@ -198,19 +134,13 @@ def scanned_questions(
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
     keys = [key_of(contents, name, choice.computed) for name in choice.by]
-    equal = dict(choice.equal)
-    if choice.groups is not None:  # only their rows are kept
-        for place, name in enumerate(choice.by):
-            wanted = [group[place] for group in choice.groups]
-            allowed = {keys[place].name_of(value) for value in equal.get(name, wanted)}
-            equal[name] = [value for value in wanted if keys[place].name_of(value) in allowed]
     with (
         shown_progress(progress) as shown,
         EventScan(
             contents,
             view.measure,
             [window.ticks for window in windows],
-            equal=equal,
+            equal=choice.equal_of(keys),
             expression=choice.expression,
             by=choice.by,
             computed=choice.computed,
@@ -218,10 +148,6 @@ def scanned_questions(
         ) as scan,
     ):
         yield ScannedQuestions(scan, view, choice, keys, windows, eps)
-
-
-def _names(keys: Sequence[Key], values: GroupValues) -> tuple[Any, ...]:
-    return tuple(key.name_of(value) for key, value in zip(keys, values, strict=True))
 
 
 def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGroup]) -> list[GroupValues]:
@@ -233,11 +159,8 @@ def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGr
     rows: dict[tuple[Any, ...], int] = {}
     values: dict[tuple[Any, ...], GroupValues] = {}
     for group in scanned:  # they ascend
-        names = _names(keys, group.values)
+        names = names_in(keys, group.values)
         rows[names] = rows.get(names, 0) + group.rows + group.nulls
         values[names] = group.values
-    order = [names for names, count in rows.items() if count >= choice.least_rows]
-    if choice.largest is not None:
-        order = sorted(order, key=lambda names: -rows[names])[: choice.largest]
-    choice.check_limit(len(order), choice.by)
-    return [values[names] for names in order]
+    found = list(values.values())
+    return [found[i] for i in choice.picked(np.array(list(rows.values()), np.int64))]

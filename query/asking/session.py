@@ -165,6 +165,12 @@ class Session:
             snapshot = self._newest(ALL)
             return snapshot.view(measure), snapshot.contents()
 
+    def newest_key_contents(self, key: Any = None) -> tuple[KeysView, View, Contents]:
+        """The view of a key, and that of a measure and the visible batches, of one moment after a refresh."""
+        with self._lock:
+            snapshot = self._newest(ALL)
+            return snapshot.keys_view(key), snapshot.view(), snapshot.contents()
+
     def newest_cells(self) -> tuple[CellsView, Contents]:
         """The view of the companions, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:

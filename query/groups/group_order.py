@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.answers.one_value import OneValue
@@ -70,20 +71,33 @@ class GroupOrder:
         questions: as in `read`.
         """
         cells = questions.cells
-        rows = (cells.n + cells.m).tolist()
-        values = self._values_of(questions, wanted) if rows else []
-        places: list[int] = []
-        for number in range(windows):
-            kept = [at for at in range(number, len(rows), windows) if rows[at] >= self.least_rows]
-            if values:
-                numbers = [(values[at], at) for at in kept if not _is_nan(values[at])]
-                rest = [at for at in kept if _is_nan(values[at])]
-                kept = [*(at for _, at in self._in_order(numbers)), *rest]
-            elif self.by is not None and self.by.endswith("rows"):
-                kept.sort(key=rows.__getitem__, reverse=self._descends)
-            places += kept[: self.top]
-        taken = questions.take(np.array(places, np.int64))
+        rows = cells.n + cells.m
+        values = self._values_of(questions, wanted) if len(rows) else []
+        taken = questions.take(self.places(rows, values, windows))
         return replace(taken, fields={**taken.fields, "certain": self._certain(True)})
+
+    def places(
+        self, rows: NDArray[np.int64], values: Sequence[Any] | NDArray[Any], windows: int
+    ) -> NDArray[np.int64]:
+        """Which of exact answers are given, window by window.
+
+        rows: the N of each group and window, the windows of a group one after the other.
+        values: what the answers are ordered by, if that is their value; an array has no NaN.
+        """
+        places = []
+        for number in range(windows):
+            kept = np.arange(number, len(rows), windows)
+            kept = kept[rows[kept] >= self.least_rows]
+            ordered = self.by if self.by is not None else ""
+            if isinstance(values, np.ndarray) or ordered.endswith("rows"):
+                by = values if isinstance(values, np.ndarray) else rows
+                kept = kept[np.argsort(-by[kept] if self._descends else by[kept], kind="stable")]
+            elif len(values):
+                numbers = [(values[at], at) for at in kept.tolist() if not _is_nan(values[at])]
+                rest = [at for at in kept.tolist() if _is_nan(values[at])]
+                kept = np.array([*(at for _, at in self._in_order(numbers)), *rest], np.int64)
+            places.append(kept[: self.top])
+        return np.concatenate(places)
 
     def _values_of(self, questions: CellQuestions, wanted: Wanted[A]) -> list[Any]:
         """What the answers are ordered by, if that is their value; the errors of all of them are 0."""
@@ -91,7 +105,7 @@ class GroupOrder:
             return []
         columns = wanted.columns(questions.cells, questions.fields["measure"])
         if columns is None or wanted.targets != 1:
-            raise _several_values(self.by)
+            raise several_values(self.by)
         one: str = columns.kind.ONE  # type: ignore[attr-defined]  # answers that have columns are one value
         return list(columns.own[one]) if self.by.endswith("value") else []
 
@@ -205,11 +219,12 @@ def order_of(order: Any, top: int | None, least_rows: int | None) -> GroupOrder 
 
 def _one(answers: Sequence[Any], order: str) -> OneValue:
     if len(answers) != 1 or not isinstance(answers[0], OneValue):
-        raise _several_values(order)
+        raise several_values(order)
     return answers[0]
 
 
-def _several_values(order: str) -> InputError:
+def several_values(order: str) -> InputError:
+    """The error of an order by the values of answers that are not one value for each group."""
     return InputError(
         f"order={order!r} needs one value for each group: ask for one quantile, or for the rank or the "
         "share of one value. order='-rows' goes with any question."

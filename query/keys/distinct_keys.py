@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.key_answers import KeyFields
@@ -28,6 +29,7 @@ from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fiel
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
 from tidemark.query.keys.run_keys import Base, union
+from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.sketches.sampling import ALL, trials_interval
 from tidemark.sketches.sampling.key_sample import Hashes, below
@@ -43,6 +45,17 @@ class Distinct(WantedKeys[DistinctAnswer]):
         """The number."""
         (question,) = questions
         return _distinct(question)
+
+    def of_scan(self, parts: ScannedParts) -> list[DistinctAnswer]:
+        """See `WantedKeys.of_scan`."""
+        return [
+            DistinctAnswer(**scope, count=keys, lo=keys, hi=keys, least=keys, most=keys)
+            for scope, keys in zip(parts.scopes, parts.keys.tolist(), strict=True)
+        ]
+
+    def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:
+        """See `WantedKeys.counts_of_scan`."""
+        return parts.keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tidemark.query.keys.key_blocks import count_between, count_names, count_row
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts
+from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -122,6 +123,34 @@ class Frequencies(WantedKeys[Given[FrequencyAnswer]]):
             )
         return answers, several
 
+    def of_scan(self, parts: ScannedParts) -> list[Given[FrequencyAnswer]]:
+        """See `WantedKeys.of_scan`."""
+        values, several = values_of(parts.key, self.value)
+        return [
+            (
+                [
+                    FrequencyAnswer(
+                        **scope,
+                        value=one.value,
+                        count=one.rows,
+                        lo=one.rows,
+                        hi=one.rows,
+                        in_history=one.history,
+                    )
+                    for one in found
+                ],
+                several,
+            )
+            for scope, found in zip(parts.scopes, parts.rows_of(values), strict=True)
+        ]
+
+    def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:
+        """See `WantedKeys.counts_of_scan`."""
+        values, _ = values_of(parts.key, self.value)
+        if len(values) != 1:
+            return None
+        return np.array([one.rows for (one,) in parts.rows_of(values)], np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
@@ -136,14 +165,20 @@ class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
     def answers(self, questions: Sequence[KeyQuestion]) -> tuple[list[HitterAnswer], KeyScope]:
         """The keys, most rows first, and the scope of the question, as there may be none."""
         (question,) = questions
-        example = "0.01 for keys with 1 % of the rows"
-        least, certain_least = (
-            least_of_share(self.phi, rows, "phi", example) for rows in row_bounds(question)
-        )
+        least, certain_least = map(self._least, row_bounds(question))
         found = _candidates(question, least)
         kept = np.flatnonzero(found.counts.most >= least)
         certain = found.counts.least >= certain_least
         return _hitter_answers(question, found, kept, certain), key_scope(question)
+
+    def of_scan(self, parts: ScannedParts) -> list[tuple[list[HitterAnswer], KeyScope]]:
+        """See `WantedKeys.of_scan`."""
+        least = [self._least(scope["n"] + scope["m"]) for scope in parts.scopes]
+        return _scanned_hitters(parts, parts.with_rows(least))
+
+    def _least(self, rows: int) -> int:
+        """The least number of rows of a key that is answered, of so many rows."""
+        return least_of_share(self.phi, rows, "phi", "0.01 for keys with 1 % of the rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +200,11 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         kept, left_out = order[: self.k], order[self.k :]
         certain = counts.least >= int(counts.most[left_out].max(initial=found.omitted))
         return _hitter_answers(question, found, kept, certain), key_scope(question)
+
+    def of_scan(self, parts: ScannedParts) -> list[tuple[list[HitterAnswer], KeyScope]]:
+        """See `WantedKeys.of_scan`."""
+        whole_number("k", self.k, 1)
+        return _scanned_hitters(parts, parts.top(self.k))
 
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
@@ -203,6 +243,15 @@ class SelfJoin(WantedKeys[CountAnswer]):
             count = question.scanned.second_moment
             return _bounded_answer(question, (count, count, count))
         return _bounded_answer(question, key_scan.second_moment(question.rows()))
+
+    def of_scan(self, parts: ScannedParts) -> list[CountAnswer]:
+        """See `WantedKeys.of_scan`."""
+        counts = zip(parts.scopes, parts.second_moments.tolist(), strict=True)
+        return [CountAnswer(**scope, count=count, lo=count, hi=count) for scope, count in counts]
+
+    def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:
+        """See `WantedKeys.counts_of_scan`."""
+        return parts.second_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +438,30 @@ def _hitter_answers(
             rows_scanned=found.rows_scanned,
         )
         for i in order.tolist()
+    ]
+
+
+def _scanned_hitters(
+    parts: ScannedParts, found: Sequence[Sequence[ScannedKey]]
+) -> list[tuple[list[HitterAnswer], KeyScope]]:
+    """The keys that were found of each part, and its scope."""
+    return [
+        (
+            [
+                HitterAnswer(
+                    **scope,
+                    value=one.value,
+                    count=one.rows,
+                    lo=one.rows,
+                    hi=one.rows,
+                    in_history=one.history,
+                    certain=True,
+                )
+                for one in keys
+            ],
+            KeyScope(**scope),
+        )
+        for scope, keys in zip(parts.scopes, found, strict=True)
     ]
 
 

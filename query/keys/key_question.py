@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.keys.key_blocks import KeyHistory
@@ -14,9 +16,11 @@ from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
+from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import TickGrid, Window
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -96,6 +100,14 @@ class WantedKeys(ABC, Generic[A]):
     @abstractmethod
     def answers(self, questions: Sequence[KeyQuestion]) -> A:
         """The answers, from one question for each of `windows`."""
+
+    def of_scan(self, parts: ScannedParts) -> list[A]:
+        """The answers of each part of a scan of `events`; exact."""
+        raise InputError(f"this question about {parts.key.name} takes neither where nor by.")
+
+    def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:  # noqa: ARG002
+        """The value of each part's answer; None if the answers of a part are not one value."""
+        return None
 
 
 def key_scope(question: KeyQuestion) -> KeyScope:

@@ -19,9 +19,12 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import (
     choose_window,
     counted_back_text,
+    data_ticks,
     newest_tick,
     shown_window,
+    split_window,
     ticks_up_to,
+    widened_text,
 )
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
@@ -126,6 +129,18 @@ def key_window(view: KeysView, asked: AskedWindow, grid: TickGrid | None) -> Key
     partial_ticks = tuple(_partial_tick(tick, start, stop, grid) for tick in sorted(ticks))
     note = counted_back_text(view, asked.last, grid)
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown, note)
+
+
+def key_windows(view: KeysView, asked: AskedWindow, every: Any, grid: TickGrid | None) -> list[KeyWindow]:
+    """The window that the arguments select, or its parts. With `every` they are whole ticks, as of measures.
+
+    Raises InputError for a malformed or empty window, and as `split_window`.
+    """
+    if every is None:
+        return [key_window(view, asked, grid)]
+    parts = split_window(choose_window(view, asked, grid), data_ticks(view), every, grid)
+    widened = widened_text(view, asked, grid)
+    return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 
 
 def overlapping_rows(

@@ -11,97 +11,42 @@ keys for each selected row, in memory or on disk.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
-from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
-from tidemark.query.scans.expressions import Expression, unfit
 from tidemark.query.scans.grouped_rows import GroupedRows
-from tidemark.query.scans.row_source import ROWS, RowSource, key_of
+from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.scanned_rows import HeldRows, Ints, RankedValues, ScannedGroup, ScannedRows
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError, TidemarkError
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-T = TypeVar("T")
-
-_OPERATION = "a scan of the events"
 HELD_ROWS = 2**22  # of one group that are answered from memory, 9 bytes each
 
 
-class EventScan:
-    """One scan of the visible rows of `events`; the first question reads them, the others do not read again.
+class EventScan(OpenScan):
+    """A scan of the values of a measure; the first question reads the rows, the others do not read again.
 
     Groups are numbered from 0 in the order of `groups`; arguments and results by group have this order.
-    Close it, or use it in `with`: it holds memory and a temporary folder. Not safe to share between threads.
-
-    All questions raise DamagedWarehouse if a file is missing or damaged, InputError if the expression fails
-    on a row (a cast of text that is no number), SystemRefused if memory and disk do not suffice. Ctrl-C ends
-    a question with KeyboardInterrupt.
     """
 
     def __init__(
-        self,
-        contents: Contents,
-        measure: Measure,
-        windows: Sequence[Window],
-        *,
-        equal: Mapping[str, Sequence[Any]] | None = None,
-        expression: Expression | None = None,
-        by: Sequence[str] = (),
-        computed: Mapping[str, Expression] | None = None,
-        progress: Progress | None = None,
+        self, contents: Contents, measure: Measure, windows: Sequence[Window], **selected: Unpack[Selected]
     ) -> None:
-        """Checks the arguments and reads nothing.
-
-        contents     the visible batches, of one moment
-        windows      only rows with these ticks: one window, or several as `every` makes them
-        equal        only rows whose value in each of these columns is among the allowed ones; values are
-                     equal as keys are
-        expression   only rows for which it is true
-        by           the columns of the group, each once; a row with NULL in one of them belongs to no group
-        computed     expressions of values by the name under which `measure`, `by` or `equal` have them
-        progress     gets the share of each question that is done, from 0 to 1, about four times a second
-
-        Raises InputError for a column that does not exist or whose type has no keys.
-        """
-        if len(set(by)) < len(by):
-            raise InputError(f"a column of the group is named twice: {list(by)}. Name each column once.")
-        computed = computed or {}
-        keys = tuple(key_of(contents, name, computed) for name in by)
-        selected = {key_of(contents, name, computed): list(values) for name, values in (equal or {}).items()}
-        self._source = RowSource(contents, windows, measure, keys, selected, expression, computed)
-        self._measure, self._progress = measure, progress
-        self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
+        """See `OpenScan`, which has the parameters about the rows that are selected."""
+        super().__init__(contents, windows, measure=measure, **selected)
+        self._measure = measure
         self._rows: ScannedRows | None = None
-        self._raised, self._is_reading = Raised(), False
-        with report_duckdb_errors(_OPERATION, self._raised):
-            taken = take_connection(contents.store.files.folder)
-        self.connection = taken.connection
-        self._finalizer = weakref.finalize(self, give_back, taken)
 
     def close(self) -> None:
-        """Frees the memory and the temporary files. May be called again."""
+        """See `OpenScan.close`."""
         self._rows = None
-        self.__dict__.pop("connection", None)  # the next scan may have it
-        self._finalizer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
     def groups(self) -> list[ScannedGroup]:
         """The groups that have rows, ascending, those of a group by window.
@@ -145,41 +90,13 @@ class EventScan:
     def _scanned(self) -> ScannedRows:
         """The selected rows; they are read once."""
         if self._rows is None:
-
-            def register(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-                reader = pa.RecordBatchReader.from_batches(schema, self._raised.kept(batches))
-                self.connection.register(ROWS, reader)
-
-            relation = self._source.relation(register, self._progress or (lambda _: None))
-            self._is_reading = True
-            try:
-                if self._source.group_columns or self._source.most_rows > HELD_ROWS:
-                    self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS {relation}")
-                    self._is_reading = False
-                    self._rows = GroupedRows(self._source, self)
-                else:
-                    self._rows = HeldRows(self.columns(relation))
-            finally:
-                self._is_reading = False
-                self.connection.unregister(ROWS)
+            self._rows = self._read(self._kept)
         return self._rows
 
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement."""
-        return self._ask(lambda: self.connection.execute(statement).fetchall())
-
-    def columns(self, statement: str) -> pa.Table:
-        """The rows of a statement, each column in one piece."""
-        table: pa.Table = self._ask(lambda: self.connection.sql(statement).to_arrow_table())
-        return table.combine_chunks()
-
-    def _ask(self, ask: Callable[[], T]) -> T:
-        expression = self._failing if self._is_reading else None
-        share = (lambda: self._source.share) if self._is_reading and not self._source.paths else None
-
-        def told(error: Exception) -> TidemarkError | None:
-            damaged = error_of_files(error, self._source.paths)
-            return unfit(expression.text, error) if damaged is None and expression is not None else damaged
-
-        with report_duckdb_errors(_OPERATION, self._raised, told):
-            return run_query(self.connection, ask, self._progress, share)
+    def _kept(self, relation: str) -> ScannedRows:
+        """The rows of the relation, in memory or in a temporary table."""
+        if not self._source.group_columns and self._source.most_rows <= HELD_ROWS:
+            return HeldRows(self.columns(relation))
+        self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS {relation}")
+        self._is_reading = False
+        return GroupedRows(self._source, self._measure, self)

@@ -29,7 +29,7 @@ from tidemark.query.scans.sums_query import sums_of_rows, sums_query
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import name_at, names_of
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
 
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
 HELD_ROWS = 2**24  # whose values DuckDB may hold in memory at once to find ranks among them
@@ -41,11 +41,12 @@ _MARGIN = 1e-6  # of a rank: doubles of HELD_ROWS rows are a thousand times more
 class GroupedRows:
     """The selected rows of a scan by group; see `ScannedRows`.
 
-    source: what the rows are. asker: runs statements, on a connection whose table `scanned` has the rows.
+    source: what the rows are. measure: their value. asker: runs statements, on a connection whose table
+    `scanned` has the rows.
     """
 
-    def __init__(self, source: RowSource, asker: Asker) -> None:
-        self._source, self._asker, self._measure = source, asker, source.measure
+    def __init__(self, source: RowSource, measure: Measure, asker: Asker) -> None:
+        self._source, self._asker, self._measure = source, asker, measure
         self._run, self._columns, self._codes = asker.rows, asker.columns, _table(code=np.zeros(1, np.int64))
         self.groups = self._counted()
 

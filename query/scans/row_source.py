@@ -4,8 +4,9 @@ It has the visible rows of the windows that are selected, in these columns; no c
 their names, because Delta refuses spaces:
 
     is live          1 for rows of live batches, 0 for rows of history
-    stored value     the measure as it is stored; NULL where it is NULL
+    stored value     the measure, if there is one, as it is stored; NULL where it is NULL
     group 1 ...      the stored keys of the columns of the group, which are not NULL; text as bytes
+    key 1 ...        those of the columns of the key that is counted; NULL where they are NULL
 
 DuckDB reads most files by itself (duckdb_files.py). Those that by the table's log lie in the windows, or are
 visible as a whole, get no filter for it. The rows of the others come through warehouse/events/reader.py as
@@ -29,21 +30,13 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
+from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.stored_sql import among_sql, stored_sql
 from tidemark.query.scans.window_buckets import Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
-from tidemark.warehouse.columns.keys import (
-    Key,
-    KeyColumn,
-    Name,
-    encode_keys,
-    find_names,
-    names_from,
-    stored_keys,
-    take_names,
-)
+from tidemark.warehouse.columns.keys import Key, encode_keys
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.errors import InputError
@@ -61,6 +54,32 @@ BATCH_ROWS = 2**17  # of a batch: DuckDB's threads share the batches of a row gr
 def group_name(number: int) -> str:
     """The name of a column of the group; they are counted from 1."""
     return f"group {number}"
+
+
+def key_name(number: int) -> str:
+    """The name of a column of the key that is counted; they are counted from 1."""
+    return f"key {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A range of event times that ends inside ticks, in microseconds since 1970.
+
+    time: the time column. since: inclusive, until: exclusive; None for a side that ticks bound.
+    """
+
+    time: Measure
+    since: int | None
+    until: int | None
+
+    @property
+    def sql(self) -> str:
+        """SQL that is true of the rows inside."""
+        unit = self.time.column_type.unit_us or 1
+        moment = f"{stored_sql(self.time.column_type, quoted(self.time.name))}::BIGINT * {unit}"
+        ends = [("since", ">="), ("until", "<")]
+        given = [(getattr(self, name), sign) for name, sign in ends if getattr(self, name) is not None]
+        return " AND ".join(f"{moment} {sign} {end}" for end, sign in given)
 
 
 def key_of(contents: Contents, name: str, computed: Mapping[str, Expression] | None = None) -> Key:
@@ -88,11 +107,13 @@ class RowSource:
 
     contents    the visible batches
     windows     the ticks of the rows: one window, or several as `every` makes them
-    measure     the column that is counted and ranked
+    measure     the column that is counted and ranked; None for rows that are counted by a key
     by          the columns of the group; a row with NULL in one of them is left out
     equal       the allowed values of columns
     expression  the condition, or None
     computed    by the name of a measure or a key that is no column: the expression that computes it
+    key         the columns of the key that is counted; rows with NULL in them stay
+    times       only rows of these times, or None
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
@@ -101,11 +122,13 @@ class RowSource:
 
     contents: Contents
     windows: Sequence[Window]
-    measure: Measure
+    measure: Measure | None
     by: tuple[Key, ...]
     equal: Mapping[Key, Sequence[Any]]
     expression: Expression | None
     computed: Mapping[str, Expression] = field(default_factory=dict)
+    key: tuple[Key, ...] = ()
+    times: TimeRange | None = None
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
@@ -114,7 +137,7 @@ class RowSource:
 
     def __post_init__(self) -> None:
         columns = {key: values for key, values in self.equal.items() if key.name not in self.computed}
-        self._wanted = {key: _names_of_values(key, values) for key, values in columns.items()}
+        self._wanted = {key: names_of_values(key, values) for key, values in columns.items()}
         self.buckets = Buckets.of(self.windows) if len(self.windows) > 1 else None
 
     @property
@@ -147,7 +170,7 @@ class RowSource:
         self, files: Sequence[VisibleFile], checked: Callable[[float], None]
     ) -> tuple[dict[_Place, list[str]], list[VisibleFile]]:
         """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
-        asked = [self.measure.name, *(key.name for key in (*self.by, *self.equal)), *self._columns]
+        asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
         names = [name for name in dict.fromkeys(asked) if name not in self.computed]
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
         columns = ScannedColumns(self.contents.store, types)
@@ -188,10 +211,15 @@ class RowSource:
         if place.batches:
             guards.append(f"({' OR '.join(map(_batch_sql, place.batches))})")
         guards += [among_sql(key, quoted(key.name), self.equal[key]) for key in self._wanted]
+        guards += self._inside
         columns = [f"{int(place.is_live)}::UTINYINT AS {quoted(LIVE)}"]
-        columns.append(f"{self._stored(self.measure, guards)} AS {quoted(VALUE)}")
+        if self.measure is not None:
+            columns.append(f"{self._stored(self.measure, guards)} AS {quoted(VALUE)}")
         columns += [
             f"{self._stored(key, guards)} AS {quoted(group_name(i))}" for i, key in enumerate(self.by, 1)
+        ]
+        columns += [
+            f"{self._stored(key, guards)} AS {quoted(key_name(i))}" for i, key in enumerate(self.key, 1)
         ]
         if self.buckets is not None:
             number = self.buckets.of_ticks('"_tick"')
@@ -200,16 +228,20 @@ class RowSource:
 
     @property
     def _registered(self) -> str:
-        value = f"CASE WHEN {quoted(NULL)} = 0 THEN {quoted(VALUE)} END"
-        if self.measure.name in self.computed:
-            value = self._stored(self.measure, [])
-        columns = [quoted(LIVE), f"{value} AS {quoted(VALUE)}"]
+        columns = [quoted(LIVE)]
+        if self.measure is not None:
+            value = f"CASE WHEN {quoted(NULL)} = 0 THEN {quoted(VALUE)} END"
+            if self.measure.name in self.computed:
+                value = self._stored(self.measure, self._inside)
+            columns.append(f"{value} AS {quoted(VALUE)}")
         for number, key in enumerate(self.by, 1):
             name = quoted(group_name(number))
-            columns.append(f"{self._stored(key, [])} AS {name}" if key.name in self.computed else name)
+            is_computed = key.name in self.computed
+            columns.append(f"{self._stored(key, self._inside)} AS {name}" if is_computed else name)
+        columns += [quoted(key_name(i + 1)) for i in range(len(self.key))]
         if self.buckets is not None:
             columns.append(quoted(group_name(len(self.by) + 1)))
-        return self._selected(columns, quoted(ROWS), [])
+        return self._selected(columns, quoted(ROWS), self._inside)
 
     def _selected(self, columns: Sequence[str], rows: str, guards: Sequence[str]) -> str:
         """SQL of the selected rows. A group that is computed has no row whose value is NULL."""
@@ -241,6 +273,16 @@ class RowSource:
         return stored_sql(column.column_type, _guarded(expression, conditions, "NULL"))
 
     @property
+    def _inside(self) -> list[str]:
+        """SQL that is true of rows of the asked times; empty if ticks tell them."""
+        return [] if self.times is None else [f"({self.times.sql})"]
+
+    @property
+    def _measures(self) -> list[str]:
+        """The name of the measure, if there is one."""
+        return [] if self.measure is None else [self.measure.name]
+
+    @property
     def _keys(self) -> list[Key]:
         """The columns of the group that are columns of `events`."""
         return [key for key in self.by if key.name not in self.computed]
@@ -253,19 +295,24 @@ class RowSource:
             for number, key in enumerate(self.by, 1)
             if key.name not in self.computed
         ]
+        groups += [
+            (key_name(number), pa.large_binary() if key.is_text else key.stored_type)
+            for number, key in enumerate(self.key, 1)
+        ]
         if self.buckets is not None:
             groups.append((group_name(len(self.by) + 1), pa.int64()))
         own = [(LIVE, pa.uint8()), *groups]
-        if self.measure.name not in self.computed:
+        if self.measure is not None and self.measure.name not in self.computed:
             own[1:1] = [(NULL, pa.uint8()), (VALUE, self.measure.arrow_type)]
         types = {name: self.contents.columns[name] for name in self._columns}
         return pa.schema([*own, *arrow_fields(types)])
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        """The columns of the expressions."""
+        """The columns of the expressions, and the time where a tick is cut."""
         expressions = [*([] if self.expression is None else [self.expression]), *self.computed.values()]
-        return tuple(dict.fromkeys(name for one in expressions for name in one.columns))
+        times = [] if self.times is None else [self.times.time.name]
+        return tuple(dict.fromkeys([*times, *(name for one in expressions for name in one.columns)]))
 
     def batches(self, files: Sequence[VisibleFile]) -> Iterator[pa.RecordBatch]:
         """The rows of files that are selected by all but the condition.
@@ -288,9 +335,9 @@ class RowSource:
             self.share = done / total
 
     def _read(self, one: VisibleFile) -> Iterator[pa.Table]:
-        keys = {key.name: key for key in (*self._keys, *self._wanted)}
+        keys = {key.name: key for key in (*self._keys, *self.key, *self._wanted)}
         texts = [name for name, key in keys.items() if key.is_text]
-        measures = [] if self.measure.name in self.computed else [self.measure.name]
+        measures = [name for name in self._measures if name not in self.computed]
         names = dict.fromkeys([*measures, *keys, *self._columns])
         shares = [EventRowGroups.whole_file(one.file)]
         return read_event_rows(self.contents.store.filesystem(), shares, names, one.batches, texts)
@@ -300,28 +347,29 @@ class RowSource:
         ticks = as_numpy(rows.column("_tick"))
         selected = self._range.holds(ticks)
         keys = {
-            key: encode_keys(key, single_array(rows.column(key.name))) for key in (*self._keys, *self._wanted)
+            key: encode_keys(key, single_array(rows.column(key.name)))
+            for key in (*self._keys, *self.key, *self._wanted)
         }
         for key in self._keys:
             selected = selected & ~keys[key].null
         for key, wanted in self._wanted.items():
-            selected = selected & _is_wanted(keys[key], wanted)
+            selected = selected & is_wanted(keys[key], wanted)
         chosen = np.flatnonzero(selected)
         if not len(chosen):
             return
         columns = [
             arrow_array(np.full(len(chosen), live, np.uint8)),
             *self._values(rows, chosen),
-            *(_group_column(key, keys[key], chosen) for key in self._keys),
+            *(stored_column(key, keys[key], chosen) for key in (*self._keys, *self.key)),
             *([] if self.buckets is None else [arrow_array(self.buckets.of_ticks(ticks[chosen]))]),
         ]
         picked = rows.select(list(self._columns)).take(arrow_array(chosen))
-        columns += [_native_column(picked.column(name), schema.field(name)) for name in self._columns]
+        columns += [native_column(picked.column(name), schema.field(name)) for name in self._columns]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _values(self, rows: pa.Table, chosen: NDArray[np.int64]) -> list[pa.Array]:
         """Whether the measure of the chosen rows is NULL, and what is stored of it; nothing if computed."""
-        if self.measure.name in self.computed:
+        if self.measure is None or self.measure.name in self.computed:
             return []
         values = encode_values(self.measure, single_array(rows.column(self.measure.name)))
         return [arrow_array(values.null[chosen].astype(np.uint8)), arrow_array(values.stored[chosen])]
@@ -355,43 +403,3 @@ def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:
 def _batch_sql(batches: BatchRange) -> str:
     source = literal(batches.source)
     return f'("_source" = {source} AND "_batch" BETWEEN {batches.first} AND {batches.last})'
-
-
-def _names_of_values(key: Key, values: Sequence[Any]) -> Any:
-    """The names of the values, ascending, each once; values that no row can have are left out."""
-    names: set[Name] = {name for value in values if (name := key.name_of(value)) is not None}
-    return names_from(key, sorted(names))
-
-
-def _is_wanted(column: KeyColumn, wanted: Any) -> NDArray[np.bool_]:
-    """A mask of the rows whose name is among the ascending wanted names."""
-    if isinstance(wanted, np.ndarray):
-        among = np.isin(np.asarray(column.names), wanted)
-    else:
-        among = find_names(wanted, column.names) >= 0
-    if column.codes is None:
-        return np.asarray(among & ~column.null)
-    found = ~column.null
-    found[found] = among[column.codes[found]]  # codes of NULL mean nothing, and there may be no names
-    return found
-
-
-def _group_column(key: Key, column: KeyColumn, chosen: NDArray[np.int64]) -> pa.Array:
-    """The stored keys of the chosen rows, text as bytes."""
-    names = take_names(column.names, chosen if column.codes is None else column.codes[chosen])
-    return stored_keys(key, names) if isinstance(names, np.ndarray) else names
-
-
-def _native_column(column: pa.ChunkedArray, item: pa.Field) -> pa.Array:
-    """A column of the expression in its own type; InputError for text that is not UTF-8."""
-    array = single_array(column)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"the column {item.name!r} has text that is not UTF-8, which expressions cannot use ({error}). "
-            "Select its rows by equality instead, or leave the column out of the expression."
-        ) from None
-    return array.cast(item.type)

@@ -39,6 +39,7 @@ class Signature:
     accepts_any: whether any value can be a subject, so that positional arguments fill the subjects first.
     two_windows: whether it compares two windows.
     in_slots: whether it is about the slots of the window; such a function has no parameter `every`.
+    has_groups: whether it takes a condition and groups, as those about measures do.
     own: further named parameters.
     """
 
@@ -48,6 +49,7 @@ class Signature:
     accepts_any: bool = False
     two_windows: bool = False
     in_slots: bool = False
+    has_groups: bool = False
     own: tuple[str, ...] = ()
 
     @property
@@ -58,9 +60,15 @@ class Signature:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters."""
-        own = _GROUPS if self.of_measure else ("key", *self.own)
+        own = () if self.of_measure else ("key", *self.own)
+        groups = _GROUPS if self.selects else ()
         window = _TWO_WINDOWS if self.two_windows else _SLOTS if self.in_slots else _WINDOW
-        return (*self.subjects, *(("measure",) if self.of_measure else ()), *window, *own)
+        return (*self.subjects, *(("measure",) if self.of_measure else ()), *window, *own, *groups)
+
+    @property
+    def selects(self) -> bool:
+        """Whether it takes a condition and groups."""
+        return self.of_measure or self.has_groups
 
 
 SIGNATURES = {
@@ -69,13 +77,13 @@ SIGNATURES = {
     "cdf": Signature(("x",), needed=False, of_measure=True),
     "histogram": Signature(("bins",), needed=False, of_measure=True),
     "summary": Signature((), needed=False, of_measure=True),
-    "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True),
-    "heavy_hitters": Signature(("phi",), needed=True, of_measure=False),
+    "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True, has_groups=True),
+    "heavy_hitters": Signature(("phi",), needed=True, of_measure=False, has_groups=True),
     "hierarchy": Signature(("phi",), needed=True, of_measure=False, own=("separator",)),
-    "top": Signature(("k",), needed=False, of_measure=False),
+    "top": Signature(("k",), needed=False, of_measure=False, has_groups=True),
     "key_range": Signature(("low", "high"), needed=False, of_measure=False, accepts_any=True),
-    "self_join": Signature((), needed=False, of_measure=False),
-    "distinct": Signature((), needed=False, of_measure=False),
+    "self_join": Signature((), needed=False, of_measure=False, has_groups=True),
+    "distinct": Signature((), needed=False, of_measure=False, has_groups=True),
     "new_keys": Signature((), needed=False, of_measure=False),
     "overlap": Signature((), needed=False, of_measure=False, two_windows=True),
     "persistent": Signature(("alpha",), needed=True, of_measure=False, in_slots=True, own=("most",)),
@@ -179,7 +187,7 @@ def _recognized_parameter(signature: Signature, measures: Sequence[str], value: 
             return "last"
         return None
     if isinstance(value, Mapping):
-        return "where" if signature.of_measure else None
+        return "where" if signature.selects else None
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     return "last" if number or isinstance(value, timedelta) else None
 

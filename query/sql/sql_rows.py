@@ -3,8 +3,8 @@
 A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window, widened and as_of.
 `window` is (start, end), the end exclusive, NULL for all rows; `widened` says how it differs from what was
 asked, NULL if it does not. `as_of` has the versions of the tables that were read.
-Functions about measures also have `group`, the values of the columns of where and by as text,
-`group_certain`, which is `certain` of an answer with top, and `rows_scanned`.
+Functions that take where and by also have `group`, the values of their columns as text, and `rows_scanned`;
+those about measures `group_certain`, too, which is `certain` of an answer with top.
 
 Values of keys have one type for all keys, as values of measures do; a key of several columns is text, with
 its values separated by commas.
@@ -83,7 +83,7 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "persistent": PersistentAnswer,
     "persistence": PersistenceAnswer,
 }
-_GROUP_COLUMNS = [("group", "map<string, string>"), ("group_certain", "boolean"), ("rows_scanned", "bigint")]
+_GROUP_COLUMNS = {"group": "map<string, string>", "group_certain": "boolean", "rows_scanned": "bigint"}
 _SQL_TYPES = {"int": "bigint", "float": "double", "str": "string", "bool": "boolean"}  # by Python's type
 
 
@@ -123,7 +123,12 @@ def columns(
     own_types = {**_SQL_TYPES, "Any": value, "Total": total_type(value), "Mean": mean_type(value)}
     own = [(column, own_types[_python_type(_ANSWERS[name], column)]) for column in _ANSWERS[name].COLUMNS]
     facts = [(fact, _SQL_TYPES[_python_type(scope, fact)]) for fact in (*scope.fact_names(), scope.SUBJECT)]
-    groups = _GROUP_COLUMNS if of_measure(name) and name != SUMMARY_VIEW else []
+    takes_groups = name != SUMMARY_VIEW and SIGNATURES[name].selects
+    groups = [
+        (column, kind)
+        for column, kind in (_GROUP_COLUMNS.items() if takes_groups else ())
+        if of_measure(name) or column != "group_certain"
+    ]
     window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
     return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", _AS_OF)]
 

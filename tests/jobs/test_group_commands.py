@@ -96,6 +96,21 @@ def test_keys_of_several_columns_are_written_with_commas(
     assert said.out == f"{wh.heavy_hitters(0.05, key='distance')}\n"
 
 
+def test_keys_of_selected_rows_are_counted_as_in_python(
+    grouped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wh, where = query.open(grouped), "delay > 60"
+    said = tidemark(
+        capsys, "top", "2", "--key", "origin", "--where", where, "--by", "hour(time)", "-w", grouped
+    )
+    assert said.out == f"{wh.top(2, key='origin', where=where, by='hour(time)')}\n"
+    said = tidemark(capsys, "distinct", "--by", "origin", "--order=-value", "--top", "3", "-w", grouped)
+    assert said.out == f"{wh.distinct(by='origin', order='-value', top=3)}\n"
+    said = tidemark(capsys, "freq", "ATL", "--key", "origin", "--where", "distance=590", "-w", grouped)
+    assert said.out == f"{wh.frequency(['ATL'], key='origin', where={'distance': 590})}\n"
+    assert "a scan of 20,000 rows" in said.out
+
+
 def test_a_plot_shows_groups_over_time(
     grouped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,7 +161,7 @@ def test_windows_that_cut_a_tick_are_widened_for_measures_and_keys(
     if is_broken:
         grid = TickGrid(3_600_000_000)
         inner = window_between(START + HOUR, START + 2 * HOUR, grid)
-        monkeypatch.setattr("tidemark.query.asking.key_questions.choose_window", lambda *_: inner)
+        monkeypatch.setattr("tidemark.query.keys.key_windows.choose_window", lambda *_: inner)
     for window in CUT:
         expected = [(answer.window, answer.N) for answer in wh.rank(0.0, every="1h", **window)]
         found = [

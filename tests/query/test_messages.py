@@ -28,9 +28,11 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 # Arguments that a question does not have: Python would raise TypeError.
 MISFITS: dict[str, Ask] = {
-    "top: got an unexpected keyword argument 'where'. It takes k, key, last, ": lambda wh: wh.top(where={}),
-    "frequency: got an unexpected keyword argument 'by'": lambda wh: wh.frequency("a", by="k"),
-    "where and by are for questions about measures": lambda wh: wh.distinct(where={"k": "a"}),
+    "new_keys: got an unexpected keyword argument 'where'. It takes key, last, ": lambda wh: wh.new_keys(
+        where={}
+    ),
+    "persistence: got an unexpected keyword argument 'by'": lambda wh: wh.persistence("a", by="k"),
+    "where and by are for questions about measures": lambda wh: wh.persistent(1, where={"k": "a"}),
     "quantile: got an unexpected keyword argument 'key'": lambda wh: wh.quantile(0.5, key="k"),
     "quantile: missing a required argument: 'phi'": lambda wh: wh.quantile(),
     "histogram: got an unexpected keyword argument 'wher'": lambda wh: wh.histogram(5, "x", wher={}),

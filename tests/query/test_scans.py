@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from tests.query.in_duckdb import damage_for_duckdb
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import checked_files, connections
-from tidemark.query.scans import duckdb_files, event_scan, grouped_rows, row_source
+from tidemark.query.scans import duckdb_files, event_scan, grouped_rows, open_scan, row_source
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
@@ -580,7 +580,7 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
     with asked.scan(world.contents) as third:
         assert third.connection in used
         assert third.connection.execute("FROM duckdb_tables()").fetchall() == []
-    monkeypatch.setattr(event_scan, "give_back", connections._idle[os.getpid()].append)
+    monkeypatch.setattr(open_scan, "give_back", connections._idle[os.getpid()].append)
     with asked.scan(world.contents) as fourth:
         fourth.groups()
     last = connections._idle[os.getpid()][-1].connection

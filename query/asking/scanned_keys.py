@@ -1,0 +1,249 @@
+"""Questions about keys with `where` or `by`: one scan of `events` for all groups and windows of a call.
+
+A scan sees the times of rows, so a window that cuts ticks is exact, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.answers.key_answers import ScannedFields
+from tidemark.query.asking.scan_choice import ScanChoice, names_in
+from tidemark.query.asking.scan_progress import shown_progress
+from tidemark.query.asking.session import Session
+from tidemark.query.groups.group_choice import Values
+from tidemark.query.groups.group_order import several_values
+from tidemark.query.keys.key_question import WantedKeys
+from tidemark.query.keys.key_windows import KeyWindow, key_windows
+from tidemark.query.keys.scanned_parts import ScannedKey
+from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.windows import rows_of
+from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
+from tidemark.query.scans.row_source import TimeRange, key_of
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import KeysView, View
+
+A = TypeVar("A")
+
+Newest = tuple[KeysView, View, Contents]
+NO_GROUP = NO_PART = NO_PLACE = -1  # the number of a group, of a part and of a key without rows
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedKeys(Generic[A]):
+    """A question about the keys of selected rows; a `Plan`.
+
+    Its answers are those of each group and window, the windows of a group one after the other; with an order
+    those of each window.
+    """
+
+    session: Session
+    wanted: WantedKeys[A]
+    key: Any
+    window: AskedWindow
+    every: Any
+    choice: ScanChoice
+    topic: None = None
+
+    def newest(self) -> Newest:
+        """See `Plan.newest`."""
+        return self.session.newest_key_contents(self.key)
+
+    def answer(self, newest: Newest) -> list[A]:
+        """See `Plan.answer`."""
+        (keys, view, contents), options, choice = newest, self.session.options, self.choice
+        windows = key_windows(keys, self.window, self.every, options.grid)
+        if not windows:
+            return []
+        ticks = [window.overlapping for window in windows]
+        columns = [key_of(contents, name, choice.computed) for name in choice.by]
+        key = options.key_named(keys.key.columns if self.key is None else self.key)
+        with (
+            shown_progress(self.session.progress) as progress,
+            KeyScan(
+                contents,
+                key,
+                ticks,
+                times=_times(options, windows),
+                equal=choice.equal_of(columns),
+                expression=choice.expression,
+                by=choice.by,
+                computed=choice.computed,
+                progress=progress,
+            ) as scan,
+        ):
+            facts = {"as_of": dict(keys.versions), "rows_scanned": rows_of(view, ticks)}
+            parts = ChosenParts(scan, key, choice, windows, facts, *_groups(choice, columns, scan.parts))
+            return self.wanted.of_scan(self._ordered(parts))
+
+    def _ordered(self, parts: ChosenParts) -> ChosenParts:
+        """The parts that are answered, in their order."""
+        order = self.choice.order
+        if order is None:
+            return parts
+        values: NDArray[Any] | None = None
+        if order.by is not None and not order.by.endswith("rows"):
+            values = self.wanted.counts_of_scan(parts)
+            if values is None:
+                raise several_values(order.by)
+            if order.by.endswith("error"):  # of exact answers
+                values = np.zeros_like(values)
+        return parts.take(order.places(parts.rows, [] if values is None else values, len(parts.windows)))
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenParts:
+    """Parts of a scan that are answered, also those without rows; a `ScannedParts`.
+
+    windows: of the question. facts: the fields of all scopes that are the same.
+    values: of each group, the windows of a group one after the other; see `take`.
+    groups: the number that the scan has for each of them, NO_GROUP for one without rows.
+    places: which groups and windows are asked, by their place in this order; None for all.
+    """
+
+    scan: KeyScan
+    key: Key
+    choice: ScanChoice
+    windows: Sequence[KeyWindow]
+    facts: Mapping[str, Any]
+    values: Sequence[Values] | None
+    groups: NDArray[np.int64]
+    places: NDArray[np.int64] | None = None
+
+    def take(self, places: NDArray[np.int64]) -> ChosenParts:
+        """The parts at these places among all groups and windows."""
+        return replace(self, places=places)
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        return np.arange(len(self.groups) * len(self.windows)) if self.places is None else self.places
+
+    @cached_property
+    def _parts(self) -> NDArray[np.int64]:
+        """The scan's part of each place; NO_PART for one without rows."""
+        found, width = self.scan.parts, len(self.windows)
+        known = np.full((found.groups + 1, width), NO_PART, np.int64)  # the last one has no rows
+        known[found.group, found.window] = np.arange(len(found.group))
+        part: NDArray[np.int64] = known[self.groups[self._places // width], self._places % width]
+        return part
+
+    def _of_parts(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The items of the parts; 0 for a part without rows."""
+        return np.append(column, np.zeros(1, column.dtype))[self._parts]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows of each part that have a key."""
+        return self._of_parts(self.scan.parts.n + self.scan.parts.m)
+
+    @property
+    def keys(self) -> NDArray[Any]:
+        """See `ScannedParts.keys`."""
+        return self._of_parts(self.scan.parts.keys)
+
+    @property
+    def second_moments(self) -> NDArray[Any]:
+        """See `ScannedParts.second_moments`."""
+        return self._of_parts(self.scan.parts.second_moments)
+
+    @cached_property
+    def scopes(self) -> Sequence[ScannedFields]:
+        """See `ScannedParts.scopes`."""
+        found = self.scan.parts
+        counts = [self._of_parts(column).tolist() for column in (found.n, found.m, found.nulls)]
+        shown: dict[int, Mapping[str, Any]] = {}
+        fields: list[ScannedFields] = []
+        for place, n, m, nulls in zip(self._places.tolist(), *counts, strict=True):
+            group, number = divmod(place, len(self.windows))
+            if group not in shown:
+                shown[group] = self.choice.shown(self._values(group))
+            fields.append(
+                ScannedFields(
+                    n=n,
+                    m=m,
+                    nulls=nulls,
+                    eps=0.0,
+                    confidence=1.0,
+                    mode="exact",
+                    key=self.key.name,
+                    window=self.windows[number].shown,
+                    widened=self.windows[number].widened,
+                    group=shown[group],
+                    as_of=self.facts["as_of"],
+                    rows_scanned=self.facts["rows_scanned"],
+                )
+            )
+        return fields
+
+    def _values(self, group: int) -> Values:
+        """The values of a group by its place."""
+        return self.scan.parts.values(int(self.groups[group])) if self.values is None else self.values[group]
+
+    def top(self, k: int) -> Sequence[Sequence[ScannedKey]]:
+        """See `ScannedParts.top`."""
+        return self._by_part(self.scan.top(k, self._there.tolist()))
+
+    def with_rows(self, least: Sequence[int]) -> Sequence[Sequence[ScannedKey]]:
+        """See `ScannedParts.with_rows`."""
+        wanted = dict(zip(self._parts.tolist(), least, strict=True))
+        parts = self._there.tolist()
+        return self._by_part(self.scan.with_rows([wanted[part] for part in parts], parts))
+
+    def rows_of(self, values: Sequence[Any]) -> Sequence[Sequence[ScannedKey]]:
+        """See `ScannedParts.rows_of`."""
+        names = [self.key.name_of(value) for value in values]
+        unique = {name: value for name, value in zip(names, values, strict=True) if name is not None}
+        places: dict[Any, int] = {name: place for place, name in enumerate(unique)}
+        of_value = [places.get(name, NO_PLACE) for name in names]
+        counts = {
+            (part, place): (history, live)
+            for part, place, history, live in self.scan.rows_of([*unique.values()])
+        }
+        return [
+            [
+                ScannedKey(value, *counts.get((part, place), (0, 0)))
+                for place, value in zip(of_value, values, strict=True)
+            ]
+            for part in self._parts.tolist()
+        ]
+
+    @property
+    def _there(self) -> NDArray[np.int64]:
+        """The parts that have rows, each once."""
+        parts: NDArray[np.int64] = np.unique(self._parts[self._parts != NO_PART])
+        return parts
+
+    def _by_part(self, found: CountedKeys) -> list[list[ScannedKey]]:
+        keys: dict[int, list[ScannedKey]] = {}
+        columns = zip(found.part.tolist(), found.history.tolist(), found.live.tolist(), strict=True)
+        for i, (part, history, live) in enumerate(columns):
+            keys.setdefault(part, []).append(ScannedKey(found.value(i), history, live))
+        return [keys.get(part, []) for part in self._parts.tolist()]
+
+
+def _groups(
+    choice: ScanChoice, columns: Sequence[Key], parts: KeyParts
+) -> tuple[Sequence[Values] | None, NDArray[np.int64]]:
+    """The values of the groups, None for those that the scan has; and their numbers in the scan."""
+    if not choice.by:
+        return [()], np.zeros(1, np.int64)
+    if choice.groups is not None:
+        known = {parts.names(group): group for group in range(parts.groups)}
+        names = [names_in(columns, values) for values in choice.groups]
+        return choice.groups, np.array([known.get(one, NO_GROUP) for one in names], np.int64)
+    rows = np.bincount(parts.group, parts.n + parts.m + parts.nulls, parts.groups).astype(np.int64)
+    return None, np.array(choice.picked(rows), np.int64)
+
+
+def _times(options: Options, windows: Sequence[KeyWindow]) -> TimeRange | None:
+    """The times of a window that cuts ticks; those of `every` do not."""
+    since, until, time = windows[0].since, windows[-1].until, options.time_column
+    return None if time is None or (since is None and until is None) else TimeRange(time, since, until)

@@ -1,0 +1,53 @@
+"""What a scan of `events` tells of keys, as questions about keys ask it (query/scans/key_scan.py counts)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from tidemark.query.answers.key_answers import ScannedFields
+from tidemark.warehouse.columns.keys import Key
+
+
+class ScannedKey(NamedTuple):
+    """A key, and its rows in history and on the live side."""
+
+    value: Any
+    history: int
+    live: int
+
+    @property
+    def rows(self) -> int:
+        """All of its rows."""
+        return self.history + self.live
+
+
+class ScannedParts(Protocol):
+    """The selected rows of some parts, each a group in a window; sequences have an item for each part."""
+
+    @property
+    def key(self) -> Key:
+        """The key, with its columns in the order in which values have them."""
+
+    @property
+    def scopes(self) -> Sequence[ScannedFields]:
+        """The fields of the scope of each part's answers."""
+
+    @property
+    def keys(self) -> NDArray[Any]:
+        """The number of distinct keys."""
+
+    @property
+    def second_moments(self) -> NDArray[Any]:
+        """The sum over all keys of the square of their rows."""
+
+    def top(self, k: int) -> Sequence[Sequence[ScannedKey]]:
+        """The k keys with the most rows, most rows first."""
+
+    def with_rows(self, least: Sequence[int]) -> Sequence[Sequence[ScannedKey]]:
+        """The keys with at least so many rows, most rows first."""
+
+    def rows_of(self, values: Sequence[Any]) -> Sequence[Sequence[ScannedKey]]:
+        """The rows of these values of the key, in their order."""

@@ -1,0 +1,249 @@
+"""How often each key is there among the selected rows of `events`, by group and window, counted by DuckDB.
+
+One statement counts the rows of each key in each group and window while it reads them (row_source.py). So
+what is kept is a row for each of these, in memory or, beyond DuckDB's memory, on disk. All questions are
+answered from there, exactly. A row with NULL in a column of the key has no key, and is counted apart.
+
+A *part* is a group in a window. Parts with rows are numbered from 0, ascending by group, then by window; keys
+of a part are ordered as keys are, with NaN last.
+
+Cost: one read of the columns that are used, in all files with rows of the windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.open_scan import OpenScan, Selected
+from tidemark.query.scans.row_source import LIVE, key_name
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+from tidemark.warehouse.snapshots.system_tables import Contents
+
+Ints = NDArray[np.int64]
+
+_ROWS = "(history + live)"
+MOST_KEYS = 2**62  # more than there are
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyParts:
+    """The parts that have rows; arrays of shape (parts,).
+
+    group, window: the numbers of its group, which ascend, and of its window.
+    n, m: rows of history and live rows that have a key. nulls: rows without one. keys: distinct keys.
+    second_moments: the sum over all keys of the square of their rows; may be greater than 64 bits.
+    """
+
+    group: Ints
+    window: Ints
+    n: Ints
+    m: Ints
+    nulls: Ints
+    keys: Ints
+    second_moments: NDArray[np.object_]
+    _by: tuple[Key, ...]
+    _names: list[Names]  # of each part, by column of the group
+    _first: Ints  # the first part of each group
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are; without columns of a group it is one."""
+        return len(self._first)
+
+    def values(self, group: int) -> tuple[Any, ...]:
+        """The values of a group, in the types of its columns."""
+        first = int(self._first[group])
+        return tuple(
+            key.value_of(name_at(names, first)) for key, names in zip(self._by, self._names, strict=True)
+        )
+
+    def names(self, group: int) -> tuple[Any, ...]:
+        """The names of the values of a group."""
+        return tuple(name_at(names, int(self._first[group])) for names in self._names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedKeys:
+    """Some keys of parts, each with its rows; arrays of shape (keys,), ordered by part.
+
+    part: the number of its part. history, live: its rows.
+    """
+
+    part: Ints
+    history: Ints
+    live: Ints
+    _parts_of_key: tuple[Key, ...]
+    _names: list[Names]
+
+    def value(self, i: int) -> Any:
+        """The value of the i-th key; a tuple for a key of several columns."""
+        values = [
+            key.value_of(name_at(names, i))
+            for key, names in zip(self._parts_of_key, self._names, strict=True)
+        ]
+        return values[0] if len(values) == 1 else tuple(values)
+
+
+class KeyScan(OpenScan):
+    """A scan that counts the keys of rows. See `OpenScan`."""
+
+    def __init__(
+        self, contents: Contents, key: Key, windows: Sequence[Window], **selected: Unpack[Selected]
+    ) -> None:
+        """See `OpenScan`, which has the parameters about the rows that are selected."""
+        super().__init__(contents, windows, key=key.parts, **selected)
+        self._key = key
+        self._codes = pa.table({"part": pa.array([0], pa.int64())})
+
+    @cached_property
+    def parts(self) -> KeyParts:
+        """The parts that have rows; without `by` and with one window there is one, which may have none."""
+        counts = f"count(*) FILTER ({quoted(LIVE)} = %d)"
+        listed = ", ".join([*self._groups, *self._columns])
+        self._read(
+            lambda relation: self.rows(
+                f"CREATE OR REPLACE TEMP TABLE counted AS SELECT {listed}, {counts % 0} AS history, "
+                f"{counts % 1} AS live FROM ({relation}) GROUP BY {listed}"
+            )
+        )
+        sums = [
+            f"coalesce(sum(history) FILTER ({self._has_key}), 0)::BIGINT AS n",
+            f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
+            f"coalesce(sum({_ROWS}) FILTER (NOT ({self._has_key})), 0)::BIGINT AS nulls",
+            f"count(*) FILTER ({self._has_key}) AS keys",
+            f"coalesce(sum({_ROWS}::HUGEINT * {_ROWS}) FILTER ({self._has_key}), 0)::VARCHAR AS squares",
+        ]
+        by = ", ".join(self._groups)
+        grouped = f" GROUP BY {by} ORDER BY {by}" if by else ""
+        table = self.columns(f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}")
+        width = len(self._groups)
+        stored = [single_array(table.column(i)) for i in range(width)]
+        codes = arrow_array(np.arange(len(table)))
+        self._codes = table.select(range(width)).append_column("part", codes)
+        return self._found_parts(table, stored)
+
+    def _found_parts(self, table: pa.Table, stored: Sequence[pa.Array]) -> KeyParts:
+        by, buckets = self._source.by, self._source.buckets
+        names = [names_of(key, column) for key, column in zip(by, stored, strict=False)]
+        window = np.zeros(len(table), np.int64)
+        if buckets is not None:
+            window = np.array([buckets.windows[one] for one in as_numpy(stored[-1]).tolist()], np.int64)
+        starts = np.zeros(len(table), bool)  # where another group begins
+        starts[:1] = True
+        for column in stored[: len(by)]:
+            starts[1:] |= _differ(column)
+        n, m, nulls, keys = (as_numpy(table.column(name)) for name in ("n", "m", "nulls", "keys"))
+        squares = np.array([int(text) for text in table.column("squares").to_pylist()], object)
+        first = np.flatnonzero(starts)
+        return KeyParts(np.cumsum(starts) - 1, window, n, m, nulls, keys, squares, by, names, first)
+
+    def top(self, k: int, parts: Sequence[int]) -> CountedKeys:
+        """The k keys with the most rows of each of these parts, most rows first; of equal ones the first."""
+        order, kept = f"{_ROWS} DESC, {', '.join(self._columns)}", min(k, MOST_KEYS)
+        if not self._groups:
+            return self._counted(
+                f"SELECT *, 0::BIGINT AS part FROM counted WHERE {self._has_key} "
+                f"ORDER BY {order} LIMIT {kept if len(parts) else 0}"
+            )
+        with self._asked(part=np.array(parts, np.int64)):
+            return self._counted(
+                f"SELECT * FROM {self._coded} SEMI JOIN asked USING (part) WHERE {self._has_key} "
+                f"QUALIFY row_number() OVER (PARTITION BY part ORDER BY {order}) <= {kept} "
+                f"ORDER BY part, {order}"
+            )
+
+    def with_rows(self, least: Sequence[int], parts: Sequence[int]) -> CountedKeys:
+        """The keys that have at least `least` rows, a number for each of these parts; most rows first."""
+        order = f"{_ROWS} DESC, {', '.join(self._columns)}"
+        with self._asked(part=np.array(parts, np.int64), least=np.array(least, np.int64)):
+            return self._counted(
+                f"SELECT * FROM {self._coded} JOIN asked USING (part) WHERE {self._has_key} "
+                f"AND {_ROWS} >= least ORDER BY part, {order}"
+            )
+
+    def rows_of(self, values: Sequence[Any]) -> list[tuple[int, int, int, int]]:
+        """The part, the place of the value, and the rows of history and the live ones of each that has some.
+
+        values: of the key, that rows can have, each once.
+        """
+        if not values:
+            return []
+        own = [[value] if len(self._key.parts) == 1 else value for value in values]
+        columns: dict[str, Any] = {"place": arrow_array(np.arange(len(own)))}
+        for number, (key, items) in enumerate(zip(self._key.parts, zip(*own, strict=True), strict=False), 1):
+            names = names_from(key, [name for item in items if (name := key.name_of(item)) is not None])
+            stored = stored_keys(key, names) if isinstance(names, np.ndarray) else names
+            columns[key_name(number)] = stored
+        with self._tables(asked=pa.table(columns)):
+            return self.rows(
+                f"SELECT part, place, history, live FROM {self._coded} "
+                f"JOIN asked USING ({', '.join(self._columns)})"
+            )
+
+    @property
+    def _groups(self) -> list[str]:
+        return self._source.group_columns
+
+    @property
+    def _columns(self) -> list[str]:
+        """The columns of the key, as SQL."""
+        return [quoted(key_name(i + 1)) for i in range(len(self._key.parts))]
+
+    @property
+    def _has_key(self) -> str:
+        return " AND ".join(f"{column} IS NOT NULL" for column in self._columns)
+
+    @property
+    def _coded(self) -> str:
+        """SQL of the counted keys, each with the number of its part."""
+        if not self._groups:
+            return "(SELECT *, 0::BIGINT AS part FROM counted)"
+        return f"(FROM counted JOIN codes USING ({', '.join(self._groups)}))"
+
+    def _counted(self, statement: str) -> CountedKeys:
+        with self._tables():
+            table = self.columns(statement)
+        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
+        names = [
+            names_of(key, single_array(table.column(key_name(i)))) for i, key in enumerate(self._key.parts, 1)
+        ]
+        return CountedKeys(part, history, live, self._key.parts, names)
+
+    @contextmanager
+    def _asked(self, **columns: NDArray[Any]) -> Iterator[None]:
+        with self._tables(asked=pa.table({name: arrow_array(one) for name, one in columns.items()})):
+            yield
+
+    @contextmanager
+    def _tables(self, **tables: pa.Table) -> Iterator[None]:
+        """The table `codes` with the number of each part, and others."""
+        _ = self.parts
+        for name, table in {"codes": self._codes, **tables}.items():
+            self.connection.register(name, table)
+        try:
+            yield
+        finally:
+            for name in ("codes", *tables):
+                self.connection.unregister(name)
+
+
+def _differ(column: pa.Array) -> NDArray[np.bool_]:
+    """Whether each value but the first is another one than that before it; NaN is equal to NaN."""
+    import pyarrow.compute as pc
+
+    before, after = column[:-1], column[1:]
+    if pa.types.is_floating(column.type):
+        before, after = before.view(pa.int64()), after.view(pa.int64())
+    return as_numpy(pc.not_equal(before, after).cast(pa.uint8())).astype(bool)

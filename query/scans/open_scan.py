@@ -1,0 +1,140 @@
+"""What all scans of `events` have: a connection to DuckDB, statements on it, and their errors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypedDict, TypeVar
+
+import pyarrow as pa
+
+from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
+from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
+from tidemark.query.scans.expressions import Expression, unfit
+from tidemark.query.scans.row_source import ROWS, RowSource, TimeRange, key_of
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.errors import InputError, TidemarkError
+from tidemark.warehouse.snapshots.system_tables import Contents
+
+T = TypeVar("T")
+
+_OPERATION = "a scan of the events"
+
+
+class Selected(TypedDict, total=False):
+    """The keyword parameters of `OpenScan` that say which rows are selected, and how they are grouped."""
+
+    times: TimeRange | None
+    equal: Mapping[str, Sequence[Any]] | None
+    expression: Expression | None
+    by: Sequence[str]
+    computed: Mapping[str, Expression] | None
+    progress: Progress | None
+
+
+class OpenScan:
+    """One scan of the visible rows of `events`, which are read by its first question.
+
+    Close it, or use it in `with`: it holds memory and a temporary folder. Not safe to share between threads.
+
+    All questions raise DamagedWarehouse if a file is missing or damaged, InputError if the expression fails
+    on a row (a cast of text that is no number), SystemRefused if memory and disk do not suffice. Ctrl-C ends
+    a question with KeyboardInterrupt.
+    """
+
+    def __init__(  # noqa: PLR0913  what a scan selects, once
+        self,
+        contents: Contents,
+        windows: Sequence[Window],
+        *,
+        measure: Measure | None = None,
+        key: Sequence[Key] = (),
+        times: TimeRange | None = None,
+        equal: Mapping[str, Sequence[Any]] | None = None,
+        expression: Expression | None = None,
+        by: Sequence[str] = (),
+        computed: Mapping[str, Expression] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Checks the arguments and reads nothing.
+
+        contents     the visible batches, of one moment
+        windows      only rows with these ticks: one window, or several as `every` makes them
+        measure      the measure that is counted and ranked, if there is one
+        key          the columns of the key that is counted, if there is one
+        times        only rows of these event times, where the window cuts ticks
+        equal        only rows whose value in each of these columns is among the allowed ones; values are
+                     equal as keys are
+        expression   only rows for which it is true
+        by           the columns of the group, each once; a row with NULL in one of them belongs to no group
+        computed     expressions of values by the name under which `measure`, `by` or `equal` have them
+        progress     gets the share of each question that is done, from 0 to 1, about four times a second
+
+        Raises InputError for a column that does not exist or whose type has no keys.
+        """
+        if len(set(by)) < len(by):
+            raise InputError(f"a column of the group is named twice: {list(by)}. Name each column once.")
+        computed = computed or {}
+        keys = tuple(key_of(contents, name, computed) for name in by)
+        selected = {key_of(contents, name, computed): list(values) for name, values in (equal or {}).items()}
+        self._source = RowSource(
+            contents, windows, measure, keys, selected, expression, computed, tuple(key), times
+        )
+        self._progress = progress
+        self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
+        self._raised, self._is_reading = Raised(), False
+        with report_duckdb_errors(_OPERATION, self._raised):
+            taken = take_connection(contents.store.files.folder)
+        self.connection = taken.connection
+        self._finalizer = weakref.finalize(self, give_back, taken)
+
+    def close(self) -> None:
+        """Frees the memory and the temporary files. May be called again."""
+        self.__dict__.pop("connection", None)  # the next scan may have it
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+        return self._ask(lambda: self.connection.execute(statement).fetchall())
+
+    def columns(self, statement: str) -> pa.Table:
+        """The rows of a statement, each column in one piece."""
+        table: pa.Table = self._ask(lambda: self.connection.sql(statement).to_arrow_table())
+        return table.combine_chunks()
+
+    def _read(self, read: Callable[[str], T]) -> T:
+        """What `read` returns; it takes SQL of the selected rows (row_source.py), to be run once."""
+
+        def register(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+            reader = pa.RecordBatchReader.from_batches(schema, self._raised.kept(batches))
+            self.connection.register(ROWS, reader)
+
+        relation = self._source.relation(register, self._progress or (lambda _: None))
+        self._is_reading = True
+        try:
+            return read(relation)
+        finally:
+            self._is_reading = False
+            self.connection.unregister(ROWS)
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        expression = self._failing if self._is_reading else None
+        share = (lambda: self._source.share) if self._is_reading and not self._source.paths else None
+
+        def told(error: Exception) -> TidemarkError | None:
+            damaged = error_of_files(error, self._source.paths)
+            return unfit(expression.text, error) if damaged is None and expression is not None else damaged
+
+        with report_duckdb_errors(_OPERATION, self._raised, told):
+            return run_query(self.connection, ask, self._progress, share)
