@@ -159,6 +159,8 @@ def _estimated(
 
 def estimate_distinct(keys: WindowKeys, delta: float) -> KeyNumber:
     """The number of keys of a window; the probable bounds hold with probability 1 - delta."""
+    if keys.least == keys.most:
+        return _known(keys.least)
     hashes, chances = _sampled(keys, keys.threshold)
     outside = ~np.isin(hashes, keys.base.hashes, assume_unique=True)
     known, second = keys.base.keys, keys.second

@@ -83,7 +83,8 @@ class WindowKeys:
     @property
     def weight(self) -> int:
         """The number of hashes."""
-        return len(self.certain) + len(self.possible) + len(self.base.hashes)
+        of_base = 0 if self.base.hashes is self.certain else len(self.base.hashes)
+        return len(self.certain) + len(self.possible) + of_base
 
 
 @dataclass(slots=True)
@@ -132,7 +133,7 @@ class _Sources:
 
     def window_keys(self) -> WindowKeys:
         """All sources as one."""
-        certain, base = union(self.certain), self.base
+        certain, base = self.certain[0] if len(self.certain) == 1 else union(self.certain), self.base
         possible, chances = _chances(self.possible, certain)
         beside = np.setdiff1d(below(certain, base.threshold), base.hashes, assume_unique=True)
         return WindowKeys(

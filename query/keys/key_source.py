@@ -36,7 +36,8 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.views import KeysView
 
-CACHED_WINDOWS = 32  # windows per cache
+CACHED_WINDOWS = 32  # windows per cache of lists and counters
+CACHED_PARTS = 512  # windows per cache of what is small: a chart of a year by day fits
 CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most
 CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
 CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
@@ -51,10 +52,10 @@ class KeySource:
     def __init__(self, store: Store, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
         self.blocks = blocks
         self._store, self._memory, self._live = store, memory, live
-        self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_WINDOWS)
+        self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_PARTS)
         self._listed: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
         self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
-        self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_WINDOWS)
+        self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_PARTS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)

@@ -147,7 +147,8 @@ class RunKeys:
                 base_keys, base_days = int(days.weeks.keys[week]), inside
         if sampled:
             threshold = min(days.thresholds[whole])
-            hashes, of_base = (union(days.samples[part]) for part in (whole, base_days))
+            hashes = _joined(days.samples[whole])
+            of_base = hashes if base_days == whole else _joined(days.samples[base_days])
             return TickKeys(
                 threshold, hashes, [Base(base_keys, of_base, min(days.thresholds[base_days]))], most
             )
@@ -157,14 +158,18 @@ class RunKeys:
 
     def _united(self, first: int, stop: int) -> Hashes:
         """The hashes below `detail` of some ticks, at least one."""
-        parts = [self.entries(tick, tick + 1) for tick in range(first, stop)]
-        return parts[0] if len(parts) == 1 else union(parts)
+        return _joined([self.entries(tick, tick + 1) for tick in range(first, stop)])
 
     @property
     def nbytes(self) -> int:
         """The memory of the arrays."""
         arrays = (self.by_tick, self.hashes, self.starts, self.entry_hashes, self.entry_counts)
         return sum(int(array.nbytes) for array in arrays)
+
+
+def _joined(parts: Sequence[Hashes]) -> Hashes:
+    """The different hashes of at least one part; of one part, the part itself."""
+    return parts[0] if len(parts) == 1 else union(parts)
 
 
 def _end(periods: Periods, number: int, ticks: int) -> int:
