@@ -200,7 +200,7 @@ def _at_eps(
             assert (answer.N, answer.m) == (len(oracle.values), parts[-1].rows), answer
             assert oracle.error(answer.phi, answer.value) <= answer.error_bound <= promise, answer
         errors[f"tidemark {mode}"] = tuple(oracle.error(one.phi, one.value) for one in answers)
-    memory = held(open_snapshot(uri).view()) + wh.info()["memory"]["used"]
+    memory = held(open_snapshot(uri).current().view()) + wh.info()["memory"]["used"]
     return memory, {engine: Error(memory, rows) for engine, rows in errors.items()}
 
 

@@ -196,7 +196,7 @@ def _count(duck: Duck, since: int, _: int) -> int:
 
 def _measure_size(section: Section, made: Filled) -> None:
     """The bytes of samples in the ledger, and of samples and listings in the marks."""
-    view = open_snapshot(made.uri).keys_view()
+    view = open_snapshot(made.uri).current().keys_view()
     ledger, field = DeltaTable(f"{made.uri}/ledger").file_uris(), view.projection.ledger_field
     sizes = [
         len(keys[field]["sample"])

@@ -14,8 +14,8 @@ None for spark, this process does the work:
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.use_catalog(resolve)                          # names of a catalog as addresses
-    reader = warehouse.open_snapshot(uri)                   # its snapshots are immutable values
-    warehouse.read_options(reader.store); warehouse.live_values(reader, view, window)
+    snapshot = warehouse.open_snapshot(uri).current()       # an immutable value
+    warehouse.read_options(snapshot.store); warehouse.live_values(snapshot, snapshot.view(), window)
 
 The rooms, from the lowest floor to the highest:
 

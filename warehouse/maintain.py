@@ -151,8 +151,7 @@ def maintain(
 
 def _check_complete(store: Store) -> None:
     """DamagedWarehouse if a table is behind the others: what its log lost would be deleted."""
-    snapshot = SnapshotReader(store)
-    snapshot.refresh()
+    snapshot = SnapshotReader(store).newest()
     snapshot.behind()
     for projection in snapshot.options.projections:
         name = projection.marks_table

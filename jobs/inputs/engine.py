@@ -75,13 +75,13 @@ def engine_for_rows(rows: int) -> str:
 
 def engine_for_live_rows(uri: str, storage_options: dict[str, str] | None) -> str:
     """The engine to load what streams appended."""
-    facts = warehouse.open_snapshot(uri, storage_options).info()
+    facts = warehouse.open_snapshot(uri, storage_options).current().info()
     return engine_for_rows(int(facts["live_rows"]))
 
 
 def engine_for_history(uri: str, storage_options: dict[str, str] | None) -> str:
     """The engine to build a further key or group from all rows of history."""
-    measures = warehouse.open_snapshot(uri, storage_options).info()["measures"]
+    measures = warehouse.open_snapshot(uri, storage_options).current().info()["measures"]
     return engine_for_rows(max((int(facts["rows"]) for facts in measures.values()), default=0))
 
 

@@ -105,7 +105,7 @@ def test_a_load_of_live_batches_killed_at_any_point_is_mended_by_the_next(
         if at % 3 == 0:
             one.stream(11)
         one.load_live()
-        assert warehouse.open_snapshot(one.uri).info()["live_batches"] == 0
+        assert warehouse.open_snapshot(one.uri).current().info()["live_batches"] == 0
     stage.leave(*attacked)
 
 

@@ -253,7 +253,7 @@ def test_a_run_that_is_committed_before_its_marks_is_caught(
         with suppress(TidemarkError, Crash):
             one.load(30, progress=crash_at("committed"))
     with pytest.raises(TidemarkError, match="marks"):
-        open_snapshot(one.uri).view(MEASURES[0])
+        open_snapshot(one.uri).current().view(MEASURES[0])
 
 
 def test_a_journal_is_checked_for_errors_totals_order_counts_and_bounds() -> None:

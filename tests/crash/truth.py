@@ -215,7 +215,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     found += _wrong_events(uri, truth)
     asked = query.open(uri)
     for measure in MEASURES:
-        view = asked._session.snapshot.view(measure)
+        view = asked._session.newest_view(measure)
         stored = sum(run.rows for run in view.runs)
         held = sum(
             file.rows
@@ -249,8 +249,8 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     counts: Counter[str] = Counter()
     for number in truth.arrived:
         counts.update(batch_rows(number).column("page").to_pylist())
-    view = wh._session.snapshot.view(MEASURES[0])
-    live = {(one.source, one.first, one.last) for one in wh._session.snapshot.keys_view().batches}
+    view = wh._session.newest_view(MEASURES[0])
+    live = {(one.source, one.first, one.last) for one in wh._session.newest_keys_view().batches}
     held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]
@@ -328,7 +328,7 @@ def _wrong_events(uri: str, truth: Truth) -> list[str]:
 
 def look(snapshot: SnapshotReader, measure: str, *, fresh: bool = False) -> Seen:
     """What a snapshot's view holds, without asking for quantiles."""
-    view = snapshot.view(measure)
+    view = snapshot.current().view(measure)
     totals = [run.totals for run in view.runs]
     nans = sum(int(one.nans.sum()) for one in totals) + sum(row.nans for row in view.live)
     nulls = sum(int(one.nulls.sum()) for one in totals) + sum(row.nulls for row in view.live)

@@ -135,7 +135,7 @@ def test_stored_cells_serve_until_the_budget_is_reached(tmp_path: Path) -> None:
 def test_the_cascade_joins_cells(tmp_path: Path) -> None:
     world = world_of(tmp_path, [(False, rows_of(6, hours=3)) for _ in range(29)])
     snapshot = warehouse.open_snapshot(world.path)
-    assert len(snapshot.view().batches) == 3  # fan 3: ranges of 27, 1 and 1 batches
+    assert len(snapshot.current().view().batches) == 3  # fan 3: ranges of 27, 1 and 1 batches
     assert check(world.open(), world, None) == 0
     assert warehouse.verify(world.path).ok
     warehouse.maintain(None, world.path)

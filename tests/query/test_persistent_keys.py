@@ -295,7 +295,7 @@ def test_a_floor_that_is_off_by_one_is_noticed(tmp_path: Path, monkeypatch: pyte
                         persistent_keys, "_listed", lambda rows, floor, ticks: real(rows, floor + 1, ticks)
                     )
                 world = GroupWorld.of(tmp_path, [(True, many_keys())])
-            (marks,) = world.open()._session.snapshot.keys_view().runs
+            (marks,) = world.open()._session.newest_keys_view().runs
             listed = marks.persistent()
             assert listed is not None
             floors.append(listed.floor)
@@ -317,7 +317,7 @@ def test_slacks_that_are_one_too_small_are_noticed(tmp_path: Path, monkeypatch: 
         for day in range(3):
             world.add([(at + day * 12 * HOUR, *rest) for at, *rest in rows], load=True)
         truth = Truth.of(world.rows, ["origin"], None, None)
-        listings = [marks.persistent() for marks in world.open()._session.snapshot.keys_view().runs]
+        listings = [marks.persistent() for marks in world.open()._session.newest_keys_view().runs]
         floor = min(listed.floor for listed in listings if listed is not None)
         alpha = Fraction(3 * floor - 3, 36)
         unlisted = f"{floor - 2:02}"

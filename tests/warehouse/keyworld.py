@@ -121,7 +121,7 @@ class KeyWorld:
 
     def view(self) -> KeysView:
         """As a reader that comes now sees it."""
-        return SnapshotReader(self.store).keys_view()
+        return SnapshotReader(self.store).current().keys_view()
 
     def truth(self, window: Window = ALL_TIME) -> Counter[Any]:
         """The rows in the window of each key, as plain values; NaN by the word."""

@@ -167,7 +167,7 @@ def stored(uri: str, projection: SortedGroups) -> list[Row]:
     snapshot = warehouse.open_snapshot(uri)
     disk = snapshot.store.filesystem()
     found: list[Row] = []
-    for marks in snapshot.marks(projection):
+    for marks in snapshot.current().marks(projection):
         keys = [
             part.sort_key(i)
             for file in marks.files
@@ -217,7 +217,9 @@ def live(loader: Loader, seed: int) -> set[int]:
         loader.round()
         check(loader.uri)
         snapshot = warehouse.open_snapshot(loader.uri)
-        levels |= {run.run.level for one in groups_of(snapshot.options) for run in snapshot.marks(one)}
+        levels |= {
+            run.run.level for one in groups_of(snapshot.options) for run in snapshot.current().marks(one)
+        }
     return levels
 
 

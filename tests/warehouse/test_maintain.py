@@ -140,7 +140,7 @@ def test_ledger_rows_leave_after_the_grace_and_their_batches_stay_known(
 def test_a_reader_from_before_sees_all_its_files_within_the_grace(spark: SparkSession, copied: Grown) -> None:
     """A snapshot taken before a merge and a maintenance still reads the runs that the merge replaced."""
     snapshot = warehouse.open_snapshot(copied.uri)
-    views = {name: snapshot.view(name) for name in ("x", "n")}
+    views = {name: snapshot.current().view(name) for name in ("x", "n")}
     warehouse.load(spark, copied.uri)
     warehouse.load(spark, copied.uri, frame(spark, copied.batches["night-1"]), "one more")
     assert tables_of(copied.uri)["runs/x"][1].keys() != {f.path for run in views["x"].runs for f in run.files}

@@ -272,7 +272,7 @@ def live_notes(store: Store) -> list[Any]:
 
 def test_live_values_are_missed_even_where_they_are_nan_or_null(timed: Store) -> None:
     snapshot = SnapshotReader(timed)
-    before, view = DeltaTable(timed.table(EVENTS)).version(), snapshot.view("x")
+    before, view = DeltaTable(timed.table(EVENTS)).version(), snapshot.current().view("x")
     values = sum(len(chunk) for chunk in live_values(snapshot, view, ALL_TIME))
     for number, note in enumerate(("web-9:3", "web-9:4", "web-9:7")):  # NULL, NaN and a number
         DeltaTable(timed.table(EVENTS)).delete(f"note = '{note}'")

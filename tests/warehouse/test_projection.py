@@ -254,7 +254,7 @@ def stored(uri: str) -> list[SortKey]:
     snapshot = warehouse.open_snapshot(uri)
     by_tick, disk = ByTick(snapshot.options.measures[0]), snapshot.store.filesystem()
     found: list[SortKey] = []
-    for marks in snapshot.marks(by_tick):
+    for marks in snapshot.current().marks(by_tick):
         rows = [
             part.sort_key(i)
             for file in marks.files
@@ -289,9 +289,9 @@ def test_it_is_loaded_streamed_merged_and_maintained(loader: Loader) -> None:
         loader.round()
         check(loader.uri)
         snapshot = warehouse.open_snapshot(loader.uri)
-        levels |= {run.run.level for run in snapshot.marks(ByTick(snapshot.options.measures[0]))}
+        levels |= {run.run.level for run in snapshot.current().marks(ByTick(snapshot.options.measures[0]))}
     assert len(levels) > 1
-    assert snapshot.info()["steps"] == 8
+    assert snapshot.current().info()["steps"] == 8
 
 
 def test_what_left_its_tables_is_swept(loader: Loader) -> None:
@@ -424,7 +424,7 @@ def test_a_merge_that_loses_or_changes_rows_commits_nothing(
     with pytest.raises(warehouse.DamagedWarehouse, match=said):
         load_four(tmp_path / "w")
     snapshot = warehouse.open_snapshot(tmp_path / "w")
-    runs = [marks.run for marks in snapshot.marks(ByTick(snapshot.options.measures[0]))]
+    runs = [marks.run for marks in snapshot.current().marks(ByTick(snapshot.options.measures[0]))]
     assert runs == [Run(step, step, 0) for step in range(3)]
 
 

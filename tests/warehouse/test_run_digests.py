@@ -30,7 +30,7 @@ def loader(tmp_path: Path) -> Loader:
 
 
 def runs(loader: Loader) -> list[Run]:
-    return [one.run for one in warehouse.open_snapshot(loader.uri).view("n").runs]
+    return [one.run for one in warehouse.open_snapshot(loader.uri).current().view("n").runs]
 
 
 def change(loader: Loader) -> Path:
@@ -99,7 +99,7 @@ def test_a_merge_that_compares_nothing_makes_a_valid_run_of_bad_rows(
 def test_marks_of_a_run_are_those_of_its_rows(loader: Loader) -> None:
     """The digest of all files together is that of the values in events."""
     loader.load()
-    view = warehouse.open_snapshot(loader.uri).view("n")
+    view = warehouse.open_snapshot(loader.uri).current().view("n")
     (run,) = view.runs
     rows = pa.concat_tables(
         pq.read_table(Path(loader.uri, "events", path.name), partitioning=None)

@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
+from deltalake import DeltaTable
+
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
@@ -30,7 +32,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.behind import StepsTold
+from tidemark.warehouse.snapshots.behind import StepsTold, behind_text
 from tidemark.warehouse.snapshots.facts import facts_of
 from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.needed import Needed
@@ -88,6 +90,22 @@ class Snapshot:
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` that may have rows of these batches, at a version that has all of them."""
         return self.tables.event_files(batches)
+
+    def table(self, name: str) -> DeltaTable | None:
+        """A runs table, the steps or the ledger; None if it does not exist."""
+        found = self.state.files.get(name)
+        return None if found is None else found.table
+
+    def behind(self) -> str:
+        """Which projections lack planned steps, in words, empty if none does.
+
+        DamagedWarehouse if the log of a runs table, or of the plans, is behind the others.
+        """
+        if self.told is None:
+            return ""
+        for damage in self.told.damages():
+            raise damage
+        return behind_text(self.told.behind())
 
     def read_all(self) -> None:
         """Reads all parts; those that cannot be read raise their errors when they are asked for."""

@@ -17,9 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
-
-from deltalake import DeltaTable
 
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.disk_cache import DiskCache
@@ -28,24 +25,19 @@ from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.behind import Progress, StepsTold, behind_text
+from tidemark.warehouse.snapshots.behind import Progress, StepsTold
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.newest_tables import open_tables
 from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
-from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
 
 class SnapshotReader:
     """Reads the newest state of one warehouse. It is not safe to share between threads without a lock.
 
-    `refresh` moves to the newest versions of the tables. `pinned` returns the state of the last refresh as
-    an immutable `Snapshot`. `view`, `keys_view`, `contents` and `info` return single parts of it and read
-    no other parts; in an object store a projection that was not asked for yet is looked at first.
+    `refresh` moves to the newest versions of the tables. `current` returns the state of the last refresh as
+    an immutable `Snapshot`, whose parts are read when they are asked for; `pinned` has read all of them.
     """
 
     def __init__(self, store: Store) -> None:
@@ -98,73 +90,21 @@ class SnapshotReader:
         """The files of `events` that may have rows of these batches, at a version that has all of them."""
         return self._tables.event_files(batches)
 
-    def table(self, name: str) -> DeltaTable | None:
-        """A runs table, the steps or the ledger as of the last refresh; None if it does not exist."""
-        found = self._tables.state.files.get(name)
-        return None if found is None else found.table
+    def current(self, needed: Needed = ALL) -> Snapshot:
+        """The snapshot as of the last refresh, of which the needed parts may be asked.
 
-    def view(self, measure: str | None = None) -> View:
-        """The view of a measure, of the first one if None, as of the last refresh.
-
-        InputError for an unknown name.
+        Their tables are looked at if they were not yet.
         """
-        return self._with(Needed(measures=[measure])).view(measure)
-
-    def group_view(self, projection: SortedGroups) -> GroupView:
-        """The view of a measure by group, as of the last refresh.
-
-        InputError if steps were loaded before the group was declared.
-        """
-        return self._with(Needed(given=[projection])).group_view(projection)
-
-    def cells_view(self) -> CellsView:
-        """The view of the companions, as of the last refresh; EmptyWindow until the columns are known."""
-        return self._with(ALL).cells_view()
-
-    def keys_view(self, columns: Any = None) -> KeysView:
-        """The view of the key with these columns, of the first key if None, as of the last refresh.
-
-        InputError if the warehouse has no such key or no rows yet, or if the keys of old steps are not
-        loaded.
-        """
-        return self._with(Needed(keys=[columns])).keys_view(columns)
-
-    def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
-        """The marks of every run of the projection as of the last refresh; only new runs' marks are read."""
-        return self._with(Needed(given=[projection])).marks(projection)
-
-    def contents(self) -> Contents:
-        """The batches, steps and runs as of the last refresh; see `Snapshot.contents`."""
-        return self._with(ALL).contents()
-
-    def info(self) -> dict[str, Any]:
-        """Steps, runs by level and bytes of each measure and of the key, live batches, table versions."""
-        return self._with(ALL).info()
-
-    def pinned(self) -> Snapshot:
-        """The whole state as of the last refresh; the same object until a refresh finds something new."""
-        snapshot = self._with(ALL)
-        snapshot.read_all()
-        return snapshot
-
-    def behind(self) -> str:
-        """Which projections lack planned steps, in words, empty if none does, as of the last refresh of all.
-
-        DamagedWarehouse if the log of a runs table, or of the plans, is behind the others.
-        """
-        told = self._snapshot.told
-        if told is None:
-            return ""
-        for damage in told.damages():
-            raise damage
-        return behind_text(told.behind())
-
-    def _with(self, needed: Needed) -> Snapshot:
-        """The snapshot, once its tables were looked at."""
         names, known = needed.runs_tables(self.options), self._snapshot.state
         if known.options is not self.options or any(name not in known.files for name in names):
             self.refresh(needed)
         return self._snapshot
+
+    def pinned(self) -> Snapshot:
+        """The whole state as of the last refresh; the same object until a refresh finds something new."""
+        snapshot = self.current()
+        snapshot.read_all()
+        return snapshot
 
     def _settle(self, runs_tables: Sequence[str]) -> None:
         """Takes the state of the tables after a look, once what they say of the steps was compared."""

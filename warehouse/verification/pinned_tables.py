@@ -22,7 +22,8 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 if TYPE_CHECKING:
     import os
@@ -35,7 +36,7 @@ Opened = DeltaTable | TidemarkError | None
 class PinnedTables:
     """A snapshot with its tables (runs, first steps, ledger), and the tables opened after it, by name."""
 
-    snapshot: SnapshotReader
+    snapshot: Snapshot
     opened: Mapping[str, Opened]
 
     @property
@@ -89,8 +90,7 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
     """Pins all tables to their newest versions; NotAWarehouse if there is no warehouse at `uri`."""
     store = Store.from_uri(uri, storage_options)
     store.files.forget()  # what the store has is checked, not what was read of it before
-    snapshot = open_snapshot(uri, storage_options)
-    snapshot.refresh()
+    snapshot = open_snapshot(uri, storage_options).newest()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
     names = (STEPS, *marks_tables, REJECTED, EVENTS)
     return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})
