@@ -9,7 +9,7 @@ from tidemark.jobs.ask.quantiles import (
     parse_between,
     parse_phi,
     parse_span,
-    print_answers,
+    prints_answers,
     window_and_mode,
 )
 from tidemark.warehouse.columns.text_values import parse_columns, parse_key
@@ -20,63 +20,59 @@ if TYPE_CHECKING:
     from tidemark import query
 
 
-def frequency(given: argparse.Namespace) -> int:
-    """Runs `tidemark freq`."""
-    return print_answers(
-        given, lambda wh: wh.frequency(_parse_keys(wh, given), **selected_options(wh, given))
-    )
+@prints_answers
+def frequency(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark freq`."""
+    return wh.frequency(_parse_keys(wh, given), **selected_options(wh, given))
 
 
-def top(given: argparse.Namespace) -> int:
-    """Runs `tidemark top`."""
-    return print_answers(given, lambda wh: wh.top(given.k, **selected_options(wh, given)))
+@prints_answers
+def top(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark top`."""
+    return wh.top(given.k, **selected_options(wh, given))
 
 
-def hitters(given: argparse.Namespace) -> int:
-    """Runs `tidemark hitters`."""
-    return print_answers(
-        given, lambda wh: wh.heavy_hitters(parse_phi(given.phi), **selected_options(wh, given))
-    )
+@prints_answers
+def hitters(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark hitters`."""
+    return wh.heavy_hitters(parse_phi(given.phi), **selected_options(wh, given))
 
 
-def hierarchy(given: argparse.Namespace) -> int:
-    """Runs `tidemark hierarchy`."""
-    return print_answers(
-        given, lambda wh: wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
-    )
+@prints_answers
+def hierarchy(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark hierarchy`."""
+    return wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
 
 
-def distinct(given: argparse.Namespace) -> int:
-    """Runs `tidemark distinct`."""
-    return print_answers(given, lambda wh: wh.distinct(**selected_options(wh, given)))
+@prints_answers
+def distinct(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark distinct`."""
+    return wh.distinct(**selected_options(wh, given))
 
 
-def new_keys(given: argparse.Namespace) -> int:
-    """Runs `tidemark new-keys`."""
-    return print_answers(given, lambda wh: wh.new_keys(**key_options(wh, given)))
+@prints_answers
+def new_keys(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark new-keys`."""
+    return wh.new_keys(**key_options(wh, given))
 
 
-def overlap(given: argparse.Namespace) -> int:
-    """Runs `tidemark overlap`."""
-
-    def ask(wh: query.Warehouse) -> query.OverlapAnswer:
-        a, b = (parse_between(wh, edges) for edges in (given.between, given.other))
-        return wh.overlap(a, b, key=parse_key_columns(given), mode=given.mode)
-
-    return print_answers(given, ask)
+@prints_answers
+def overlap(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark overlap`."""
+    a, b = (parse_between(wh, edges) for edges in (given.between, given.other))
+    return wh.overlap(a, b, key=parse_key_columns(given), mode=given.mode)
 
 
-def persistent(given: argparse.Namespace) -> int:
-    """Runs `tidemark persistent`."""
-    return print_answers(
-        given,
-        lambda wh: wh.persistent(parse_phi(given.alpha), most=given.most, **slot_options(wh, given)),
-    )
+@prints_answers
+def persistent(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark persistent`."""
+    return wh.persistent(parse_phi(given.alpha), most=given.most, **slot_options(wh, given))
 
 
-def persistence(given: argparse.Namespace) -> int:
-    """Runs `tidemark persistence`."""
-    return print_answers(given, lambda wh: wh.persistence(_parse_keys(wh, given), **slot_options(wh, given)))
+@prints_answers
+def persistence(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark persistence`."""
+    return wh.persistence(_parse_keys(wh, given), **slot_options(wh, given))
 
 
 def slot_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:

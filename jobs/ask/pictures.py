@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
 
 EXTENSIONS = (".png", ".svg", ".pdf")
 DPI = 150
@@ -24,55 +27,50 @@ DPI = 150
 
 def cdf(given: argparse.Namespace) -> int:
     """Runs `tidemark plot cdf`."""
-    return _save_figure(given, lambda wh, options: wh.plot.cdf(given.measure, **options))
+    with _figure(given) as (wh, axes):
+        wh.plot.cdf(given.measure, ax=axes, **_given(window_and_mode(wh, given)))
+    return DONE
 
 
 def quantiles(given: argparse.Namespace) -> int:
     """Runs `tidemark plot quantiles`."""
     phis = [parse_phi(text) for text in given.phi]
-    return _save_figure(
-        given,
-        lambda wh, options: wh.plot.quantiles(phis, given.measure, **options),
-        options_of=measure_options,
-    )
+    with _figure(given) as (wh, axes):
+        wh.plot.quantiles(phis, given.measure, ax=axes, **_given(measure_options(wh, given)))
+    return DONE
 
 
 def histogram(given: argparse.Namespace) -> int:
     """Runs `tidemark plot histogram`."""
-    return _save_figure(
-        given,
-        lambda wh, options: wh.plot.histogram(
-            bins_or_edges(wh, given), given.measure, log=given.log, upto=given.upto, **options
-        ),
-    )
+    with _figure(given) as (wh, axes):
+        bins, options = bins_or_edges(wh, given), _given(window_and_mode(wh, given))
+        wh.plot.histogram(bins, given.measure, log=given.log, upto=given.upto, ax=axes, **options)
+    return DONE
 
 
 def top(given: argparse.Namespace) -> int:
     """Runs `tidemark plot top`."""
-    return _save_figure(given, lambda wh, options: wh.plot.top(given.k, **options), given.k, key_options)
+    with _figure(given, bars=given.k) as (wh, axes):
+        wh.plot.top(given.k, ax=axes, **_given(key_options(wh, given)))
+    return DONE
 
 
-def _save_figure(
-    given: argparse.Namespace,
-    draw: Callable[[query.Warehouse, dict[str, Any]], Any],
-    bars: int = 0,
-    options_of: Callable[[query.Warehouse, argparse.Namespace], dict[str, Any]] = window_and_mode,
-) -> int:
-    """Saves a figure that `draw` fills; `bars` is the number of bars, which sets the figure's height.
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
-    options_of: the keyword arguments of the figure.
-    """
+
+@contextmanager
+def _figure(given: argparse.Namespace, bars: int = 0) -> Iterator[tuple[query.Warehouse, Axes]]:
+    """The warehouse and the axes of a figure, which is saved at the end; `bars` sets its height."""
     path = _checked_path(given.output)
     wh = query.open(given.warehouse, given.storage_options)
     with status_when_slow("drawing"):
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=size_for(bars), layout="constrained")
-        options = {name: value for name, value in options_of(wh, given).items() if value is not None}
-        draw(wh, {**options, "ax": figure.subplots()})
+        yield wh, figure.subplots()
         figure.savefig(path, dpi=DPI)
     print(json_text({"file": str(path)}) if given.json else path)
-    return DONE
 
 
 def _checked_path(output: str) -> Path:

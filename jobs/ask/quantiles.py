@@ -7,6 +7,7 @@ or wrapped. Points and numbers of the command line are parsed here by the column
 from __future__ import annotations
 
 import sys
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
@@ -35,46 +36,55 @@ def info(given: argparse.Namespace) -> int:
     return DONE
 
 
-def quantile(given: argparse.Namespace) -> int:
-    """Runs `tidemark quantile`."""
-    return print_answers(
-        given,
-        lambda wh: wh.quantile(
-            [parse_phi(text) for text in given.phi], given.measure, **measure_options(wh, given)
-        ),
-    )
+def prints_answers(
+    ask: Callable[[query.Warehouse, argparse.Namespace], Any],
+) -> Callable[[argparse.Namespace], int]:
+    """A command that prints the answers of `ask`: as JSON, as a table on a terminal, or as text."""
+
+    @wraps(ask)
+    def run(given: argparse.Namespace) -> int:
+        wh = query.open(given.warehouse, given.storage_options)
+        with status_when_slow("querying"):
+            answers = ask(wh, given)
+        if given.json:
+            print(answers.to_json())
+        elif sys.stdout.isatty():
+            console().print(rich_table(answers))
+        else:
+            print(answers)
+        return DONE
+
+    return run
 
 
-def rank(given: argparse.Namespace) -> int:
-    """Runs `tidemark rank`."""
-    return print_answers(
-        given,
-        lambda wh: wh.rank(
-            parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
-        ),
-    )
+@prints_answers
+def quantile(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark quantile`."""
+    return wh.quantile([parse_phi(text) for text in given.phi], given.measure, **measure_options(wh, given))
 
 
-def cdf(given: argparse.Namespace) -> int:
-    """Runs `tidemark cdf`."""
-    return print_answers(
-        given,
-        lambda wh: wh.cdf(
-            parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
-        ),
-    )
+@prints_answers
+def rank(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark rank`."""
+    return wh.rank(parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given))
 
 
-def histogram(given: argparse.Namespace) -> int:
-    """Runs `tidemark histogram`."""
-    return print_answers(
-        given, lambda wh: wh.histogram(bins_or_edges(wh, given), given.measure, **measure_options(wh, given))
-    )
+@prints_answers
+def cdf(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark cdf`."""
+    return wh.cdf(parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given))
 
 
-def summary(given: argparse.Namespace) -> int:
-    """Runs `tidemark summary`."""
-    return print_answers(given, lambda wh: wh.summary(given.measure, **measure_options(wh, given)))
+@prints_answers
+def histogram(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark histogram`."""
+    return wh.histogram(bins_or_edges(wh, given), given.measure, **measure_options(wh, given))
+
+
+@prints_answers
+def summary(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark summary`."""
+    return wh.summary(given.measure, **measure_options(wh, given))
 
 
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
@@ -139,20 +149,6 @@ def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> lis
 def bins_or_edges(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     """The number of bins, or their edges."""
     return parse_points(wh, given.measure, given.edges) if given.edges else given.bins
-
-
-def print_answers(given: argparse.Namespace, query_of: Callable[[query.Warehouse], Any]) -> int:
-    """Calls `query_of` with the warehouse and prints the answers: JSON, a table on a terminal, or text."""
-    wh = query.open(given.warehouse, given.storage_options)
-    with status_when_slow("querying"):
-        answers = query_of(wh)
-    if given.json:
-        print(answers.to_json())
-    elif sys.stdout.isatty():
-        console().print(rich_table(answers))
-    else:
-        print(answers)
-    return DONE
 
 
 def rich_table(answers: query.Answers[Any] | query.Histogram) -> Table:

@@ -6,8 +6,8 @@ declared.py), so the window may cut it. The rows of the part inside are then rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -44,19 +44,6 @@ class _Kept:
         return 100 + sum(100 if cell is None else cell.nbytes for cell in cells)
 
 
-@dataclass(slots=True)
-class _Found:
-    """The cells of a window so far, of history and of the live side, and the rows that were read for them."""
-
-    history: list[Cell] = field(default_factory=list)
-    live: list[Cell] = field(default_factory=list)
-    rows_scanned: int = 0
-
-
-# Makes the cells of the batches' rows in some windows, with so many rows, from `events`.
-_Scan = Callable[[Sequence[BatchRange], Sequence[Window], int], list[Cell]]
-
-
 @dataclass(frozen=True, slots=True)
 class CompanionRequest:
     """The question about the companion with this name in a window; see `Reader.companion`."""
@@ -91,26 +78,38 @@ class _InWindow:
         return replace(answer, widened=widened_text(view, self.asked, options.grid))
 
 
-def _answer(
-    session: Session, view: CellsView, contents: Contents, companion: Companion, window: Window
-) -> CompanionAnswer:
-    found = _Found()
+@dataclass(slots=True)
+class _Scan:
+    """Makes cells of a companion from rows of `events`, and counts the rows that it read."""
 
-    def scan(batches: Sequence[BatchRange], windows: Sequence[Window], rows: int) -> list[Cell]:
-        cells = _scanned(session, contents, companion, batches, windows)
+    session: Session
+    contents: Contents
+    companion: Companion
+    rows: int = 0
+
+    def cells(self, batches: Sequence[BatchRange], windows: Sequence[Window], rows: int) -> list[Cell]:
+        """The cells of the batches' rows in the windows, one a tick; DamagedWarehouse if not so many rows."""
+        only = Companions.of([self.companion], self.session.options.time_column)
+        store, name = self.contents.store, self.companion.name
+        cells = cells_of_rows(store, tables.open_table(store, EVENTS), only, batches, windows)[name]
         read = sum(cell.rows for cell in cells)
         if read != rows:
             raise DamagedWarehouse(
                 f"events has {read} rows where {rows} came, in {', '.join(part.text for part in batches)}. "
                 "Run verify."
             )
-        found.rows_scanned += read
+        self.rows += read
         return cells
 
+
+def _answer(
+    session: Session, view: CellsView, contents: Contents, companion: Companion, window: Window
+) -> CompanionAnswer:
+    scan, history = _Scan(session, contents, companion), list[Cell]()
     for marks in view.runs:
-        found.history += _of_run(session, view, contents, companion, marks, window, scan)
-    found.live += _of_live(session, view, companion, window, scan)
-    used = [*found.history, *found.live]
+        history += _of_run(view, marks, window, scan)
+    live = _of_live(view, window, scan)
+    used = [*history, *live]
     shown = shown_window(window, session.options.grid)
     if any(cell.kind != companion.kind for cell in used):
         raise DamagedWarehouse(f"cells of the companion {companion.name!r} are of another kind than it is")
@@ -125,29 +124,21 @@ def _answer(
         kind=companion.kind,
         column=companion.column,
         summary=joined_summary(used),
-        n=sum(cell.rows - cell.nulls for cell in found.history),
-        m=sum(cell.rows - cell.nulls for cell in found.live),
+        n=sum(cell.rows - cell.nulls for cell in history),
+        m=sum(cell.rows - cell.nulls for cell in live),
         nulls=sum(cell.nulls for cell in used),
         window=shown,
         as_of=view.versions,
-        rows_scanned=found.rows_scanned,
+        rows_scanned=scan.rows,
     )
 
 
-def _of_run(
-    session: Session,
-    view: CellsView,
-    contents: Contents,
-    companion: Companion,
-    marks: CellMarks,
-    window: Window,
-    scan: _Scan,
-) -> list[Cell]:
+def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> list[Cell]:
     """The cells of a run in the window."""
     ticks = marks.totals.ticks
     if not window.holds(ticks).any():
         return []
-    cells = _cells_of_run(session, view, companion, marks)
+    cells = _cells_of_run(scan.session, view, scan.companion, marks)
     taken = [cell for cell in cells if window.covers(cell.first, cell.last)]
     cut = [
         Window(max(cell.first, window.start), min(cell.last + 1, window.stop))
@@ -157,7 +148,7 @@ def _of_run(
     missing = [part for part in cut if part.holds(ticks).any()]
     if missing:
         rows = sum(sum(marks.totals.within(part)) for part in missing)
-        taken += scan(_batches_of_run(contents, marks), missing, rows)
+        taken += scan.cells(_batches_of_run(scan.contents, marks), missing, rows)
     return taken
 
 
@@ -170,10 +161,9 @@ def _cells_of_run(
     return cells.cells
 
 
-def _of_live(
-    session: Session, view: CellsView, companion: Companion, window: Window, scan: _Scan
-) -> list[Cell]:
+def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
     """The cells of the live ranges in the window."""
+    session, companion = scan.session, scan.companion
     keys = {batches: ("companion", companion.name, view.root, batches) for batches in view.batches}
     known = {batches: session.memory.peek(key) for batches, key in keys.items()}
     new: dict[BatchRange, list[LiveCell]] = {batches: [] for batches, kept in known.items() if kept is None}
@@ -193,7 +183,7 @@ def _of_live(
         missing = {one.tick: one.rows for one in cells if one.cell is None}
         if missing:
             ticks = [Window(tick, tick + 1) for tick in sorted(missing)]
-            taken += scan([batches], ticks, sum(missing.values()))
+            taken += scan.cells([batches], ticks, sum(missing.values()))
     return taken
 
 
@@ -204,16 +194,3 @@ def _batches_of_run(contents: Contents, marks: CellMarks) -> list[BatchRange]:
         for step, source, first, last, *_ in contents.step_rows()
         if marks.run.first <= step <= marks.run.last
     ]
-
-
-def _scanned(
-    session: Session,
-    contents: Contents,
-    companion: Companion,
-    batches: Sequence[BatchRange],
-    windows: Sequence[Window],
-) -> list[Cell]:
-    """The cells of the batches' rows in the windows, one a tick."""
-    only = Companions.of([companion], session.options.time_column)
-    events = tables.open_table(contents.store, EVENTS)
-    return cells_of_rows(contents.store, events, only, batches, windows)[companion.name]
