@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.papers import geometric, hybrid, merging, skylines, topico, windowed_count_min
+from bench.papers import geometric, hybrid, merging, prefixes, skylines, topico, windowed_count_min
 from bench.report import Section
 
 # Each adds its figures, tables and pictures to the section.
@@ -16,6 +16,7 @@ EXPERIMENTS: tuple[Callable[[Section, Path, bool], None], ...] = (
     geometric.add,
     topico.add,
     skylines.add,
+    prefixes.add,
 )
 
 

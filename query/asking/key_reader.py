@@ -101,8 +101,10 @@ class KeyReader:
             the month, the day, the hour, the minute and the second, in UTC.
 
         No such prefix is missing. `rest` are the rows of a prefix that no longer prefix of the answers has.
-        Both modes scan all blocks of the keys and the live rows: only ticks that the window covers in part
-        leave a count uncertain.
+        Both modes give exact counts: only ticks that the window covers in part leave one uncertain. Where
+        the window covers its runs as a whole, marks tell which prefixes may have the share, and the blocks at
+        the ends of these are read, with the live rows; else all blocks of the keys are scanned.
+        `rows_scanned` says how many rows were read.
         """
         return self._listed(
             PrefixAnswer, KeyRequest.of(Hierarchy(plain_share(phi), plain(separator)), **options)

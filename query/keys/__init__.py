@@ -1,1 +1,1 @@
-"""Frequencies of keys: exact counts of history, bounds of the live side, and scans over all keys."""
+"""Frequencies of keys and prefixes: exact counts of history, bounds of the live side, scans of all keys."""

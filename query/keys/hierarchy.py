@@ -6,7 +6,8 @@
 No prefix with at least phi of the rows is missed, and lo and hi are certain: they differ where the window
 covers a tick only in part. Live rows are counted in `events`.
 
-DuckDB counts the prefixes in one scan of the rows of the keys (key_relation.py).
+Where the window covers its runs as a whole, marks tell which prefixes may have the share, and few blocks are
+read (prefix_ranges.py). Else DuckDB counts the prefixes in one scan of the rows of the keys (key_scan.py).
 
 Source of the notion: Cormode, Korn, Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data
 streams", VLDB 2003; `rest` is what theirs counts against a discounted threshold.
@@ -22,6 +23,7 @@ from tidemark.query.answers.key_answers import KeyScope, PrefixAnswer
 from tidemark.query.keys.frequencies import least_of_share, row_bounds
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_scan import Prefix, prefixes
+from tidemark.query.keys.prefix_ranges import prefixes_by_ranges
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError
@@ -49,9 +51,8 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
         least, certain_least = (
             least_of_share(self.phi, rows, "phi", "0.01 for 1 % of the rows") for rows in row_bounds(question)
         )
-        rows = question.rows()
-        found = [one for one in prefixes(rows, cuts, least) if one.most >= least]
-        scope, scanned = scope_fields(question, exact=True), rows.stored_rows + question.live_totals.rows
+        found, scanned = _found(question, cuts, least)
+        scope = scope_fields(question, exact=True)
         answers = [
             PrefixAnswer(
                 **scope,
@@ -86,6 +87,17 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
                 f"separator must be text that ends a prefix, such as '.' or '/', got {self.separator!r}."
             )
         return self.separator.encode()
+
+
+def _found(question: KeyQuestion, cuts: bytes | Sequence[str], least: int) -> tuple[list[Prefix], int]:
+    """The prefixes that may have `least` rows, and how many rows of keys were read."""
+    if not question.window.partial_ticks:
+        history = question.history(question.window.overlapping)
+        found = prefixes_by_ranges(history, question.all_live_rows(), cuts, least)
+        if found is not None:
+            return found
+    rows = question.rows()
+    return prefixes(rows, cuts, least), rows.stored_rows + question.live_totals.rows
 
 
 def _rests(found: Sequence[Prefix]) -> list[int]:

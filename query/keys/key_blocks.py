@@ -50,7 +50,7 @@ COLUMNS_WITHOUT_TICKS = ("key", "count")
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 Ints = NDArray[np.int64]
-_RunBlock = tuple[int, int]  # an index into `KeyHistory.shares`, and the number of a block of the run
+RunBlock = tuple[int, int]  # an index into `KeyHistory.shares`, and the number of a block of the run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
     """
     key, window = history.view.key, history.window
     counts = np.zeros(len(names), dtype=np.int64)
-    needs: dict[_RunBlock, list[int]] = {}
+    needs: dict[RunBlock, list[int]] = {}
     for run, share in enumerate(history.shares):
         marks = share.marks
         for i, (first, last) in enumerate(_block_ranges(marks, names, window)):
@@ -103,7 +103,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
             for number in blocks:
                 needs.setdefault((run, number), []).append(i)
 
-    for run_block, block in _read_blocks(history, needs, without_ticks=True):
+    for run_block, block in read_blocks(history, needs, without_ticks=True):
         for i, rows in _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window):
             counts[i] += rows
     return counts
@@ -117,7 +117,7 @@ def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints])
     Reads one or two blocks per name and run, or as many as the name fills; each block once. Raises
     DamagedWarehouse if a file cannot be read.
     """
-    needs: dict[_RunBlock, list[int]] = {}
+    needs: dict[RunBlock, list[int]] = {}
     for run, places in wanted.items():
         scalars = [name_at(names, i) for i in places.tolist()]
         ranges = _block_ranges(history.shares[run].marks, scalars, history.window)
@@ -127,7 +127,7 @@ def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints])
 
     found = [
         _find_in_block(history, block, names, np.array(needs[run_block], np.int64))
-        for run_block, block in _read_blocks(history, needs)
+        for run_block, block in read_blocks(history, needs)
     ]
     index, ticks, counts = (
         np.concatenate([np.empty(0, np.int64), *(part[column] for part in found)]) for column in range(3)
@@ -141,7 +141,7 @@ def _find_in_block(
     """The rows of some names in a block, as `rows_of_names` returns them."""
     ticks, counts, first = block["tick"], block["count"], 0
     index, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for in_block, codes in _names_and_codes(history.view.key, block["key"]):
+    for in_block, codes in names_and_codes(history.view.key, block["key"]):
         places = wanted
         if codes is in_block:
             searched = take_names(names, wanted)
@@ -165,7 +165,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     """
     if low is not None and high is not None and not name_less(low, high):
         return 0
-    needs: set[_RunBlock] = set()
+    needs: set[RunBlock] = set()
     total = 0
     for run, share in enumerate(history.shares):
         marks = share.marks
@@ -178,7 +178,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
             needs |= {(run, block) for block in range(first, last + 1)}
     return total + sum(
         count_rows_between(rows, history.window, low, high)
-        for _, block in _read_blocks(history, needs)
+        for _, block in read_blocks(history, needs)
         for rows in KeyCounts(history.view.key).from_stored(block)
     )
 
@@ -215,7 +215,7 @@ def _count_in_block(
     """
     keys, counts, ticks = block["key"], block["count"], block.get("tick")
     result, first = [], 0
-    for names, codes in _names_and_codes(key, keys):
+    for names, codes in names_and_codes(key, keys):
         for i, name in indexed_names:
             code = name if codes is names else _index_of(names, name)
             if code is None:
@@ -238,7 +238,7 @@ def _index_of(names: Names, name: Name) -> int | None:
     return i if i < len(names) and name_at(names, i) == name else None
 
 
-def _names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
+def names_and_codes(key: Key, stored: Any) -> list[tuple[Names, NDArray[Any]]]:
     """Sorted keys as (names, codes into them), without a copy.
 
     One pair per chunk of text keys, which have a dictionary each; numbers are their own codes.
@@ -257,9 +257,9 @@ def count_rows_between(rows: KeyRows, window: Window, low: Name | None, high: Na
     return int(rows.counts[start:stop][inside].sum())
 
 
-def _read_blocks(
-    history: KeyHistory, needed: Iterable[_RunBlock], *, without_ticks: bool = False
-) -> Iterator[tuple[_RunBlock, ColumnsByName]]:
+def read_blocks(
+    history: KeyHistory, needed: Iterable[RunBlock], *, without_ticks: bool = False
+) -> Iterator[tuple[RunBlock, ColumnsByName]]:
     """The needed blocks, by run and number; a few blocks are in memory at once.
 
     without_ticks: do not read the ticks of runs that lie in the window as a whole.

@@ -132,7 +132,7 @@ def prefixes(rows: WindowRows, cuts: bytes | Sequence[str], least: int) -> list[
         counted = opened.rows(statement)
     return [
         Prefix(
-            str(rows.key.value_of(bytes.fromhex(text))) if isinstance(cuts, bytes) else text,
+            text if isinstance(text, str) else str(rows.key.value_of(text)),
             level,
             is_key,
             int(whole),
@@ -145,18 +145,32 @@ def prefixes(rows: WindowRows, cuts: bytes | Sequence[str], least: int) -> list[
 
 
 def _of_text(found: str, separator: bytes) -> str:
-    """SQL of every prefix of names that are text, as hexadecimal digits with a blank after each byte.
+    """SQL of every prefix of names that are text, as bytes.
 
-    So a separator is found between bytes alone, and also in text that is not UTF-8.
+    Names that are not UTF-8 are split as hexadecimal digits with a blank after each byte, so that a separator
+    is found between bytes alone.
     """
-    end = "".join(f"{byte:02X} " for byte in separator)
-    spaced = f"SELECT *, regexp_replace(hex(name), '(..)', '\\1 ', 'g') AS spaced FROM {found}"
-    cut = f"SELECT *, string_split(spaced, '{end}') AS pieces FROM ({spaced})"
-    stop = "len(pieces) + (pieces[-1] <> '' OR spaced = '')::INT"  # what ends with a separator has no more
-    levels = f"SELECT *, unnest(range(1, {stop})) AS level FROM ({cut})"
+    end, digits = f"decode(unhex('{separator.hex()}'))", separator.hex(" ").upper()
+    spaced = "regexp_replace(hex(name), '(..)', '\\1 ', 'g')"
     return (
-        f"SELECT *, level = len(pieces) AS is_key, CASE WHEN is_key THEN spaced ELSE "
-        f"array_to_string(pieces[1:level], '{end}') || '{end}' END AS prefix FROM ({levels})"
+        f"(WITH texts AS MATERIALIZED (SELECT *, TRY(decode(name)) AS text FROM {found}) "
+        + _levels("texts WHERE text IS NOT NULL", "text", end, "encode({})")
+        + " UNION ALL "
+        + _levels("texts WHERE text IS NULL", spaced, f"'{digits} '", "unhex(replace({}, ' ', ''))")
+        + ")"
+    )
+
+
+def _levels(names: str, text: str, end: str, bytes_of: str) -> str:
+    """SQL of the prefixes of `text`, which end with `end`; bytes_of: what makes bytes of one."""
+    cut = f"SELECT *, string_split({text}, {end}) AS pieces FROM {names}"
+    # What ends with a separator has no more; the empty text is a key.
+    stop = "len(pieces) + (pieces[-1] <> '' OR octet_length(name) = 0)::INT"
+    levels = f"SELECT *, unnest(range(1, {stop})) AS level FROM ({cut})"
+    prefix = bytes_of.format(f"array_to_string(pieces[1:level], {end}) || {end}")
+    return (
+        "SELECT whole, certain, estimate, rows, level, level = len(pieces) AS is_key, "
+        f"CASE WHEN is_key THEN name ELSE {prefix} END AS prefix FROM ({levels})"
     )
 
 
