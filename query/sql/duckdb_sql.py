@@ -18,6 +18,7 @@ import re
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,8 @@ def _register(
 ) -> None:
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
-    files = define(f"{EVENTS}_files", readers.files(), ["VARCHAR"])
-    batches = _table(define("batches", readers.rows_of("batches")), BATCH_COLUMNS)
+    files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"])
+    batches = _table(define("batches", partial(readers.rows_of, "batches")), BATCH_COLUMNS)
 
     def visible(part: str) -> str:
         paths = _texts(f"{files}('{part}', {_NOW})")
@@ -81,16 +82,17 @@ def _register(
     views = {"events": visible("events")}
     views |= {part: f"{visible(part)} AND b.part = '{part}'" for part in ("history", "live")}
     for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
-        views[name] = _table(define(name, readers.rows_of(name)), columns)
+        views[name] = _table(define(name, partial(readers.rows_of, name)), columns)
     view = sql_rows.SUMMARY_VIEW
-    views["summary"] = _table(define(view, readers.rows_of(view)), sql_rows.columns(view, wh.options))
+    summary = define(view, partial(readers.rows_of, view))
+    views["summary"] = _table(summary, sql_rows.columns(view, wh.options))
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
     readers.has_views = True
     for name in SIGNATURES:
         functions = (
-            define(name, readers.answers_of(name), ["VARCHAR", "VARCHAR", "VARCHAR"]),
-            define(f"{name}_columns", readers.columns_of(name), ["VARCHAR", "VARCHAR"], "VARCHAR"),
+            define(name, partial(readers.answers_of, name), ["VARCHAR", "VARCHAR", "VARCHAR"]),
+            define(f"{name}_columns", partial(readers.columns_of, name), ["VARCHAR", "VARCHAR"], "VARCHAR"),
         )
         measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
         for measure in (None, *measures):

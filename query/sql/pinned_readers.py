@@ -34,6 +34,23 @@ POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
 _COPY_BYTES = 2**22  # read from a store at once
 
 
+def _refusing(method: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The method; an error of ours takes the place of its rows, so that DuckDB shows its line alone."""
+
+    @wraps(method)
+    def answer(readers: PinnedReaders, *arguments: Any) -> list[str]:
+        try:
+            return method(readers, *arguments)
+        except TidemarkError as error:
+            readers.raised.keep(error)
+            return [f"{duckdb_calls.REFUSED}{error}"]
+        except Exception as error:  # of this DuckDB passes on only the text
+            readers.raised.keep(error)
+            raise
+
+    return answer
+
+
 class PinnedReaders:
     """A warehouse pinned at moments; a moment is the `now()` of a transaction, in microseconds."""
 
@@ -64,16 +81,13 @@ class PinnedReaders:
             self._registered.check()
             return kept.keep(self._wh.pinned())
 
-    def files(self) -> Callable[[str, int], list[str]]:
-        """A function (part, moment): the files that may hold rows of the part, after one without rows."""
-
-        def list_files(part: str, moment: int) -> list[str]:
-            if not self.has_views:
-                return [self._empty]
-            contents = self.at(moment).contents()
-            return [self._empty, *map(self._readable, contents.event_paths(part))]
-
-        return _with_refusals(list_files, self.raised)
+    @_refusing
+    def files(self, part: str, moment: int) -> list[str]:
+        """The files that may hold rows of the part, after one without rows."""
+        if not self.has_views:
+            return [self._empty]
+        contents = self.at(moment).contents()
+        return [self._empty, *map(self._readable, contents.event_paths(part))]
 
     def _readable(self, path: str) -> str:
         """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
@@ -92,52 +106,41 @@ class PinnedReaders:
                 part.rename(copy)
         return str(copy)
 
-    def rows_of(self, name: str) -> Callable[[int], list[str]]:
-        """A function (moment) that returns the rows of a system table or of the view `summary`, as JSON."""
+    @_refusing
+    def rows_of(self, name: str, moment: int) -> list[str]:
+        """The rows of a system table or of the view `summary`, as JSON."""
+        wh = self.at(moment)
+        if name == sql_rows.SUMMARY_VIEW:
+            return _texts(sql_rows.columns(name, wh.options), sql_rows.rows(wh, name, None, (), {}))
+        contents = wh.contents()
+        columns, rows = {
+            "batches": (BATCH_COLUMNS, contents.batches),
+            "steps": (STEP_COLUMNS, contents.step_rows),
+            "runs": (RUN_COLUMNS, contents.run_rows),
+        }[name]
+        return _texts(columns, rows())
 
-        def list_rows(moment: int) -> list[str]:
-            wh = self.at(moment)
-            if name == sql_rows.SUMMARY_VIEW:
-                return _texts(sql_rows.columns(name, wh.options), sql_rows.rows(wh, name, None, (), {}))
-            contents = wh.contents()
-            columns, rows = {
-                "batches": (BATCH_COLUMNS, contents.batches),
-                "steps": (STEP_COLUMNS, contents.step_rows),
-                "runs": (RUN_COLUMNS, contents.run_rows),
-            }[name]
-            return _texts(columns, rows())
+    @_refusing
+    def answers_of(self, name: str, values: str, kinds: str, measure: str | None, moment: int) -> list[str]:
+        """The rows of an answer as JSON; `values` are the arguments as JSON, `kinds` their types."""
+        wh = self.at(moment)
+        as_text = SIGNATURES[name].accepts_any and _has_binary_keys(wh)
+        given = duckdb_calls.read_arguments(values, kinds, bytes_as_text=as_text)
+        args = [given.pop(parameter) for parameter in POSITIONAL]
+        columns = self._columns(name, kinds, measure, moment)
+        return _texts(columns, sql_rows.rows(wh, name, measure, args, given, columns))
 
-        return _with_refusals(list_rows, self.raised)
-
-    def answers_of(self, name: str) -> Callable[[str, str, str | None, int], list[str]]:
-        """A function (arguments as JSON, their types, measure, moment): the rows of an answer as JSON."""
-        takes_bytes = SIGNATURES[name].accepts_any
-
-        def list_rows(values: str, kinds: str, measure: str | None, moment: int) -> list[str]:
-            wh = self.at(moment)
-            as_text = takes_bytes and _has_binary_keys(wh)
-            given = duckdb_calls.read_arguments(values, kinds, bytes_as_text=as_text)
-            args = [given.pop(parameter) for parameter in POSITIONAL]
-            columns = self._columns(name, kinds, measure, moment)
-            return _texts(columns, sql_rows.rows(wh, name, measure, args, given, columns))
-
-        return _with_refusals(list_rows, self.raised)
-
-    def columns_of(self, name: str) -> Callable[[str, str | None, int], str]:
-        """A function (types of the arguments, measure, moment) that returns the columns of an answer.
+    def columns_of(self, name: str, kinds: str, measure: str | None, moment: int) -> str:
+        """The columns of an answer.
 
         DuckDB calls it when it binds a statement, before there are values. A refusal is left to the rows,
         in whose place DuckDB shows its line alone.
         """
-
-        def columns(kinds: str, measure: str | None, moment: int) -> str:
-            try:
-                found = self._columns(name, kinds, measure, moment)
-            except TidemarkError:
-                found = sql_rows.columns(name, self._wh.options, measure)
-            return duckdb_calls.structure(found)
-
-        return columns
+        try:
+            found = self._columns(name, kinds, measure, moment)
+        except TidemarkError:
+            found = sql_rows.columns(name, self._wh.options, measure)
+        return duckdb_calls.structure(found)
 
     def _columns(self, name: str, kinds: str, measure: str | None, moment: int) -> list[tuple[str, str]]:
         options = self._wh.options
@@ -152,23 +155,6 @@ def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) 
     """The rows as JSON."""
     names = [name for name, _ in columns]
     return [duckdb_calls.row_text(names, row) for row in rows]
-
-
-def _with_refusals(function: Callable[..., list[str]], raised: Raised) -> Callable[..., list[str]]:
-    """The function; an error of ours takes the place of its rows, so that DuckDB shows its line alone."""
-
-    @wraps(function)
-    def answer(*arguments: Any) -> list[str]:
-        try:
-            return function(*arguments)
-        except TidemarkError as error:
-            raised.keep(error)
-            return [f"{duckdb_calls.REFUSED}{error}"]
-        except Exception as error:  # of this DuckDB passes on only the text
-            raised.keep(error)
-            raise
-
-    return answer
 
 
 def _has_binary_keys(wh: Reader) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -321,7 +322,8 @@ def test_a_refusal_is_our_line_alone(
             assert len(str(ours.value).splitlines()) == 1
             assert not {"UDF", "Python"} & set(str(ours.value).split()), text
         # The broken variant.
-        monkeypatch.setattr(pinned_readers, "_with_refusals", lambda function, _: function)
+        bare = inspect.unwrap(pinned_readers.PinnedReaders.answers_of)
+        monkeypatch.setattr(pinned_readers.PinnedReaders, "answers_of", bare)
         query.register_duckdb(own, wh, "w")
         with pytest.raises(duckdb.Error, match="executing the UDF"):
             own.sql("FROM w_quantile(2)").fetchall()
