@@ -159,7 +159,7 @@ class Session:
     def _newest(self, needed: Needed) -> Snapshot:
         return self.snapshot.newest(needed, max_age=self._max_staleness)
 
-    def newest_contents(self, measure: str | None = None) -> tuple[View, Contents]:
+    def newest_contents(self, measure: str | None) -> tuple[View, Contents]:
         """The view of a measure, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
             snapshot = self._newest(ALL)

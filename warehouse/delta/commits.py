@@ -56,12 +56,12 @@ class Commit:
     """A version of a table: its writer, operation and time as the log has them; None if it does not."""
 
     version: int
-    id: str | None = None
-    writer: str | None = None
-    host: str | None = None
-    process: str | None = None
-    operation: str | None = None
-    at_ms: int | None = None
+    id: str | None
+    writer: str | None
+    host: str | None
+    process: str | None
+    operation: str | None
+    at_ms: int | None
 
     @property
     def description(self) -> str:

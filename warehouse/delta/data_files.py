@@ -130,7 +130,7 @@ def remove_action(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
 
 
 def append_actions(
-    store: Store, name: str, rows: pa.Table, replaces: Sequence[DataFile] = ()
+    store: Store, name: str, rows: pa.Table, replaces: Sequence[DataFile]
 ) -> list[AddAction | RemoveAction]:
     """Writes rows as one file; the actions that `append` commits."""
     added = write_file(store, name, rows, f"{unique_name()}.parquet")
@@ -152,7 +152,7 @@ def read_files(
     name: str,
     files: Sequence[DataFile],
     schema: pa.Schema,
-    cache: dict[str, pa.Table] | None = None,
+    cache: dict[str, pa.Table] | None,
 ) -> pa.Table:
     """As `read`, of a table with these files; without files, no rows of the schema."""
     known, paths = cache if cache is not None else {}, [file.path for file in files]

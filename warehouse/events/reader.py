@@ -96,8 +96,8 @@ class DecodedRows:
 
     ticks: NDArray[np.int64]
     columns: tuple[DecodedColumn, ...]
-    keys: tuple[KeyColumn, ...] = ()
-    companions: tuple[pa.Array, ...] = ()
+    keys: tuple[KeyColumn, ...]
+    companions: tuple[pa.Array, ...]
 
 
 def files_of_batches(table: DeltaTable, batches: Iterable[BatchRange]) -> list[DataFile]:
@@ -154,7 +154,7 @@ def read_decoded_rows(
     shares: Iterable[EventRowGroups],
     measures: Sequence[Measure],
     batches: Sequence[BatchRange],
-    keys: Sequence[Key] = (),
+    keys: Sequence[Key],
     companions: Companions | None = None,
 ) -> Iterator[DecodedRows]:
     """The decoded rows of the shares that belong to the batches, one row group at a time."""
@@ -291,7 +291,7 @@ def _column_bounds(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | N
 def decode_rows(
     rows: pa.Table,
     measures: Sequence[Measure],
-    keys: Sequence[Key] = (),
+    keys: Sequence[Key],
     companions: Companions | None = None,
 ) -> DecodedRows:
     """The ticks, measures, keys and columns of companions of rows of `events`."""

@@ -32,7 +32,7 @@ from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
-from tidemark.warehouse.ingest.row_filter import DEFAULT_FILTER, RefusedRows, RowFilter, refused_error
+from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused_error
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
 
@@ -50,7 +50,7 @@ class GivenBatch:
 
     rows: Input
     batch: BatchRange
-    row_filter: RowFilter = DEFAULT_FILTER
+    row_filter: RowFilter
     eps: float | None = None
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -36,7 +36,6 @@ from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
-from tidemark.warehouse.runs.projection import NO_COMPANIONS
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
@@ -70,7 +69,7 @@ class WriteRows:
     step: int
     row_filter: RowFilter
     eps: float | None
-    companions: Companions = NO_COMPANIONS
+    companions: Companions
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile | RefusedRows]:
         """Yields a file of the rows taken, if any, and a file of the rows refused, if any.
@@ -194,9 +193,9 @@ class RowFile:
                 store_decimal_as_integer=True,
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
-                write_statistics=_columns_without(self._schema, pa.types.is_floating),
+                write_statistics=_columns_without_floats(self._schema),
                 # Times seldom repeat: their dictionary is longer than they are, and slow to make.
-                use_dictionary=_columns_without(self._schema, pa.types.is_floating, pa.types.is_timestamp),
+                use_dictionary=_columns_without_floats(self._schema, times=False),
                 metadata_collector=self._footers,
             )
         group = pa.concat_tables(self._buffer)
@@ -233,22 +232,20 @@ class _FloatRange:
                 self.least = min(self.least, ends["min"].as_py())
 
 
-def _columns_without(
-    fields: Iterable[pa.Field], *excluded: Callable[[pa.DataType], bool], parent: str = ""
-) -> list[str]:
-    """The paths of the Parquet columns of no excluded type; `parent` is the prefix of nested ones."""
+def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True, parent: str = "") -> list[str]:
+    """The paths of the Parquet columns but for floats, and `times`; `parent` is the prefix of nested ones."""
     paths: list[str] = []
     for field in fields:
         path, kind = parent + field.name, field.type
         if pa.types.is_struct(kind):
-            paths += _columns_without(kind.fields, *excluded, parent=path + ".")
+            paths += _columns_without_floats(kind.fields, times=times, parent=path + ".")
         elif pa.types.is_list(kind):
             items = [kind.value_field.with_name("element")]
-            paths += _columns_without(items, *excluded, parent=path + ".list.")
+            paths += _columns_without_floats(items, times=times, parent=path + ".list.")
         elif pa.types.is_map(kind):
             entry = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-            paths += _columns_without(entry, *excluded, parent=path + ".key_value.")
-        elif not any(is_excluded(kind) for is_excluded in excluded):
+            paths += _columns_without_floats(entry, times=times, parent=path + ".key_value.")
+        elif not pa.types.is_floating(kind) and (times or not pa.types.is_timestamp(kind)):
             paths.append(path)
     return paths
 

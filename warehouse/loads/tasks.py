@@ -7,7 +7,7 @@ the driver, which commits them. The executor decides where tasks run (`warehouse
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows, read_event_rows
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
-from tidemark.warehouse.runs.projection import NO_COMPANIONS, MarkedFile, Projection, RunSpec
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
 from tidemark.warehouse.runs.run_files import merge_slices, write_rows
 from tidemark.warehouse.settings.options import Options
 
@@ -36,7 +36,7 @@ class SortResult:
     totals: TickCounts
     digest: int
     is_run: bool
-    cells: Cells = field(default_factory=dict)
+    cells: Cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +175,7 @@ class SummariseTask:
     batches: tuple[BatchRange, ...]
     row_groups: tuple[EventRowGroups, ...]
     eps: float
-    companions: Companions = NO_COMPANIONS
+    companions: Companions
 
     def __call__(self) -> list[TickSummary]:
         """Returns the summaries of the rows, by tick."""

@@ -66,10 +66,6 @@ class PersistentKeys:
         """The memory of the arrays."""
         return self.rows.nbytes + self.complete.nbytes
 
-    def ticks_of_keys(self) -> NDArray[np.int64]:
-        """The number of listed ticks of each key, shape (names,)."""
-        return _lengths(self.rows)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentPart:

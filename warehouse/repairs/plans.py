@@ -27,8 +27,8 @@ class PlansDamage:
     """The plans that are left, in order, and why others are not; `log` is why the log cannot be opened."""
 
     plans: tuple[StepPlan, ...]
-    faults: tuple[str, ...] = ()
-    log: str | None = None
+    faults: tuple[str, ...]
+    log: str | None
     paths: tuple[str, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:

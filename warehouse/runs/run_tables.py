@@ -9,7 +9,7 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -231,20 +231,22 @@ def append_marks(
     `first` is the marks table, opened before, for the first try.
     """
     files = [file for file in new.files if file.rows]
-    paths = pa.array([path_in_table(file.path) for file in files], pa.string())
-
-    def by_file(contents: Iterable[bytes]) -> pa.Table:
-        return pa.table({"file": paths, CONTENT_FIELD.name: pa.array(list(contents), CONTENT_FIELD.type)})
-
     groups = {
         **new.marks,
-        DIGESTS_GROUP: by_file(file.digests.to_bytes() for file in files),
-        FOOTERS_GROUP: by_file(file.footer for file in files),
+        DIGESTS_GROUP: _by_file(files, [file.digests.to_bytes() for file in files]),
+        FOOTERS_GROUP: _by_file(files, [file.footer for file in files]),
     }
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
     action = data_files.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
     add_files(store, projection.marks_table, [action], first)
+
+
+def _by_file(files: Sequence[MarkedFile], contents: Sequence[bytes]) -> pa.Table:
+    """Contents of the marks by file of the run; see `_contents_by_file`."""
+    paths = [path_in_table(file.path) for file in files]
+    content = pa.array(contents, CONTENT_FIELD.type)
+    return pa.table({"file": pa.array(paths, pa.string()), CONTENT_FIELD.name: content})
 
 
 def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:

@@ -32,7 +32,7 @@ def check_names(names: Iterable[str], role: str = "columns") -> None:
         )
 
 
-def check_folders(measures: Iterable[str], keys: Iterable[Sequence[str]] = ()) -> None:
+def check_folders(measures: Iterable[str], keys: Iterable[Sequence[str]]) -> None:
     """InputError if a measure or a key cannot be the name of a folder on every file system and engine."""
     folders = [(f"the measure {shortened(name)}", folder_name(name)) for name in measures]
     folders += [(f"the key {shortened(', '.join(columns))}", group_folder(columns)) for columns in keys]

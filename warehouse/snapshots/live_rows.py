@@ -35,8 +35,8 @@ def live_key_rows(
     snapshot: SnapshotReader | Snapshot,
     view: KeysView,
     window: Window,
-    since: int | None = None,
-    until: int | None = None,
+    since: int | None,
+    until: int | None,
 ) -> Iterator[KeyRows]:
     """The keys of the view's live batches in the window, counted, in bounded pieces.
 

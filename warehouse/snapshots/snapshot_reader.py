@@ -73,7 +73,7 @@ class SnapshotReader:
         self.refresh(needed, max_age=max_age)
         return self._snapshot
 
-    def refresh_options(self, *, max_age: float = 0.0) -> bool:
+    def refresh_options(self, *, max_age: float) -> bool:
         """Looks for newer options and columns alone; returns whether there were any.
 
         max_age   they are not looked for if that was done less than so many seconds ago
