@@ -88,6 +88,8 @@ class Reader(KeyReader):
     least_rows: groups with fewer rows, N, in the window are left out.
     every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
         1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
+    width: with `every`: how long each part lasts, at least `every`, by default as long. Longer parts overlap:
+        every="1h", width="24h" for the 24 hours from each hour on. They too end where the window does.
     key: a column, or a list of columns in any order; by default the first key of the warehouse. Values of a
         key of several columns, in the question and in the answers, are tuples in the order of this list.
 

@@ -94,6 +94,7 @@ def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str,
         "as_of": given.as_of and _edge(wh, given.as_of),
         "between": parse_between(wh, given.between),
         "every": parse_span(getattr(given, "window_every", None)),
+        **({"width": parse_span(given.width)} if getattr(given, "width", None) else {}),
         "mode": given.mode,
     }
 

@@ -427,6 +427,11 @@ _ORDERED_GROUPS = (
         "--top the first K of this order: --order=-value --top 20 for the slowest 20",
     ),
     option("--least-rows", type=int, metavar="N", help="with --by: leave out groups with fewer rows"),
+    option(
+        "--width",
+        metavar="SPAN",
+        help="with --every: how long each window lasts; longer ones overlap: --every 1h --width 24h",
+    ),
 )
 _QUESTION = (
     *_WINDOW,

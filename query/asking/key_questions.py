@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,7 +18,7 @@ from tidemark.query.keys.frequencies import InnerProduct
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_windows
 from tidemark.query.keys.window_scan import ScannedWindow, WindowScan
-from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.asked_window import AskedWindow, checked_width
 from tidemark.query.reading.modes import KEY_MODES, KeyMode, check_mode
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import Window
@@ -37,6 +37,7 @@ class KeyRequest(Generic[A]):
     window: AskedWindow
     every: Any
     mode: Any
+    width: Any
     groups: GroupArguments
 
     def __post_init__(self) -> None:
@@ -53,6 +54,7 @@ class KeyRequest(Generic[A]):
         between: Any = None,
         mode: KeyMode = "approximate",
         every: Any = None,
+        width: Any = None,
         where: Any = None,
         by: Any = None,
         top: int | None = None,
@@ -63,7 +65,9 @@ class KeyRequest(Generic[A]):
     ) -> KeyRequest[A]:
         """The request of a call with these parameters; they are described at `Reader`."""
         chosen = GroupArguments(where, by, top, groups, limit, order, least_rows)
-        return cls(wanted, key, AskedWindow(last, between, as_of), every, mode, chosen)
+        return cls(
+            wanted, key, AskedWindow(last, between, as_of), every, mode, checked_width(width, every), chosen
+        )
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class KeyRequest(Generic[A]):
         if not self.groups.check():
             return _Windows(session, self, mode)
         choice = choose_scan(session.options, self.groups, None)
-        return ScannedKeys(session, self.wanted, self.key, self.window, self.every, choice)
+        return ScannedKeys(session, self.wanted, self.key, self.window, self.every, self.width, choice)
 
 
 class KeyOptions(TypedDict, total=False):
@@ -117,6 +121,7 @@ class KeyGroupOptions(SelectedKeyOptions, total=False):
 
     by: Any
     every: Any
+    width: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class _Windows(Generic[A]):
 
     def answer(self, view: KeysView) -> list[A]:
         session, grid = self.session, self.session.options.grid
-        windows = key_windows(view, self.request.window, self.request.every, grid)
+        windows = key_windows(view, self.request.window, self.request.every, grid, self.request.width)
         asked = [self.request.wanted.windows(window, view, grid) for window in windows]
         questions = [
             [key_question(session, view, window, self.mode, self.request.key) for window in together]
@@ -144,7 +149,8 @@ class _Windows(Generic[A]):
         ]
         if self.request.every is None or not asked:
             return [self.request.wanted.answers(together) for together in questions]
-        with closing(_scan(session, view, list(chain.from_iterable(asked)))) as scan:
+        apart = None if self.request.width is None else windows
+        with closing(_scan(session, view, apart or _apart(chain.from_iterable(asked)))) as scan:
             places = {window: part for part, window in enumerate(scan.windows)}
             return [
                 self.request.wanted.answers(
@@ -170,14 +176,20 @@ class Join(WantedKeys[CountAnswer]):
         return answer
 
 
-def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> WindowScan:
-    """One scan for windows of whole ticks: in order of their ends, those that overlap none before them."""
-    apart: list[Window] = []
-    for window in sorted((window.overlapping for window in windows), key=lambda one: (one.stop, one.start)):
-        if not apart or window.start >= apart[-1].stop:
+def _apart(windows: Iterable[KeyWindow]) -> list[KeyWindow]:
+    """Those of the windows, in order of their ends, that overlap none before them."""
+    apart: list[KeyWindow] = []
+    for window in sorted(windows, key=lambda one: (one.overlapping.stop, one.overlapping.start)):
+        if not apart or window.overlapping.start >= apart[-1].overlapping.stop:
             apart.append(window)
-    whole = KeyWindow(Window(apart[0].start, apart[-1].stop), (), None)
-    return WindowScan(key_question(session, view, whole, "exact").rows(), apart)
+    return apart
+
+
+def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> WindowScan:
+    """One scan for windows of whole ticks, which ascend."""
+    ticks = [window.overlapping for window in windows]
+    whole = KeyWindow(Window(ticks[0].start, ticks[-1].stop), (), None)
+    return WindowScan(key_question(session, view, whole, "exact").rows(), ticks)
 
 
 def key_question(

@@ -29,7 +29,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.quantiles.window_sums import have_sums
-from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.asked_window import AskedWindow, checked_width
 from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.windows import (
     ShownWindow,
@@ -64,6 +64,7 @@ class MeasureRequest(Generic[M]):
     window: AskedWindow
     every: Any
     mode: Any
+    width: Any
     groups: GroupArguments
 
     def __post_init__(self) -> None:
@@ -87,10 +88,12 @@ class MeasureRequest(Generic[M]):
         order: str | None = None,
         least_rows: int | None = None,
         every: Any = None,
+        width: Any = None,
     ) -> MeasureRequest[M]:
         """The request of a call with these parameters; they are described at `Reader`."""
         chosen = GroupArguments(where, by, top, groups, limit, order, least_rows)
-        return cls(wanted, measure, AskedWindow(last, between, as_of), every, mode, chosen)
+        window = AskedWindow(last, between, as_of)
+        return cls(wanted, measure, window, every, mode, checked_width(width, every), chosen)
 
     def plan(self, session: Session) -> Plan[Any, Asked[M]]:
         """How each group and window is answered."""
@@ -144,6 +147,7 @@ class GroupOptions(QuestionOptions, total=False):
 
     by: Any
     every: Any
+    width: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ def _windows(
     window = choose_window(view, request.window, grid)
     parts = [window]
     if request.every is not None:
-        parts = split_window(window, data_ticks(view), request.every, grid)
+        parts = split_window(window, data_ticks(view), request.every, grid, request.width)
     if not parts:
         raise empty_window(view, window, 0, grid)
     widened = widened_text(view, request.window, grid)

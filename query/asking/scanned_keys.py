@@ -50,6 +50,7 @@ class ScannedKeys(Generic[A]):
     key: Any
     window: AskedWindow
     every: Any
+    width: Any
     choice: ScanChoice
     topic: None = None
 
@@ -60,7 +61,7 @@ class ScannedKeys(Generic[A]):
     def answer(self, newest: Newest) -> list[A]:
         """See `Plan.answer`."""
         (keys, view, contents), options, choice = newest, self.session.options, self.choice
-        windows = key_windows(keys, self.window, self.every, options.grid)
+        windows = key_windows(keys, self.window, self.every, options.grid, self.width)
         if not windows:
             return []
         ticks = [window.overlapping for window in windows]

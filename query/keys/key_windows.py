@@ -131,14 +131,18 @@ def key_window(view: KeysView, asked: AskedWindow, grid: TickGrid | None) -> Key
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown, note)
 
 
-def key_windows(view: KeysView, asked: AskedWindow, every: Any, grid: TickGrid | None) -> list[KeyWindow]:
+def key_windows(
+    view: KeysView, asked: AskedWindow, every: Any, grid: TickGrid | None, width: Any = None
+) -> list[KeyWindow]:
     """The window that the arguments select, or its parts. With `every` they are whole ticks, as of measures.
+
+    every, width: see `split_window`.
 
     Raises InputError for a malformed or empty window, and as `split_window`.
     """
     if every is None:
         return [key_window(view, asked, grid)]
-    parts = split_window(choose_window(view, asked, grid), data_ticks(view), every, grid)
+    parts = split_window(choose_window(view, asked, grid), data_ticks(view), every, grid, width)
     widened = widened_text(view, asked, grid)
     return [KeyWindow(part, (), shown_window(part, grid), widened) for part in parts]
 

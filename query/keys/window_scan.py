@@ -18,7 +18,7 @@ import numpy as np
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
 from tidemark.warehouse.columns.keys import take_names
-from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
 
@@ -28,6 +28,14 @@ _SUMS = """
 SELECT name, code AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
     (sum(history) + sum(live))::BIGINT AS rows
 FROM {} GROUP BY name, code
+"""
+_SPREAD = """
+SELECT name, spans.part AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
+    sum(rows)::BIGINT AS rows
+FROM pieces JOIN (
+    SELECT part, unnest(range(first, stop)) AS piece FROM (VALUES {}) AS windows(part, first, stop)
+) AS spans ON pieces.part = spans.piece
+GROUP BY name, spans.part
 """
 _SQUARES = "SELECT part, sum(rows::HUGEINT * rows) FROM found GROUP BY part"
 _KEYS = "SELECT part, count(*) FROM found GROUP BY part"
@@ -39,7 +47,7 @@ class WindowScan:
     """The rows of each key in each of several windows. `close` ends it.
 
     rows: of a range of ticks that has all windows.
-    windows: ascending, and they do not overlap.
+    windows: ascending. If they overlap, keys are counted between all of their ends first.
     """
 
     def __init__(self, rows: WindowRows, windows: Sequence[Window]) -> None:
@@ -113,8 +121,17 @@ class WindowScan:
     @cached_property
     def _found(self) -> KeyDatabase:
         opened = self._opened.enter_context(database(self._rows))
-        relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
-        opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(relation)}")
+        if len(disjoint_windows(self.windows)) <= 1:
+            relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
+            opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(relation)}")
+            return opened
+        ends = sorted({end for window in self.windows for end in (window.start, window.stop)})
+        pieces = [Window(start, stop) for start, stop in pairwise(ends)]
+        relation = opened.relation(self._rows, partial(window_codes, windows=pieces))
+        opened.rows(f"CREATE TEMP TABLE pieces AS {_SUMS.format(relation)}")
+        places = {end: place for place, end in enumerate(ends)}
+        spans = (f"({i}, {places[one.start]}, {places[one.stop]})" for i, one in enumerate(self.windows))
+        opened.rows(f"CREATE TEMP TABLE found AS {_SPREAD.format(', '.join(spans))}")
         return opened
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.keys import Names
-from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.group_rows import NULL, GroupRows
 from tidemark.warehouse.projections.sorted_values import ValueRows
@@ -179,12 +180,12 @@ def numbers_by_cell(
 ) -> CellNumbers:
     """The rows of each group in each window; cell ``g * len(windows) + w`` is group g in window w.
 
-    windows: one window, or windows that ascend and do not overlap. groups: how many, see `Part`.
+    windows: one window, or windows that ascend, and may overlap. groups: how many, see `Part`.
     """
     counts = np.zeros((2, groups * len(windows) * KINDS), np.int64)
     all_cells, all_numbers = [np.empty(0, np.int32)], [np.empty(0, dtype)]
-    for part in parts:
-        cells, rows = _cells(part, windows)
+    for part, numbers_of in product(parts, disjoint_windows(windows)):
+        cells, rows = _cells(part, windows, numbers_of)
         values, kinds = part.rows.values, _kinds(part.rows)
         if rows is not None:
             cells, values = cells[rows], values[rows]
@@ -202,10 +203,15 @@ def numbers_by_cell(
     return CellNumbers(history, live, edges, numbers)
 
 
-def _cells(part: Part, windows: Sequence[Window]) -> tuple[NDArray[np.int32], NDArray[np.intp] | None]:
-    """The cell of each row, and the rows that are in one; None for all of them."""
+def _cells(
+    part: Part, windows: Sequence[Window], chosen: Sequence[int]
+) -> tuple[NDArray[np.int32], NDArray[np.intp] | None]:
+    """The cell of each row, and the rows that are in one; None for all of them.
+
+    chosen: the numbers of windows that do not overlap; the others are left out.
+    """
     rows, places = part.rows, part.places
-    of_tick = window_codes(rows.ticks, windows)
+    of_tick = np.append(chosen, -1)[window_codes(rows.ticks, [windows[i] for i in chosen])]
     first = np.where(places < 0, _NOWHERE, places * len(windows)).astype(np.int32)
     cells = np.repeat(first, rows.sizes.sum(axis=1))
     is_all = bool((places >= 0).all())

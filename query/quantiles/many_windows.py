@@ -18,7 +18,7 @@ from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
-from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -74,10 +74,9 @@ class ManyWindows:
         # NaN and NULL are in no run of a measure: the marks and the ledger count them.
         for run in view.runs:
             cells.history[:, 1:] += run.totals.by_window(ticks)[:, 1:]
-        codes = window_codes(np.array(view.live_ticks, np.int64), ticks)
-        for code, row in zip(codes.tolist(), view.live, strict=True):
-            if code >= 0:
-                cells.live[code, 1:] += row.nans, row.nulls
+        missing = np.array([(row.nans, row.nulls) for row in view.live], np.int64).reshape(-1, 2)
+        for window, rows in enumerate(rows_by_window(np.array(view.live_ticks, np.int64), ticks)):
+            cells.live[window, 1:] += missing[rows].sum(axis=0)
         places = np.arange(len(windows))
         return CellQuestions(
             cells=cells,

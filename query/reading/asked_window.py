@@ -75,3 +75,13 @@ class AskedWindow:
             return AskedWindow(between=(steps.start, steps.stop))
         end = first_us(self.as_of)
         return AskedWindow(between=(from_epoch_us(end - parse_duration(self.last)), end_from_epoch_us(end)))
+
+
+def checked_width(width: Any, every: Any) -> Any:
+    """The width of the parts of `every`, if one is given; InputError for one without `every`."""
+    if width is not None and every is None:
+        raise InputError(
+            f"width={width!r} was given without every. It is how long each window of every lasts, such as "
+            "every='1h', width='24h'."
+        )
+    return width

@@ -14,7 +14,7 @@ from tidemark.query.answers.rendering import group_text, text_of, window_text
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.columns.tick_counts import window_codes
+from tidemark.warehouse.columns.tick_counts import joined_windows, window_codes
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
     MONDAY_US,
@@ -67,37 +67,47 @@ def choose_window(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> W
     return window_between(between[0], between[1], grid)
 
 
-def split_window(window: Window, ticks: NDArray[np.int64], every: Any, grid: TickGrid | None) -> list[Window]:
-    """The parts of a window that `every` asks for: ascending, from its first to its last tick of the data.
+def split_window(
+    window: Window, ticks: NDArray[np.int64], every: Any, grid: TickGrid | None, width: Any = None
+) -> list[Window]:
+    """The parts of a window that `every` makes, from the first tick of the data to the last, ascending.
 
     ticks: those of the data, ascending, see `data_ticks`.
     every: a duration that is a multiple of the tick, or a number of steps without a time column. Parts start
         at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
         end where the window does.
+    width: how long each part lasts, at least `every`; longer parts overlap. None for `every`.
 
     Stretches of more than MOST_EMPTY parts without a tick of the data are left out. Returns no part if the
     window is before or after all ticks of the data. Raises InputError for another duration, and for more
     than MOST_WINDOWS parts.
     """
-    width, origin = width_in_ticks("every", every, grid)
+    hop, origin = width_in_ticks("every", every, grid)
+    size = hop if width is None else width_in_ticks("width", width, grid)[0]
+    if size < hop:
+        raise InputError(
+            f"width={width!r} is shorter than every={every!r}, so rows between would be in no window. Give a "
+            "width of at least that."
+        )
     if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
         return []
     taken = ticks[window.slice_of(ticks)]
     start, stop = max(window.start, int(ticks[0])), min(window.stop, int(ticks[-1]) + 1)
-    ends = np.array([start, stop - 1])  # the parts of an end of the window may have no tick
-    numbers = np.unique((np.concatenate([taken, ends]) - origin) // width)
-    steps = np.diff(numbers)
-    makes = 1 + int(steps[steps <= MOST_EMPTY + 1].sum()) + int((steps > MOST_EMPTY + 1).sum())
+    # The parts of an end of the window may have no tick.
+    ends = np.unique(np.concatenate([taken, [start, stop - 1]]).astype(np.int64) - origin)
+    first, last = (ends - size) // hop + 1, ends // hop  # the parts that have a tick
+    is_far = first[1:] - last[:-1] > MOST_EMPTY + 1
+    firsts, lasts = first[np.append(True, is_far)], last[np.append(is_far, True)]
+    makes = int((lasts - firsts + 1).sum())
     if makes > MOST_WINDOWS:
         raise InputError(
             f"every={every!r} makes {makes:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
             "duration, or a shorter time with last or between."
         )
-    stretches = np.split(numbers, np.flatnonzero(steps > MOST_EMPTY + 1) + 1)
-    starts = [
-        origin + number * width for part in stretches for number in range(int(part[0]), int(part[-1]) + 1)
-    ]
-    return [Window(max(window.start, low), min(window.stop, low + width)) for low in starts]
+    numbers = np.concatenate([np.arange(a, b + 1) for a, b in zip(firsts, lasts, strict=True)])
+    starts = (origin + numbers * hop).tolist()
+    found = [Window(max(window.start, low), min(window.stop, low + size)) for low in starts]
+    return list(dict.fromkeys(found))  # a window shorter than `width` is cut to the same part again and again
 
 
 def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, int]:
@@ -251,7 +261,8 @@ def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
 
 
 def rows_of(view: View, windows: Sequence[Window]) -> int:
-    """The visible rows in the windows, which ascend and do not overlap, with NaN and NULL; by the marks."""
+    """The visible rows in the windows, which ascend, each once, with NaN and NULL; by the marks."""
+    windows = joined_windows(windows)
     rows = sum(int(run.totals.by_window(windows).sum()) for run in view.runs)
     ticks = np.array(view.live_ticks, dtype=np.int64)
     live = np.array([row.rows for row in view.live], dtype=np.int64)

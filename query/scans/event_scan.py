@@ -97,6 +97,6 @@ class EventScan(OpenScan):
         """The rows of the relation, in memory or in a temporary table."""
         if not self._source.group_columns and self._source.most_rows <= HELD_ROWS:
             return HeldRows(self.columns(relation))
-        self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS {relation}")
+        self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {self._source.spread(f'({relation})')}")
         self._is_reading = False
         return GroupedRows(self._source, self._measure, self)

@@ -200,8 +200,9 @@ class GroupedRows:
         numbers = [as_numpy(table.column(name)).tolist() for name in ("n", "m", "nans", "nulls")]
         stored = [single_array(table.column(i)) for i in range(len(columns))]
         names = [names_of(key, column) for key, column in zip(source.by, stored, strict=False)]
-        buckets = [0] * len(table) if source.buckets is None else as_numpy(stored[-1]).tolist()
-        windows = {0: 0} if source.buckets is None else source.buckets.windows
+        windows = np.zeros(len(table), np.int64)
+        if source.buckets is not None:
+            windows = source.buckets.windows_of(as_numpy(stored[-1]))
         return [
             ScannedGroup(
                 n=n,
@@ -209,9 +210,9 @@ class GroupedRows:
                 nans=nans,
                 nulls=nulls,
                 values=tuple(key.value_of(name_at(of, i)) for key, of in zip(source.by, names, strict=True)),
-                window=windows[bucket],
+                window=window,
             )
-            for i, (n, m, nans, nulls, bucket) in enumerate(zip(*numbers, buckets, strict=True))
+            for i, (n, m, nans, nulls, window) in enumerate(zip(*numbers, windows.tolist(), strict=True))
         ]
 
     @contextmanager

@@ -110,12 +110,9 @@ class KeyScan(OpenScan):
     @cached_property
     def parts(self) -> KeyParts:
         """The parts that have rows; without `by` and with one window there is one, which may have none."""
-        counts = f"count(*) FILTER ({quoted(LIVE)} = %d)"
-        listed = ", ".join([*self._groups, *self._columns])
         self._read(
             lambda relation: self.rows(
-                f"CREATE OR REPLACE TEMP TABLE counted AS SELECT {listed}, {counts % 0} AS history, "
-                f"{counts % 1} AS live FROM ({relation}) GROUP BY {listed}"
+                f"CREATE OR REPLACE TEMP TABLE counted AS {self._counted_keys(relation)}"
             )
         )
         sums = [
@@ -134,12 +131,23 @@ class KeyScan(OpenScan):
         self._codes = table.select(range(width)).append_column("part", codes)
         return self._found_parts(table, stored)
 
+    def _counted_keys(self, relation: str) -> str:
+        """SQL of the rows of each key in each part."""
+        counts = f"count(*) FILTER ({quoted(LIVE)} = %d)"
+        listed = ", ".join([*self._groups, *self._columns])
+        rows = f"{counts % 0} AS history, {counts % 1} AS live"
+        counted = f"SELECT {listed}, {rows} FROM ({relation}) GROUP BY {listed}"
+        if self._source.buckets is None or self._source.buckets.are_windows:
+            return counted
+        sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in ("history", "live"))
+        return f"SELECT {listed}, {sums} FROM {self._source.spread(counted)} GROUP BY {listed}"
+
     def _found_parts(self, table: pa.Table, stored: Sequence[pa.Array]) -> KeyParts:
         by, buckets = self._source.by, self._source.buckets
         names = [names_of(key, column) for key, column in zip(by, stored, strict=False)]
         window = np.zeros(len(table), np.int64)
         if buckets is not None:
-            window = np.array([buckets.windows[one] for one in as_numpy(stored[-1]).tolist()], np.int64)
+            window = buckets.windows_of(as_numpy(stored[-1]))
         starts = np.zeros(len(table), bool)  # where another group begins
         starts[:1] = True
         for column in stored[: len(by)]:

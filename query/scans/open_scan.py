@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.scans.expressions import Expression, unfit
-from tidemark.query.scans.row_source import ROWS, RowSource, TimeRange, key_of
+from tidemark.query.scans.row_source import ROWS, WINDOWS, RowSource, TimeRange, key_of
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -120,6 +120,9 @@ class OpenScan:
             reader = pa.RecordBatchReader.from_batches(schema, self._raised.kept(batches))
             self.connection.register(ROWS, reader)
 
+        buckets = self._source.buckets
+        if buckets is not None and not buckets.are_windows:
+            self.connection.register(WINDOWS, buckets.pairs)
         relation = self._source.relation(register, self._progress or (lambda _: None))
         self._is_reading = True
         try:
@@ -127,6 +130,7 @@ class OpenScan:
         finally:
             self._is_reading = False
             self.connection.unregister(ROWS)
+            self.connection.unregister(WINDOWS)
 
     def _ask(self, ask: Callable[[], T]) -> T:
         expression = self._failing if self._is_reading else None

@@ -33,7 +33,7 @@ from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.stored_sql import among_sql, stored_sql
-from tidemark.query.scans.window_buckets import Buckets
+from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
 from tidemark.warehouse.columns.keys import Key, encode_keys
@@ -47,6 +47,7 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 
 LIVE, NULL, VALUE = "is live", "is null", "stored value"
 ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself
+WINDOWS = "buckets of windows"  # that of the windows of each bucket, where they overlap
 _BATCH_COLUMNS = ("_source", "_batch")
 BATCH_ROWS = 2**17  # of a batch: DuckDB's threads share the batches of a row group
 
@@ -116,6 +117,7 @@ class RowSource:
     times       only rows of these times, or None
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
+    `spread` gives rows in the place of buckets the windows that have them, where these overlap.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
     rows all files have. `share` is the share that was read of the other files' rows, from 0 to 1.
     """
@@ -165,6 +167,16 @@ class RowSource:
             register(self._schema, self.batches(others))
             parts.append(self._registered)
         return " UNION ALL ".join(parts)
+
+    def spread(self, rows: str) -> str:
+        """SQL of rows with the last column of the group, with each window of their bucket in its place."""
+        if self.buckets is None or self.buckets.are_windows:
+            return rows
+        name = self.group_columns[-1]
+        return (
+            f"(SELECT counted.* REPLACE ({PART} AS {name}) FROM ({rows}) AS counted "
+            f"JOIN {quoted(WINDOWS)} ON counted.{name} = {BUCKET})"
+        )
 
     def _divided(
         self, files: Sequence[VisibleFile], checked: Callable[[float], None]

@@ -1,45 +1,76 @@
 """The windows of `every` as buckets of one width: the number of a tick's bucket is one division.
 
 Windows of `every` begin at multiples of a width; the first and the last may be cut, and some in between may
-be left out, which have no rows (`split_window`).
+be left out, which have no rows (`split_window`). Those of a greater `width` overlap: each has several buckets
+then, and a bucket is in several windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.errors import InputError
+
+BUCKET, PART = "bucket", "part"  # the columns of `pairs`
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Buckets:
     """Bucket number b has the ticks origin + b * width up to the next one's, exclusive.
 
-    windows: the index of the window by the number of its bucket.
+    edges: (windows, 2), the first bucket of each window and its last one, both inclusive.
     """
 
     origin: int
     width: int
-    windows: Mapping[int, int]
+    edges: NDArray[np.int64]
 
     @classmethod
     def of(cls, windows: Sequence[Window]) -> Buckets:
-        """The buckets of windows, at least two, that ascend; InputError unless each has one of its own."""
-        lengths = [window.stop - window.start for window in windows]
-        # Of three windows one is not cut. Of two both may be: then any greater width parts them.
-        width = max(lengths) if len(windows) > 2 else windows[1].stop - windows[0].start
-        origin = windows[1].start - (windows[1].start - windows[0].start + width - 1) // width * width
-        ends = [((one.start - origin) // width, (one.stop - 1 - origin) // width) for one in windows]
-        numbers = {first: i for i, (first, _) in enumerate(ends)}
-        if len(numbers) < len(windows) or any(first != last for first, last in ends):
-            raise InputError("the windows of one scan must be parts of equal width, as `every` makes them.")
-        return cls(origin, width, numbers)
+        """The buckets of windows, at least two, that ascend. Outside of all of them there are no rows."""
+        first, last = windows[0].start, windows[-1].stop
+        inner = {window.start for window in windows} | {window.stop for window in windows}
+        ends = sorted(inner - {first, last})
+        some = ends[0] if ends else first
+        width = gcd(*(end - some for end in ends)) or max(1, last - some, some - first)
+        origin = some - (some - first + width - 1) // width * width
+        edges = [((one.start - origin) // width, (one.stop - 1 - origin) // width) for one in windows]
+        return cls(origin, width, np.array(edges, np.int64))
 
     def of_ticks(self, ticks: Any) -> Any:
         """The number of the bucket of ticks, none before the first window: an array, or text of SQL."""
         if isinstance(ticks, str):
             return f"({ticks} - {self.origin}) // {self.width}"
         return (ticks - self.origin) // self.width
+
+    @cached_property
+    def are_windows(self) -> bool:
+        """Whether each window is one bucket, and no other has it."""
+        first, last = self.edges.T
+        return bool((first == last).all()) and len(np.unique(first)) == len(first)
+
+    @property
+    def pairs(self) -> pa.Table:
+        """Each bucket of each window, with the number of the window."""
+        sizes = self.edges[:, 1] - self.edges[:, 0] + 1
+        part = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(len(part)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        bucket = self.edges[part, 0] + within
+        return pa.table({BUCKET: arrow_array(bucket), PART: arrow_array(part)})
+
+    def windows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The window of each number, which is that of its bucket, or its own where windows overlap."""
+        if not self.are_windows:
+            return numbers
+        order = np.argsort(self.edges[:, 0])
+        windows: NDArray[np.int64] = order[self.edges[order, 0].searchsorted(numbers)]
+        return windows

@@ -4,9 +4,9 @@ The first parameter of a function is its subject (phi, x, a key ...). Other posi
 recognized by their value: the name of a measure, a mode, a duration such as '7d' (the parameter `last`), a
 map (the parameter `where`). The named parameters `since` and `until` (exclusive) give a window, too, `as_of`
 the moment that `last` counts back from, and `other_since` and `other_until` the second window of `overlap`.
-The other parameters about groups (`by`, `top`, `groups`, `limit`, `order`, `least_rows`), `every`, `slot`,
-`most`, `separator` and `key` are named ones. NULL means that the argument is not given. But NULL for a
-required subject yields no rows, as in SQL's strict functions.
+The other parameters about groups (`by`, `top`, `groups`, `limit`, `order`, `least_rows`), `every`, `width`,
+`slot`, `most`, `separator` and `key` are named ones. NULL means that the argument is not given. But NULL for
+a required subject yields no rows, as in SQL's strict functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark.warehouse.errors import InputError
 _WINDOW = ("last", "as_of", "since", "until", "mode", "every")
 _SLOTS = ("last", "as_of", "since", "until", "mode", "slot")
 _TWO_WINDOWS = ("since", "until", "other_since", "other_until", "mode")
-_GROUPS = ("where", "by", "top", "groups", "limit", "order", "least_rows")
+_GROUPS = ("where", "by", "top", "groups", "limit", "order", "least_rows", "width")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,15 @@ def resolve_arguments(
     return _with_window(given)
 
 
-_WHOLE = ("top", "limit", "least_rows", "every", "slot", "most")  # whole numbers, or text of a duration
+_WHOLE = (
+    "top",
+    "limit",
+    "least_rows",
+    "every",
+    "width",
+    "slot",
+    "most",
+)  # whole numbers, or text of a duration
 _EXAMPLES = {
     "quantile": "0.99",
     "rank": "60",

@@ -104,6 +104,8 @@ def test_keys_of_selected_rows_are_counted_as_in_python(
         capsys, "top", "2", "--key", "origin", "--where", where, "--by", "hour(time)", "-w", grouped
     )
     assert said.out == f"{wh.top(2, key='origin', where=where, by='hour(time)')}\n"
+    said = tidemark(capsys, "top", "1", "--key", "origin", "--every", "30d", "--width", "60d", "-w", grouped)
+    assert said.out == f"{wh.top(1, key='origin', every='30d', width='60d')}\n"
     said = tidemark(capsys, "distinct", "--by", "origin", "--order=-value", "--top", "3", "-w", grouped)
     assert said.out == f"{wh.distinct(by='origin', order='-value', top=3)}\n"
     said = tidemark(capsys, "freq", "ATL", "--key", "origin", "--where", "distance=590", "-w", grouped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +70,47 @@ def window_codes(ticks: NDArray[np.int64], windows: Sequence[Window]) -> NDArray
     return np.where((codes >= 0) & (ticks < stops[codes]), codes, -1).astype(np.int64)
 
 
+def disjoint_windows(windows: Sequence[Window]) -> list[list[int]]:
+    """The numbers of windows that ascend, in as few lists as there are that have no two that overlap."""
+    if all(before.stop <= after.start for before, after in pairwise(windows)):
+        return [list(range(len(windows)))]
+    lists: list[list[int]] = []
+    for number, window in enumerate(windows):
+        own = next((one for one in lists if windows[one[-1]].stop <= window.start), None)
+        if own is None:
+            lists.append(own := [])
+        own.append(number)
+    return lists
+
+
+def joined_windows(windows: Sequence[Window]) -> list[Window]:
+    """The ticks of windows that ascend as windows that do not overlap."""
+    joined: list[Window] = []
+    for window in windows:
+        if joined and window.start < joined[-1].stop:
+            joined[-1] = Window(joined[-1].start, max(joined[-1].stop, window.stop))
+        else:
+            joined.append(window)
+    return joined
+
+
 def rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list[NDArray[np.intp] | slice]:
     """The indices of the rows in each window, in the order of the rows; `ticks` (rows,) are in any order.
 
-    windows: as in `window_codes`. O(rows log windows).
+    windows: ascending; they may overlap. O(rows log windows) for windows that do not.
     """
+    lists = disjoint_windows(windows)
+    if len(lists) == 1:
+        return _rows_by_window(ticks, windows)
+    found = dict(
+        pair
+        for numbers in lists
+        for pair in zip(numbers, _rows_by_window(ticks, [windows[i] for i in numbers]), strict=True)
+    )
+    return [found[number] for number in range(len(windows))]
+
+
+def _rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list[NDArray[np.intp] | slice]:
     codes = window_codes(ticks, windows)
     if len(windows) == 1 and (codes == 0).all():
         return [slice(None)]
