@@ -12,6 +12,7 @@ Its calls:
     wh.quantile(0.99, every="1h", last="7d"); wh.frequency("ATL", every="1d")     # one answer a window
     wh.rank(120.0); wh.cdf([1, 10, 100]); wh.histogram(20)
     wh.summary("delay", by="origin", last="7d")     # count, sum, mean, min, max, variance: exact
+    wh.largest(3, "delay", by="origin"); wh.smallest(3)
     wh.frequency("ATL", last="1h"); wh.heavy_hitters(0.01); wh.top(20); wh.key_range("A", "B")
     wh.top(10, where="delay > 60"); wh.distinct(by="dest", order="-value", top=5)    # of any rows: by a scan
     wh.hierarchy(0.01, "."); wh.hierarchy(0.05, key="day")  # prefixes of addresses, paths, dates
@@ -60,6 +61,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
+from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, PrefixAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
@@ -148,6 +150,8 @@ quantile = _asked(Warehouse.quantile)
 rank = _asked(Warehouse.rank)
 cdf = _asked(Warehouse.cdf)
 histogram = _asked(Warehouse.histogram)
+largest = _asked(Warehouse.largest)
+smallest = _asked(Warehouse.smallest)
 summary = _asked(Warehouse.summary)
 frequency = _asked(Warehouse.frequency)
 heavy_hitters = _asked(Warehouse.heavy_hitters)
@@ -188,6 +192,7 @@ __all__ = [
     "DamagedWarehouse",
     "DistinctAnswer",
     "EmptyWindow",
+    "Extreme",
     "FrequencyAnswer",
     "Histogram",
     "HitterAnswer",
@@ -212,6 +217,7 @@ __all__ = [
     "histogram",
     "info",
     "key_range",
+    "largest",
     "new_keys",
     "open",
     "overlap",
@@ -222,6 +228,7 @@ __all__ = [
     "register_duckdb",
     "register_views",
     "self_join",
+    "smallest",
     "summary",
     "top",
     "use",

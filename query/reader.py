@@ -10,11 +10,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Self, Unpack, overload
+from typing import Any, Self, Unpack, cast, overload
 
 from numpy.typing import NDArray
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
+from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.info import Info
 from tidemark.query.answers.measure_answers import (
     Answer,
@@ -35,12 +36,13 @@ from tidemark.query.asking.measure_questions import (
     SpanRequest,
 )
 from tidemark.query.asking.session import Session
+from tidemark.query.quantiles.extremes import Extremes
 from tidemark.query.quantiles.histograms import Histograms
 from tidemark.query.quantiles.summaries import Summaries
 from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import is_sequence, plain_all, plain_share
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
@@ -356,6 +358,32 @@ class Reader(KeyReader):
                 f"the window has no numbers of {answer.measure!r}: its {answer.nans:,} rows are NaN."
             )
         return answer
+
+    def largest(
+        self, k: int = 10, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[Extreme]:
+        """The k greatest numbers, greatest first, of each group and window; fewer if there are fewer numbers.
+
+        k: a whole number of at least 1.
+
+        Equal numbers count apart; NaN and NULL are no numbers, infinities are. The answers are exact in every
+        mode. `order` takes "rows" and "-rows" alone. EmptyWindow if no row has a number. The cost is that of
+        `quantile` in mode exact: one or two blocks per run for consecutive ranks, groups from their runs.
+        """
+        return self._extremes(Extremes.of(plain(k), largest=True), measure, options)
+
+    def smallest(
+        self, k: int = 10, measure: str | None = None, **options: Unpack[GroupOptions]
+    ) -> Answers[Extreme]:
+        """The k least numbers, least first; all else as for `largest`."""
+        return self._extremes(Extremes.of(plain(k), largest=False), measure, options)
+
+    def _extremes(self, wanted: Extremes, measure: str | None, options: GroupOptions) -> Answers[Extreme]:
+        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        answers = cast("Answers[Extreme]", asked.answers(Extreme, one=False))
+        if not answers and not (asked.by or asked.windows):
+            raise EmptyWindow("the window has no numbers: all of its rows are NaN.")
+        return answers
 
     @overload
     def summary(

@@ -87,6 +87,18 @@ def summary(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return wh.summary(given.measure, **measure_options(wh, given))
 
 
+@prints_answers
+def largest(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark largest`."""
+    return wh.largest(given.k, given.measure, **measure_options(wh, given))
+
+
+@prints_answers
+def smallest(wh: query.Warehouse, given: argparse.Namespace) -> Any:
+    """Of `tidemark smallest`."""
+    return wh.smallest(given.k, given.measure, **measure_options(wh, given))
+
+
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments `last`, `as_of`, `between`, `every` and `mode` of the Python API."""
     return {

@@ -466,6 +466,12 @@ def _bins(default: int) -> OneOf:
     )
 
 
+def _how_many(default: int, what: str = "keys") -> Argument:
+    return option(
+        "k", nargs="?", type=int, default=default, metavar="K", help=f"how many {what} (default {default})"
+    )
+
+
 QUANTILE = (
     option("phi", nargs="+", metavar="PHI", help="a number from 0 (the minimum) to 1"),
     *_QUESTION,
@@ -477,6 +483,7 @@ POINTS = (
     *_ORDERED_GROUPS,
 )
 SUMMARY = (*_QUESTION, *_ORDERED_GROUPS)
+EXTREMES = (_how_many(10, "numbers"), *SUMMARY)
 HISTOGRAM = (*_QUESTION, *_ORDERED_GROUPS, _bins(20))
 WATCH = (
     option("phi", nargs="*", default=["0.5", "0.9", "0.99"], metavar="PHI", help="default: 0.5 0.9 0.99"),
@@ -525,12 +532,6 @@ _SLOTS = (
     ),
     *_KEY_AND_MODE,
 )
-
-
-def _how_many(default: int) -> Argument:
-    return option(
-        "k", nargs="?", type=int, default=default, metavar="K", help=f"the number of keys (default {default})"
-    )
 
 
 FREQUENCY = (_KEYS, *SELECTED_KEYS)

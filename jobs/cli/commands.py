@@ -225,6 +225,27 @@ apart. With --where and --by it is a scan of the rows of the window.""",
         "tidemark.jobs.ask.quantiles:summary",
     ),
     Command(
+        "largest",
+        "the greatest numbers",
+        """\
+The K greatest numbers of a measure, greatest first, of all rows or of each group and window. Equal numbers
+count apart, and NaN is no number. The answers are exact.""",
+        (
+            "tidemark largest 3 -w flights --measure delay --by origin",
+            "tidemark largest -w flights --last 7d --where 'distance > 500'",
+        ),
+        command_options.EXTREMES,
+        "tidemark.jobs.ask.quantiles:largest",
+    ),
+    Command(
+        "smallest",
+        "the least numbers",
+        "The K least numbers of a measure, least first; all else is as for `largest`.",
+        ("tidemark smallest 3 -w flights --measure delay --by origin --every 7d",),
+        command_options.EXTREMES,
+        "tidemark.jobs.ask.quantiles:smallest",
+    ),
+    Command(
         "freq",
         "how many rows have a given key",
         """\

@@ -98,11 +98,13 @@ class MeasureRequest(Generic[M]):
     def plan(self, session: Session) -> Plan[Any, Asked[M]]:
         """How each group and window is answered."""
         mode, options = check_mode(self.mode, MODES), session.options
+        if self.wanted.is_exact:
+            mode = "exact"
         is_of_groups = self.groups.check()
         if computed_values(options, self.measure) is not None:
             return _Scan(session, self, choose_scan(options, self.groups, self.measure))
         if not is_of_groups:
-            return _AllRows(session, self, "exact" if self.wanted.needs_sums else mode)
+            return _AllRows(session, self, mode)
         column = options.measure(self.measure)  # checked first: without columns there are no groups
         if self.wanted.needs_sums:
             return self.scan(session)

@@ -218,7 +218,7 @@ def order_of(order: Any, top: int | None, least_rows: int | None) -> GroupOrder 
 
 
 def _one(answers: Sequence[Any], order: str) -> OneValue:
-    if len(answers) != 1 or not isinstance(answers[0], OneValue):
+    if len(answers) != 1 or not isinstance(answers[0], OneValue) or not hasattr(answers[0], "INTERVAL"):
         raise several_values(order)
     return answers[0]
 

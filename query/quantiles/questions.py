@@ -137,9 +137,11 @@ class Wanted(ABC, Generic[A]):
     """What is asked of the rows of a question. Its methods are pure.
 
     needs_sums: whether the exact sums of the rows are wanted.
+    is_exact: whether the answers have no error, whatever mode is asked for.
     """
 
     needs_sums: ClassVar = False
+    is_exact: ClassVar = False
 
     @property
     def targets(self) -> int:

@@ -18,6 +18,7 @@ class Summaries(Wanted[Summary]):
     """The sums of the rows, the least number and the greatest."""
 
     needs_sums: ClassVar = True
+    is_exact: ClassVar = True
 
     def ranks(self, question: Question) -> Ranks:
         """The first and the last rank of a number; none without numbers."""

@@ -76,6 +76,8 @@ SIGNATURES = {
     "rank": Signature(("x",), needed=True, of_measure=True),
     "cdf": Signature(("x",), needed=False, of_measure=True),
     "histogram": Signature(("bins",), needed=False, of_measure=True),
+    "largest": Signature(("k",), needed=False, of_measure=True),
+    "smallest": Signature(("k",), needed=False, of_measure=True),
     "summary": Signature((), needed=False, of_measure=True),
     "frequency": Signature(("value",), needed=True, of_measure=False, accepts_any=True, has_groups=True),
     "heavy_hitters": Signature(("phi",), needed=True, of_measure=False, has_groups=True),

@@ -24,6 +24,7 @@ from typing import Any
 
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
+from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.key_answers import (
     CountAnswer,
     FrequencyAnswer,
@@ -70,6 +71,8 @@ _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "rank": RankAnswer,
     "cdf": CdfAnswer,
     "histogram": Bin,
+    "largest": Extreme,
+    "smallest": Extreme,
     "summary": Summary,
     "frequency": FrequencyAnswer,
     "heavy_hitters": HitterAnswer,
@@ -307,8 +310,8 @@ def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> 
     if name in {"rank", "cdf"}:
         points = subjects[0] if subjects[0] is not None else _spread_points(wh, given)
         return getattr(wh, name)(_to_measure_type(wh, given, points), **given)
-    if name == "top":
-        return wh.top(*[_to_int(k) for k in subjects if k is not None], **given)
+    if name in {"top", "largest", "smallest"}:
+        return getattr(wh, name)(*[_to_int(k) for k in subjects if k is not None], **given)
     if name == "overlap":
         return wh.overlap(**given).rows()
     return getattr(wh, name)(*subjects, **given)

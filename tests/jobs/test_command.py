@@ -39,6 +39,8 @@ def test_json_has_what_python_answers(asked: str, flights: Path, capsys: pytest.
         "quantile 0.01 0.5 0.999": wh.quantile([0.01, 0.5, 0.999], **how),
         "rank -5 60": several(wh.rank([-5, 60], **how)),
         "cdf -5 60.5": several(wh.cdf([-5, Decimal("60.5")], **how)),
+        "largest 3": wh.largest(3, **how),
+        "smallest": wh.smallest(**how),
     }
     for line, answers in expected.items():
         said = tidemark(capsys, *line.split(), "-w", flights, "--json", *options)

@@ -19,7 +19,7 @@ from tidemark import query, stream
 from tidemark.query.sql import sql_rows
 
 START = datetime(2001, 1, 1, tzinfo=UTC)
-OF_MEASURES = ["quantile", "rank", "cdf", "histogram", "summary"]
+OF_MEASURES = ["quantile", "rank", "cdf", "histogram", "summary", "largest", "smallest"]
 OF_KEYS = [
     "frequency",
     "heavy_hitters",
@@ -81,6 +81,8 @@ def subjects(name: str, rng: random.Random) -> list[Any]:
         "heavy_hitters": [Decimal("0.1"), 0.3, 2],
         "hierarchy": [Decimal("0.1"), 0.3, 0],
         "top": [1, 3, 0],
+        "largest": [1, 7, 0],
+        "smallest": [2, 1000, -1],
         "persistent": [Decimal("0.5"), 0.9, 7],
         "persistence": ["é", ["a", "b"], 1],
     }
