@@ -16,6 +16,7 @@ forged bytes, so the decoder of each payload still checks every field.
 
 import struct
 import zlib
+from typing import Any
 
 from tidemark.sketches.errors import CorruptSketch, InvalidInput, NewerVersion, WrongKind
 
@@ -88,3 +89,10 @@ def _checked_header(data: bytes) -> tuple[bytes, int]:
 def corrupt(offset: int, problem: str) -> CorruptSketch:
     """The error for damage found at `offset` of the stored bytes."""
     return CorruptSketch(f"damaged at byte {offset}: {problem}; restore these bytes or rebuild the sketch")
+
+
+def unpacked(form: struct.Struct, payload: bytes) -> tuple[Any, ...]:
+    """The numbers of a payload of fixed size. CorruptSketch for another size."""
+    if len(payload) != form.size:
+        raise corrupt(min(len(payload), form.size), f"got {len(payload)} bytes, expected {form.size}")
+    return form.unpack(payload)

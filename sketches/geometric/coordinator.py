@@ -147,6 +147,9 @@ class Coordinator:
         if kind == messages.VECTOR:
             return self._take_vector(sender, *messages.vector_of(payload, self.reference.total.shape))
         condition, value = messages.value_of(payload)
+        found = self.reference
+        cells = len(found.cell_plan) * self._layout.cells
+        messages.checked_condition(condition, len(found.bounds) + cells)
         if self._collecting:
             return []  # what they say of the old zones is of no use any more
         if kind == messages.VIOLATED:

@@ -18,6 +18,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.sketches.encoding.envelope import unpacked
 from tidemark.sketches.encoding.varints import decode_varints, encode_varints
 from tidemark.sketches.errors import CorruptSketch
 from tidemark.sketches.sites.envelope import COORDINATOR
@@ -42,7 +43,7 @@ def value(condition: int, found: float) -> Message:
 
 def value_of(payload: bytes) -> tuple[int, float]:
     """(condition, value) of VIOLATED and VALUE."""
-    condition, found = _VALUE.unpack(payload)
+    condition, found = unpacked(_VALUE, payload)
     return int(condition), float(found)
 
 
@@ -58,7 +59,7 @@ def collect(site: int, number: int) -> Message:
 
 def number_of(payload: bytes) -> int:
     """The number of ASK and COLLECT."""
-    return int(_NUMBER.unpack(payload)[0])
+    return int(unpacked(_NUMBER, payload)[0])
 
 
 def shift(site: int, condition: int, amount: float, state: int) -> Message:
@@ -68,7 +69,7 @@ def shift(site: int, condition: int, amount: float, state: int) -> Message:
 
 def shift_of(payload: bytes) -> tuple[int, float, int]:
     """(condition, amount, state) of SHIFT."""
-    condition, amount, state = _SHIFT.unpack(payload)
+    condition, amount, state = unpacked(_SHIFT, payload)
     return int(condition), float(amount), int(state)
 
 
@@ -79,7 +80,7 @@ def vector(number: int, now: int, values: Floats) -> Message:
 
 def vector_of(payload: bytes, shape: tuple[int, ...]) -> tuple[int, int, Floats]:
     """(number, time, estimates) of VECTOR."""
-    number, now = _VECTOR.unpack_from(payload)
+    number, now = unpacked(_VECTOR, payload[: _VECTOR.size])
     return int(number), int(now), _halves(payload[_VECTOR.size :], shape)
 
 
@@ -91,6 +92,15 @@ def restart(site: int, total: Floats) -> Message:
 def total_of(payload: bytes, shape: tuple[int, ...]) -> Floats:
     """The sum of RESTART."""
     return _halves(payload, shape)
+
+
+def checked_condition(condition: int, conditions: int) -> int:
+    """The number of a condition, of so many. CorruptSketch for another one."""
+    if condition >= conditions:
+        raise CorruptSketch(
+            f"got the condition {condition}, expected one of {conditions}: one layout at all places"
+        )
+    return condition
 
 
 def _doubled(values: Floats) -> bytes:

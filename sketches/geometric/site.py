@@ -155,7 +155,7 @@ class Site:
         arrays, at = self._arrays, self._index
         shape = arrays.vectors.total.shape[1:]
         if kind == messages.ASK:
-            condition = messages.number_of(payload)
+            condition = messages.checked_condition(messages.number_of(payload), self._conditions)
             return [messages.value(condition, self.value(condition))]
         if kind == messages.SHIFT:
             self._shift(*messages.shift_of(payload))
@@ -177,7 +177,14 @@ class Site:
         del peer, again
         return []
 
+    @property
+    def _conditions(self) -> int:
+        """How many there are."""
+        zones = self._arrays.zones
+        return int(zones.bounds.shape[1] + zones.cell_states[0].size)
+
     def _shift(self, condition: int, amount: float, state: int) -> None:
+        messages.checked_condition(condition, self._conditions)
         zones, scalars = self._arrays.zones, self._arrays.zones.bounds.shape[1]
         self._complained.discard(condition)
         if condition < scalars:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.encoding.envelope import corrupt
+from tidemark.sketches.encoding.envelope import corrupt, unpacked
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.sites.envelope import COORDINATOR
@@ -55,7 +55,7 @@ class Tracked:
     @classmethod
     def of(cls, payload: bytes) -> "Tracked":
         """What a message of kind TRACKED says."""
-        return cls(*_PAIR.unpack(payload))
+        return cls(*unpacked(_PAIR, payload))
 
 
 def question(to: int, start: int) -> Message:
@@ -65,7 +65,7 @@ def question(to: int, start: int) -> Message:
 
 def start_of(payload: bytes) -> int:
     """The first slot of the window that a message of kind QUESTION asks about."""
-    return int(_NUMBER.unpack(payload)[0])
+    return int(unpacked(_NUMBER, payload)[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

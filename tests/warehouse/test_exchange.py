@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tidemark.sketches.errors import Replaced
+from tidemark.sketches.errors import Replaced, Undelivered
 from tidemark.sketches.sites.endpoint import Endpoint
-from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of
+from tidemark.sketches.sites.gather import Gatherer, Teller
 from tidemark.sketches.sites.machine import Message
 from tidemark.warehouse.delta.s3_client import S3Client
 from tidemark.warehouse.errors import SystemRefused
-from tidemark.warehouse.exchange import FileExchange
+from tidemark.warehouse.exchange import FileExchange, run_place
 
 SECRET = b"sixteen bytes or more"
 
@@ -41,7 +43,7 @@ class Place:
 
 
 def turns(*places: Place) -> None:
-    for _ in range(20):
+    for _ in range(60):
         for place in places:
             place.turn()
         if not any(place.endpoint.waiting for place in places):
@@ -130,6 +132,54 @@ def test_what_is_copied_from_round_to_round_or_place_to_place_is_refused(tmp_pat
     second.tell(COORDINATOR, b"own")
     turns(coordinator, first, second)
     assert coordinator.taken == [(0, b"once"), (1, b"own")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_that_come_cut_forged_doubled_or_in_another_order_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whatever a reader gets of half of the files, every message is taken once and in order."""
+    rng, get, harmed = np.random.default_rng(seed), S3Client.get, set[int]()
+
+    def hostile(self: S3Client, path: str) -> bytes | None:
+        content = get(self, path)
+        if content is None or rng.random() < 0.5:
+            return content
+        whole, harm = envelopes_of(content), int(rng.integers(5))
+        harmed.add(harm)
+        changed = bytearray(content)
+        changed[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        cut = content[: int(rng.integers(len(content)))]
+        return [b"", cut, bytes(changed), content * 2, b"".join(reversed(whole))][harm]
+
+    monkeypatch.setattr(S3Client, "get", hostile)
+    places = three(tmp_path)
+    for number in range(40):
+        places[1].tell(COORDINATOR, b"%d" % number)
+        places[0].tell(1, b"%d" % number)
+        if number % 4 == 0:
+            for place in places:
+                place.turn()
+    for _ in range(10):
+        turns(*places)
+    assert places[0].taken == [(0, b"%d" % number) for number in range(40)]
+    assert places[2].taken == [(COORDINATOR, b"%d" % number) for number in range(40)]
+    assert harmed == set(range(5))
+
+
+def test_a_file_that_was_taken_away_is_an_error_after_a_while(tmp_path: Path) -> None:
+    """Files behind it are not read, so that nothing is taken out of order."""
+    coordinator, first, _ = three(tmp_path)
+    first.tell(COORDINATOR, b"gone")
+    newest = max((tmp_path / "a~2ftopic" / "site-0").iterdir())
+    newest.unlink()
+    first.tell(COORDINATOR, b"behind")
+    with pytest.raises(AssertionError, match="no end"):
+        turns(coordinator, first)
+    for place, machine in ((first, Teller(b"")), (coordinator, Gatherer(2))):
+        with pytest.raises(Undelivered, match="start them, or wait longer"):
+            run_place(machine, place.endpoint, place.files, lambda: False, every=0.01, most_seconds=0)
+    assert coordinator.taken == []
 
 
 def test_a_put_whose_answer_is_lost_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
