@@ -33,6 +33,7 @@ from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
@@ -237,7 +238,7 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
     for part in loaded:
         batch = BatchRange(f"load:{part.step}", 0, 0)
         plan = steps.StepPlan(part.step, ((batch, part.rows),))
-        steps.write_step_plan(store, tables.open_table(store, STEPS), plan)
+        steps.commit_plan(store, Race(store, STEPS), plan)
         new = _sorted_run(store, values, options, part.values(), part.step)
         run_tables.append_marks(store, values, new)
         assert run_tables.commit_run(store, values, new)

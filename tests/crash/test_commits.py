@@ -17,6 +17,7 @@ import pytest
 from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
 from tidemark.sketches import GK
 from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS, runs_table
 from tidemark.warehouse.events import steps
@@ -134,14 +135,14 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
 
 def test_of_those_who_plan_the_same_step_one_wins(store: Store) -> None:
     for step in range(ROUNDS):
-        table = [tables.open_table(store, STEPS) for _ in range(RACERS)]
+        races = [Race(store, STEPS, tables.open_table(store, STEPS)) for _ in range(RACERS)]
         plans = [StepPlan(step, ((BatchRange(f"load:{step}-{i}", 0, 0), i),)) for i in range(RACERS)]
         results = at_once(
-            [partial(steps.write_step_plan, store, t, p) for t, p in zip(table, plans, strict=True)]
+            [partial(steps.commit_plan, store, r, p) for r, p in zip(races, plans, strict=True)]
         )
-        won = [i for i, one in enumerate(results) if one is None]
+        won = [i for i, one in enumerate(results) if one is True]
         assert len(won) == 1
-        assert all(isinstance(one, tables.LostRace) for i, one in enumerate(results) if i not in won), results
+        assert all(one is False for i, one in enumerate(results) if i not in won), results
         read = steps.read_step_plans(store, tables.open_table(store, STEPS))
         assert read[-1] == plans[won[0]]
         assert [plan.step for plan in read] == list(range(step + 1))

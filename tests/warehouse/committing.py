@@ -32,6 +32,7 @@ from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.load import _plan
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
+from tidemark.warehouse.repairs import plans
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.projection import RunSpec
@@ -123,7 +124,12 @@ def layout(store: Store) -> Layout:
 
 def write_sixteen_plans(store: Store) -> None:
     for number in range(16):
-        steps.write_step_plan(store, tables.open_table(store, STEPS), a_plan(number))
+        steps.commit_plan(store, Race(store, STEPS), a_plan(number))
+
+
+def keep_first_plan(store: Store) -> None:
+    files = data_files.list_files(tables.open_table(store, STEPS))
+    plans.rewrite(store, plans.PlansDamage((a_plan(0),), (), None, tuple(file.path for file in files)))
 
 
 # What commits: what is done before, the commit, and what it returns.
@@ -139,6 +145,12 @@ COMMITS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], o
         plan_step,
         16,
     ),
+    "a plan of a repair": (
+        lambda _: None,
+        lambda s: plans.write_plan(s, {BatchRange("w", 0, 0): 1}, 0),
+        None,
+    ),
+    "plans that are left": (write_sixteen_plans, keep_first_plan, None),
 }
 
 

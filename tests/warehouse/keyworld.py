@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from tidemark import warehouse
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
@@ -95,7 +95,7 @@ class KeyWorld:
                 self.store.table("events"), self._table(rows[at : at + each], step), mode="append"
             )
         plan = StepPlan(step, ((BatchRange("load:b", step, step), len(rows)),))
-        steps.write_step_plan(self.store, tables.open_table(self.store, STEPS), plan)
+        steps.commit_plan(self.store, Race(self.store, STEPS), plan)
         self.loaded.append(list(rows))
 
     def load(self, rows: Sequence[Row], *, files: int = 1) -> Any:

@@ -43,7 +43,8 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 
-TABLES = {"a plan": STEPS, "columns": STEPS, "steps in one file": STEPS, "a batch": LEDGER, "marks": MARKS}
+_OF_STEPS = ("a plan", "columns", "steps in one file", "a plan of a repair", "plans that are left")
+TABLES = {**dict.fromkeys(_OF_STEPS, STEPS), "a batch": LEDGER, "marks": MARKS}
 
 
 @pytest.mark.parametrize("what", [what for what in COMMITS if what != "columns"])

@@ -20,6 +20,7 @@ from tests.warehouse.disk import files_of, replace_rows, rewrite_file
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.delta import containment, data_files, tables
+from tidemark.warehouse.delta.data_files import append_actions
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
@@ -138,7 +139,7 @@ def test_every_form_of_a_path_that_is_not_plainly_below_its_table_is_refused(tmp
     """As delta-rs gives it back: it takes the escapes of a log for what they are when it opens a file."""
     store = Store.from_uri(tmp_path)
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
-    tables.append(store, "t", pa.table({"a": [1]}), table=tables.open_table(store, "t"))
+    tables.commit(tables.open_table(store, "t"), append_actions(store, "t", pa.table({"a": [1]}), []))
     whole = (tmp_path / "t/_delta_log/00000000000000000001.json").read_text()
     path = named(tmp_path, "t")
     for form in CLIMBING:

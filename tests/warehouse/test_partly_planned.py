@@ -8,7 +8,7 @@ import pytest
 
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
@@ -29,8 +29,8 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loader:
     loader = Loader.create(tmp_path / "w")
     for number in range(FAN):
         if number == 21:
-            table = tables.open_table(loader.store, STEPS)
-            steps.write_step_plan(loader.store, table, StepPlan(0, ((BatchRange("web", 0, 20), 21 * ROWS),)))
+            plan = StepPlan(0, ((BatchRange("web", 0, 20), 21 * ROWS),))
+            steps.commit_plan(loader.store, Race(loader.store, STEPS), plan)
         with monkeypatch.context() as stale:
             stale.setattr(ledger_table, "read_step_plans", lambda *_: [])
             loader.stream(rows_of(number, ROWS))

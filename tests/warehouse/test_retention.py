@@ -20,6 +20,7 @@ from tests.warehouse.disk import backdate, table_names
 from tidemark import warehouse
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import data_files, retention, tables, vacuum
+from tidemark.warehouse.delta.data_files import append_actions
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
 
@@ -123,9 +124,9 @@ def old_log(uri: Path) -> Path:
     table = tables.open_table(store, "steps")
     rows = pa.schema(table.schema()).empty_table()
     for _ in range(3):
-        tables.append(store, "steps", rows, table=tables.open_table(store, "steps"))
+        tables.commit(tables.open_table(store, "steps"), append_actions(store, "steps", rows, []))
     tables.open_table(store, "steps").create_checkpoint()
-    tables.append(store, "steps", rows, table=tables.open_table(store, "steps"))
+    tables.commit(tables.open_table(store, "steps"), append_actions(store, "steps", rows, []))
     backdate(uri, 40 * DAY)
     return uri / "steps/_delta_log/00000000000000000000.json"
 
@@ -169,7 +170,7 @@ def sys_maintain() -> object:
 def left(store: Store, days: float) -> Path:
     """A file that was written long ago and left its table so many days ago, before a checkpoint."""
     tables.create(store, "t", pa.schema([("a", pa.int64())]))
-    tables.append(store, "t", pa.table({"a": [1]}), table=tables.open_table(store, "t"))
+    tables.commit(tables.open_table(store, "t"), append_actions(store, "t", pa.table({"a": [1]}), []))
     (file,) = data_files.list_files(tables.open_table(store, "t"))
     at = time.time() - days * DAY
     log = Path(store.uri, "t/_delta_log/00000000000000000002.json")

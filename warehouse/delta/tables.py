@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from tidemark.warehouse.delta import commits
 from tidemark.warehouse.delta.changes import FileChange
-from tidemark.warehouse.delta.data_files import DataFile, append_actions, list_files
+from tidemark.warehouse.delta.data_files import list_files
 from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
 from tidemark.warehouse.delta.retention import (
     CHECKPOINT_INTERVAL,
@@ -174,21 +174,3 @@ def newest_transaction(table: DeltaTable, application: str) -> int:
     if application not in newest:
         newest[application] = table.transaction_version(application)
     return -1 if newest[application] is None else newest[application]
-
-
-def append(
-    store: Store,
-    name: str,
-    rows: pa.Table,
-    *,
-    table: DeltaTable,
-    replaces: Sequence[DataFile] = (),
-) -> None:
-    """Appends rows as one file in one commit, on top of the version of `table`.
-
-    replaces   files whose rows are among these; the same commit removes them
-
-    Raises LostRace if that is not the newest version, CommitFailed if the commit is refused.
-    """
-    if lost := commit(table, append_actions(store, name, rows, replaces)):
-        raise lost

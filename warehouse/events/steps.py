@@ -80,12 +80,6 @@ def newest_plan(plans: Sequence[StepPlan]) -> int:
     return plans[-1].step if plans else -1
 
 
-def write_step_plan(store: Store, table: DeltaTable, plan: StepPlan) -> None:
-    """Commits the plan on top of the table's version; raises LostRace if another commit was first."""
-    if lost := tables.commit(table, _actions(store, table, plan)):
-        raise lost
-
-
 def commit_plan(store: Store, race: Race, plan: StepPlan) -> bool:
     """Commits the plan on top of the version of the race; whether it won."""
     return race.commit(_actions(store, race.table, plan))

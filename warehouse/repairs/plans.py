@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.log_repair import remove_log, unreadable
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -69,17 +70,22 @@ def put_right(store: Store, grace_us: int) -> None:
 
 def rewrite(store: Store, damage: PlansDamage) -> None:
     """Makes the plans that are left the content of the table."""
-    table = tables.open_table(store, STEPS)
-    files = data_files.list_files(table)
-    if {file.path for file in files} == set(damage.paths):  # else another writer came: look again
-        tables.append(store, STEPS, steps.rows_of_plans(damage.plans), table=table, replaces=files)
+    race = Race(store, STEPS)
+    while True:
+        files = data_files.list_files(race.table)
+        if {file.path for file in files} != set(damage.paths):  # another writer came: look again
+            return
+        rows = steps.rows_of_plans(damage.plans)
+        if race.commit(data_files.append_actions(store, STEPS, rows, files)):
+            return
 
 
 def write_plan(store: Store, rows: dict[BatchRange, int], step: int) -> None:
     """Commits the plan of these batches as the step, if it is the next one."""
-    table = tables.open_table(store, STEPS)
-    if len(steps.read_step_plans(store, table)) == step:
-        steps.write_step_plan(store, table, StepPlan(step, tuple(rows.items())))
+    race = Race(store, STEPS)
+    while len(steps.read_step_plans(store, race.table)) == step:
+        if steps.commit_plan(store, race, StepPlan(step, tuple(rows.items()))):
+            return
 
 
 def joined(rows: dict[BatchRange, int], others: Sequence[BatchRange]) -> dict[BatchRange, int]:
