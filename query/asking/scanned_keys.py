@@ -73,6 +73,7 @@ class ScannedKeys(Generic[A]):
                 contents,
                 key,
                 ticks,
+                keeps_keys=not self.wanted.counts_alone,
                 times=_times(options, windows),
                 equal=choice.equal_of(columns),
                 expression=choice.expression,

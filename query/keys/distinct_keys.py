@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ from tidemark.warehouse.snapshots.views import KeysView
 @dataclass(frozen=True, slots=True)
 class Distinct(WantedKeys[DistinctAnswer]):
     """The number of keys that have rows in the window."""
+
+    counts_alone: ClassVar[bool] = True
 
     def answers(self, questions: Sequence[KeyQuestion]) -> DistinctAnswer:
         """The number."""

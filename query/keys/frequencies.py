@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,6 +235,8 @@ class KeyRange(WantedKeys[CountAnswer]):
 @dataclass(frozen=True, slots=True)
 class SelfJoin(WantedKeys[CountAnswer]):
     """The sum over all keys of the square of their rows; a scan of all keys, for all windows together."""
+
+    counts_alone: ClassVar[bool] = True
 
     def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
         """The number of pairs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
@@ -91,7 +91,12 @@ class KeyQuestion:
 
 
 class WantedKeys(ABC, Generic[A]):
-    """What is asked of the keys of a window."""
+    """What is asked of the keys of a window.
+
+    counts_alone: whether a scan answers it from the numbers of its parts, without single keys.
+    """
+
+    counts_alone: ClassVar[bool] = False
 
     def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:  # noqa: ARG002
         """The windows that are asked together: the window of the question, alone."""

@@ -100,21 +100,25 @@ class KeyScan(OpenScan):
     """A scan that counts the keys of rows. See `OpenScan`."""
 
     def __init__(
-        self, contents: Contents, key: Key, windows: Sequence[Window], **selected: Unpack[Selected]
+        self,
+        contents: Contents,
+        key: Key,
+        windows: Sequence[Window],
+        *,
+        keeps_keys: bool = True,
+        **selected: Unpack[Selected],
     ) -> None:
-        """See `OpenScan`, which has the parameters about the rows that are selected."""
+        """See `OpenScan`, which has the parameters about the rows that are selected.
+
+        keeps_keys: whether single keys are asked; without them only `parts` is, and nothing is kept.
+        """
         super().__init__(contents, windows, key=key.parts, **selected)
-        self._key = key
+        self._key, self._keeps_keys = key, keeps_keys
         self._codes = pa.table({"part": pa.array([0], pa.int64())})
 
     @cached_property
     def parts(self) -> KeyParts:
         """The parts that have rows; without `by` and with one window there is one, which may have none."""
-        self._read(
-            lambda relation: self.rows(
-                f"CREATE OR REPLACE TEMP TABLE counted AS {self._counted_keys(relation)}"
-            )
-        )
         sums = [
             f"coalesce(sum(history) FILTER ({self._has_key}), 0)::BIGINT AS n",
             f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
@@ -124,12 +128,21 @@ class KeyScan(OpenScan):
         ]
         by = ", ".join(self._groups)
         grouped = f" GROUP BY {by} ORDER BY {by}" if by else ""
-        table = self.columns(f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}")
+        shown = f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}"
+        table = self._read(lambda relation: self._summed(shown, self._counted_keys(relation)))
         width = len(self._groups)
         stored = [single_array(table.column(i)) for i in range(width)]
         codes = arrow_array(np.arange(len(table)))
         self._codes = table.select(range(width)).append_column("part", codes)
         return self._found_parts(table, stored)
+
+    def _summed(self, statement: str, counted: str) -> pa.Table:
+        """The rows of a statement about the counted keys, which are kept if single ones will be asked."""
+        if not self._keeps_keys:
+            return self.columns(f"WITH counted AS ({counted}) {statement}")
+        self.rows(f"CREATE OR REPLACE TEMP TABLE counted AS {counted}")
+        self._is_reading = False
+        return self.columns(statement)
 
     def _counted_keys(self, relation: str) -> str:
         """SQL of the rows of each key in each part."""
