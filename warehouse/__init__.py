@@ -13,6 +13,7 @@ None for spark, this process does the work:
     warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
+    warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
     warehouse.use_catalog(resolve)                          # names of a catalog as addresses
     snapshot = warehouse.open_snapshot(uri).current()       # an immutable value
     warehouse.read_options(snapshot.store); warehouse.live_values(snapshot, snapshot.view(), window)
@@ -48,6 +49,7 @@ The rooms, from the lowest floor to the highest:
     repairs           how damaged tables are made again
     alter, repair, verify
                       further keys and groups; what is damaged, made again; every invariant, checked
+    copy              a warehouse at another place, of one moment
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
@@ -58,6 +60,7 @@ import logging
 
 from tidemark.warehouse.alter import alter
 from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
+from tidemark.warehouse.copy import CopyReport, copy
 from tidemark.warehouse.create import create
 from tidemark.warehouse.delta.addresses import use_catalog
 from tidemark.warehouse.errors import (
@@ -94,6 +97,7 @@ __all__ = [
     "CommitFailed",
     "CompanionKind",
     "Contended",
+    "CopyReport",
     "DamagedWarehouse",
     "EmptyWindow",
     "InputError",
@@ -112,6 +116,7 @@ __all__ = [
     "Tuning",
     "View",
     "alter",
+    "copy",
     "create",
     "live_values",
     "load",

@@ -118,6 +118,7 @@ def _of_warehouse(options: Iterable[Option]) -> tuple[Argument, ...]:
     )
 
 
+KEY_VALUE = "KEY=VALUE"
 # If it is omitted the namespace has no attribute, so that `tidemark -w W load` keeps W.
 WAREHOUSE = option(
     "-w",
@@ -130,7 +131,7 @@ _STORE = (
     option(
         "--storage-option",
         action="append",
-        metavar="KEY=VALUE",
+        metavar=KEY_VALUE,
         help="an option of the object store, such as AWS_REGION=eu-central-1; may be repeated. Other users "
         "of the machine see command lines: write secrets into a file",
     ),
@@ -296,6 +297,24 @@ REPAIR = (
     AfterInterrupt("What was made again stays. Run the same command again: it goes on."),
     option("--dry-run", action="store_true", help="say what would be done, and change nothing"),
     _ENGINE,
+)
+COPY = (
+    option(
+        "places",
+        nargs="+",
+        metavar=FOLDER,
+        help="the warehouse, unless -w names it, and the new folder or URI",
+    ),
+    *COMMON,
+    option(
+        "--to-storage-option",
+        action="append",
+        metavar=KEY_VALUE,
+        help="an option of the object store that gets the copy (default: those of the warehouse)",
+    ),
+    option("--to-storage-options", metavar=FILE, help="a file of such options"),
+    option("--no-verify", action="store_true", help="do not read the copy to check every invariant"),
+    AfterInterrupt("What was copied stays. Run the same command again: it goes on."),
 )
 STREAM = (
     *COMMON,
@@ -600,21 +619,25 @@ def warehouse_of(given: argparse.Namespace) -> str:
     return str(named)
 
 
-def storage_options_of(given: argparse.Namespace) -> dict[str, str] | None:
+def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str, str] | None:
     """The storage options that were given, those of the line over those of the file; None if there are none.
+
+    prefix   "to-" for those of the store that gets a copy
 
     A usage error for what is no KEY=VALUE; it does not show the text, which may be a secret.
     """
+    flag, attribute = f"--{prefix}storage-option", f"{prefix.replace('-', '_')}storage_option"
+    file, texts = getattr(given, f"{attribute}s"), getattr(given, attribute)
     lines: list[tuple[str, str]] = []
-    if given.storage_options:
+    if file:
         try:
-            content = Path(given.storage_options).read_text(encoding="utf-8")
+            content = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            given.parser.error(f"--storage-options {given.storage_options} cannot be read: {error}")
+            given.parser.error(f"{flag}s {file} cannot be read: {error}")
         for number, line in enumerate(content.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):
-                lines.append((f"line {number} of {given.storage_options}", line.strip()))
-    lines += [("--storage-option", text) for text in given.storage_option or ()]
+                lines.append((f"line {number} of {file}", line.strip()))
+    lines += [(flag, text) for text in texts or ()]
     options = {}
     for place, text in lines:
         name, equals, value = text.partition("=")

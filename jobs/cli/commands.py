@@ -150,6 +150,21 @@ again.""",
         "tidemark.jobs.repair:run",
     ),
     Command(
+        "copy",
+        "copy a warehouse to another folder or store",
+        """\
+Copies one moment of the warehouse, while others load, stream and maintain, to a folder or an address where
+there is nothing, and verifies the copy. After it was ended, the same command goes on. The copy has the newest
+version of each table and no earlier ones. Ends with exit code 1 if the copy breaks an invariant.""",
+        (
+            "tidemark copy flights /backup/flights",
+            "tidemark copy flights s3://backup/flights --to-storage-options backup.options",
+        ),
+        command_options.COPY,
+        "tidemark.jobs.copy:run",
+        needs_warehouse=False,
+    ),
+    Command(
         "info",
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",

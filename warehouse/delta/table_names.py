@@ -12,6 +12,7 @@ STEPS = "steps"
 LEDGER = "ledger"
 REJECTED = "rejected"
 ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # other tables come with the first batch, or may be made again
+COPIED_FROM = "_copied_from"  # a file with the identity of the source, until a copy is complete
 KEYS = "keys"
 KEY_MARKS = "key_marks"
 GROUP_RUNS = "group_runs"

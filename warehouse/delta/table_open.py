@@ -9,7 +9,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import COPIED_FROM, EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
@@ -72,6 +72,10 @@ def _not_a_warehouse(store: Store, name: str, error: Exception) -> NotAWarehouse
     store.files.check_place()
     if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
         raise refusal from error
+    if not store.files.absent([COPIED_FROM]):
+        raise NotAWarehouse(
+            f"{store.uri} is a copy that was not finished. Run the same `tidemark copy` again."
+        ) from error
     first_line = str(error).splitlines()[0]
     is_missing = isinstance(error, TableNotFoundError)
     is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
