@@ -47,11 +47,14 @@ def prints_answers(
         with status_when_slow("querying"):
             answers = ask(wh, given)
         if given.json:
-            print(answers.to_json())
-        elif sys.stdout.isatty():
+            print(answers.to_json(plan=given.explain))
+            return DONE
+        if sys.stdout.isatty():
             console().print(rich_table(answers))
         else:
             print(answers)
+        if given.explain:
+            print(answers.plan)
         return DONE
 
     return run

@@ -408,6 +408,12 @@ _EVERY = option(
     help="one answer for each hour (1h), day (1d) ... of the window, in UTC; weeks start on Mondays; a "
     "number of steps if the warehouse has no time column",
 )
+_EXPLAIN = option(
+    "--explain",
+    action="store_true",
+    help="also print how the answers were found: the way that was taken, what was read, and what each way "
+    "was estimated to take",
+)
 _GROUPING = (
     option(
         "--where",
@@ -451,6 +457,7 @@ _ORDERED_GROUPS = (
         metavar="SPAN",
         help="with --every: how long each window lasts; longer ones overlap: --every 1h --width 24h",
     ),
+    _EXPLAIN,
 )
 _QUESTION = (
     *_WINDOW,
@@ -533,7 +540,8 @@ _KEY_AND_MODE = (
         help="approximate (the default): from summaries in memory. exact: reads the rows that it needs",
     ),
 )
-KEY_QUESTION = (*_WINDOW, _EVERY, *_KEY_AND_MODE)
+_KEYS_OF_WINDOW = (*_WINDOW, _EVERY, *_KEY_AND_MODE)
+KEY_QUESTION = (*_KEYS_OF_WINDOW, _EXPLAIN)
 SELECTED_KEYS = (*_WINDOW, *_ORDERED_GROUPS, *_KEY_AND_MODE)
 _KEYS = option(
     "value",
@@ -550,6 +558,7 @@ _SLOTS = (
         "start on Mondays; a number of steps if the warehouse has no time column",
     ),
     *_KEY_AND_MODE,
+    _EXPLAIN,
 )
 
 
@@ -580,6 +589,7 @@ OVERLAP = (
         for name, dest, which in (("--between", "between", "a"), ("--and", "other", "b"))
     ),
     *_KEY_AND_MODE,
+    _EXPLAIN,
 )
 PERSISTENT = (
     option("alpha", metavar="ALPHA", help="a share of the slots of the window, above 0 and at most 1"),
@@ -607,7 +617,7 @@ PLOT_HISTOGRAM = (
     option("--log", action="store_true", help="bins of equal ratio, for heavy tails"),
     option("--upto", type=float, metavar="PHI", help="end the last bin at this quantile, such as 0.99"),
 )
-PLOT_TOP = (_how_many(20), *KEY_QUESTION, _OUTPUT)
+PLOT_TOP = (_how_many(20), *_KEYS_OF_WINDOW, _OUTPUT)
 COMPLETION = (option("shell", choices=SHELLS, help="the shell to print the script for"),)
 
 

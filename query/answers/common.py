@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypedDict
 
+from tidemark.query.answers.plan import Plan
 from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
 from tidemark.warehouse.columns.json_values import json_text
 
@@ -21,6 +22,11 @@ class Renderable(ABC):
 
     __slots__ = ()
 
+    @property
+    def plan(self) -> Plan | None:
+        """How it was found; None for what is no answer."""
+        return None
+
     @abstractmethod
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """The column names, the cells of each row, the answer of each row, and the caption."""
@@ -29,9 +35,13 @@ class Renderable(ABC):
     def _document(self) -> Mapping[str, Any]:
         """All facts of the JSON document, by name."""
 
-    def to_json(self) -> str:
-        """The answer and its scope as one JSON document, see warehouse/columns/json_values.py."""
-        return json_text(self._document())
+    def to_json(self, *, plan: bool = False) -> str:
+        """The answer and its scope as one JSON document, see warehouse/columns/json_values.py.
+
+        plan: add how it was found, as `plan`.
+        """
+        explained = {"plan": self.plan.document} if plan and self.plan is not None else {}
+        return json_text({**self._document(), **explained})
 
     def _repr_html_(self) -> str:
         """An HTML table; each row ends with a drawing of its certified interval, if its answer has one."""
@@ -49,6 +59,7 @@ class ScopeFields(TypedDict):
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
     widened: str | None
+    plan: Plan | None
 
 
 class PromisedFields(ScopeFields):
@@ -69,6 +80,7 @@ class Scope(Renderable):
     as_of: the versions of the tables that were read.
     widened: what the window was widened from, which is whole ticks, and where it was counted back from if
         later ticks lie in the future of the clock; None if it is what was asked.
+    plan: how it was found, which all answers of a call share. It does not count where answers are compared.
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name
@@ -87,6 +99,7 @@ class Scope(Renderable):
     window: tuple[Any, Any] | None
     as_of: Mapping[str, int]
     widened: str | None = None
+    plan: Plan | None = field(default=None, compare=False)
 
     @property
     def N(self) -> int:  # noqa: N802 - the symbol of the papers

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tidemark.query.answers.common import Renderable, nonzero_counts
 from tidemark.query.answers.key_answers import KeyScope
 from tidemark.query.answers.one_value import OneValue, Several
+from tidemark.query.answers.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +89,11 @@ class OverlapAnswer(Several, Renderable):
     both: KeyNumber
     only_a: KeyNumber
     only_b: KeyNumber
+
+    @property
+    def plan(self) -> Plan | None:
+        """How they were found."""
+        return self.a.plan
 
     @property
     def parts(self) -> Mapping[str, KeyNumber]:

@@ -28,6 +28,7 @@ from tidemark.query.answers.common import (
     nonzero_counts,
 )
 from tidemark.query.answers.one_value import OneValue, Several
+from tidemark.query.answers.plan import Plan
 from tidemark.query.answers.rendering import group_text, text_of, text_table
 
 
@@ -205,6 +206,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
     facts: their scope by name.
     by: the columns of their groups, if there is one answer per group.
     windows: whether there is one answer per window, of a question with `every`.
+    plan: how they were found.
 
     With groups or windows the rows of tables begin with the columns of `by`, and with the `start` and the
     `end` (exclusive) of the window; they end with `N`. A column of `by` whose name another column of the
@@ -217,6 +219,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
     facts: Mapping[str, Any] = field(default_factory=dict)
     by: tuple[str, ...] = ()
     windows: bool = False
+    plan: Plan | None = field(default=None, compare=False)
 
     @overload
     def __getitem__(self, at: int) -> A: ...

@@ -4,7 +4,8 @@
 >>> wh.frequency("ATL") / wh.frequency("SEA")                            # doctest: +SKIP
 
 The other side may be whatever the value itself can be compared with or added to: numbers, times, durations,
-another answer. Two answers are equal if all of their fields are; an answer and a number if the value is.
+another answer. Two answers are equal if all of their fields but the plan are; an answer and a number if the
+value is.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class OneValue:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OneValue):
             return bool(getattr(self, self.ONE) == other)
-        names = [field.name for field in fields(cast("Any", self))]
+        names = [field.name for field in fields(cast("Any", self)) if field.compare]
         return type(self) is type(other) and all(
             [getattr(self, name)] == [getattr(other, name)] for name in names
         )

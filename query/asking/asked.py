@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.common import Scope
 from tidemark.query.answers.measure_answers import Answers
+from tidemark.query.answers.plan import Plan
+from tidemark.query.reading.spending import current_plan
 
 S = TypeVar("S", bound=Scope)
 
@@ -24,6 +26,7 @@ class Asked(Generic[S]):
     by: the columns of the groups; empty for one answer about all rows.
     windows: whether there are answers for each window.
     order: that of the groups in words, if one was asked; the answers of a window then stand together.
+    plan: that of the question in which this was made.
     """
 
     items: Sequence[S]
@@ -31,6 +34,7 @@ class Asked(Generic[S]):
     by: tuple[str, ...] = ()
     windows: bool = False
     order: str = ""
+    plan: Plan | None = field(default_factory=current_plan)
 
     @classmethod
     def of(
@@ -46,7 +50,7 @@ class Asked(Generic[S]):
             return answers[0] if one else answers_of(answers, kind)
         found = replace(answers_of(answers, kind), by=self.by, windows=self.windows)
         if not answers:
-            return found
+            return replace(found, plan=self.plan)
         first, last = answers[0].window, answers[-1].window
         window = (first[0], last[1]) if self.windows and first and last else first
         text = " ".join([answers[0].column, *([f"by {', '.join(self.by)}"] if self.by else [])])
@@ -64,4 +68,4 @@ def answers_of(answers: Sequence[Any], kind: type[Any], scope: Scope | None = No
     if shown is None:
         return Answers((), kind, "nothing was asked")
     items = answers if isinstance(answers, AnswerColumns) else tuple(answers)
-    return Answers(items, kind, shown.scope_text, shown.scope_facts)
+    return Answers(items, kind, shown.scope_text, shown.scope_facts, plan=shown.plan)

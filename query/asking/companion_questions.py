@@ -15,6 +15,7 @@ from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.spending import current_plan
 from tidemark.query.reading.windows import choose_window, shown_window, widened_text
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
@@ -130,6 +131,7 @@ def _answer(
         window=shown,
         as_of=view.versions,
         rows_scanned=scan.rows,
+        plan=current_plan(),
     )
 
 

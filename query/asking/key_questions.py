@@ -189,7 +189,7 @@ def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> Win
     """One scan for windows of whole ticks, which ascend."""
     ticks = [window.overlapping for window in windows]
     whole = KeyWindow(Window(ticks[0].start, ticks[-1].stop), (), None)
-    return WindowScan(key_question(session, view, whole, "exact").rows(), ticks)
+    return WindowScan(key_question(session, view, whole, "exact").rows(), ticks, session.keys)
 
 
 def key_question(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN, Way
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
@@ -29,13 +31,16 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.quantiles.window_sums import have_sums
+from tidemark.query.reading import spending
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
+from tidemark.query.reading.costs import Choice
 from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.windows import (
     ShownWindow,
     choose_window,
     data_ticks,
     empty_window,
+    rows_of,
     runs_within,
     shown_window,
     split_window,
@@ -117,6 +122,16 @@ class MeasureRequest(Generic[M]):
         """How a scan answers in place of an index that has the columns, or would have none of use."""
         chosen = choose_scan(session.options, self.groups, self.measure)
         return _Scan(session, self, replace(chosen, declare=None))
+
+    def scan_instead(self, session: Session, rows: int, cells: int) -> Choice[Asked[M]]:
+        """A scan of about so many rows of the newest view, which finds so many groups and windows."""
+        of_cells = cells if self.groups.by is not None or self.every is not None else None
+
+        def go() -> Asked[M]:
+            scan = self.scan(session)
+            return scan.answer(scan.newest())
+
+        return Choice(session.costs.event_scan(rows, of_cells, far=session.is_far), go)
 
 
 class WindowOptions(TypedDict, total=False):
@@ -224,23 +239,50 @@ class _AllRows(Generic[M]):
     def answer(self, view: View | tuple[View, Contents]) -> Asked[M]:
         if isinstance(view, tuple):
             return self.request.scan(self.session).answer(view)
-        grid = self.session.options.grid
-        (window, parts), wanted = _windows(self.request, view, grid), self.request.wanted
-        many, windows = self.session.many_windows, self.request.every is not None
-        if self.mode != "quick" and not wanted.needs_sums and many.pays(view, parts, wanted.targets):
-            fields = _fields(self.session, view, self.mode, parts[0])
-            together = many.questions(self.session.snapshot, view, parts, fields)
-            _check_rows(together, view, window, grid)
-            return Asked(together.answers(wanted), len(together), windows=windows)
+        costs, wanted = self.session.costs, self.request.wanted
+        asked = _windows(self.request, view, self.session.options.grid)
+        parts = asked[1]
+        runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
+        ways: dict[Way, Choice[Asked[M]]] = {
+            INDEX: Choice(
+                costs.windows(len(parts), wanted.targets, len(runs)), partial(self._alone, view, *asked)
+            )
+        }
+        if self.mode != "quick" and not wanted.needs_sums:
+            together = self.session.many_windows.cost(view, parts, wanted.targets)
+            if together is not None:
+                ways[RUNS] = Choice(together, partial(self._together, view, *asked))
+            ways[SCAN] = self.request.scan_instead(self.session, self._rows(view, parts), len(parts))
+        return costs.take("rows", ways)
+
+    def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
+        """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""
+        if self.request.every is None:
+            return self.session.bounds.get(view, windows[0].ticks).rows
+        return rows_of(view, [window.ticks for window in windows])
+
+    def _together(self, view: View, window: Window, parts: Sequence[ShownWindow]) -> Asked[M]:
+        fields = _fields(self.session, view, self.mode, parts[0])
+        together = self.session.many_windows.questions(self.session.snapshot, view, parts, fields)
+        _check_rows(together, view, window, self.session.options.grid)
+        windows = self.request.every is not None
+        return Asked(together.answers(self.request.wanted), len(together), windows=windows)
+
+    def _alone(self, view: View, window: Window, parts: Sequence[ShownWindow]) -> Asked[M]:
+        wanted = self.request.wanted
         sums: Sequence[Sums | None] = [None] * len(parts)
         if wanted.needs_sums:
             sums = self.session.sums.get(self.session.snapshot, view, [part.ticks for part in parts])
         questions = [self._question(view, part, own) for part, own in zip(parts, sums, strict=True)]
-        _check_rows(questions, view, window, grid)
-        return Asked.of([question.answers(wanted) for question in questions], windows=windows)
+        _check_rows(questions, view, window, self.session.options.grid)
+        windows = self.request.every is not None
+        return Asked.of(
+            [question.answers(wanted) for question in spending.checked(questions)], windows=windows
+        )
 
     def _question(self, view: View, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
         known = self.session.bounds
+        spending.check()
         get = known.get if self.request.every is None else known.compute
         bounds = get(view, window.ticks)
         return WindowQuestion(
@@ -281,41 +323,83 @@ class _Groups(Generic[M]):
         return self.request.scan(self.session).answer(cast("tuple[View, Contents]", newest))
 
     def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
-        choice, session, wanted = self.choice, self.session, self.request.wanted
-        window, parts = _windows(self.request, view, session.options.grid)
-        fields = _fields(session, view, self.mode, parts[0])
-        fields["certain"] = None if choice.largest is None else True
-        together = self._all_groups(view, key, parts, fields)
+        session, costs = self.session, self.session.costs
+        asked = _windows(self.request, view, session.options.grid)
+        parts = asked[1]
+        windows = [part.ticks for part in parts]
+        groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
+        alone = costs.groups(groups, len(parts), len(view.runs)) + sizes
+        ways: dict[Way, Choice[Asked[M]]] = {INDEX: Choice(alone, partial(self._chosen, view, key, *asked))}
+        together = session.many_groups.cost(view, parts, groups)
         if together is not None:
-            return self._asked_together(together, len(parts))
+            own = 0.0 if self._asks_all(key) else sizes
+            ways[RUNS] = Choice(together + own, partial(self._together, view, key, *asked))
+        if self.mode != "quick":  # rows are counted where it may matter
+            rows = rows_of(view, windows) if alone > costs.rates.statement else 0
+            ways[SCAN] = self.request.scan_instead(session, rows, groups * len(parts))
+        return costs.take("groups", ways)
+
+    def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
+        """About how many groups are asked; of all groups not more than there are."""
+        choice = self.choice
+        if not choice.by or choice.groups is not None:
+            return len(choice.groups or [()])
+        if choice.largest is not None or key is None:
+            return choice.largest or 1
+        rows_by_tick = [run.rows // len(run.totals.ticks) for run in runs_within(key.runs, windows)]
+        return max(rows_by_tick, default=0)
+
+    def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
+        """What it costs to count the rows of all groups."""
+        if key is None:
+            return 0.0
+        return self.session.costs.key_scan(runs_within(key.runs, windows), far=self.session.is_far)
+
+    def _asks_all(self, key: KeysView | None) -> bool:
+        """Whether all groups are asked that have rows: whole runs tell them, without the rows of the key."""
+        choice = self.choice
+        is_some = choice.groups is not None or choice.where or choice.largest
+        return key is not None and bool(choice.by) and not is_some
+
+    def _together(
+        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
+    ) -> Asked[M]:
+        if self._asks_all(key):
+            fields = self._fields(view, parts)
+            together = self.session.many_groups.all_groups(
+                self.session.snapshot, view, self.choice, parts, fields
+            )
+            if together is not None:
+                return self._asked_together(together, len(parts))
+        return self._chosen(view, key, window, parts)
+
+    def _fields(self, view: GroupView, parts: Sequence[ShownWindow]) -> dict[str, Any]:
+        certain = None if self.choice.largest is None else True
+        return {**_fields(self.session, view, self.mode, parts[0]), "certain": certain}
+
+    def _chosen(
+        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
+    ) -> Asked[M]:
+        """The answers about groups that are chosen first; together, or each alone, as is less work."""
+        choice, session, wanted = self.choice, self.session, self.request.wanted
         whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
         sizes = () if key is None else _group_sizes(session, choice, key, whole)
         groups = chosen_groups(choice, sizes)
-        asked = groups, chosen_selections(choice, groups, sizes), parts, fields
-        if session.many_groups.pays(view, parts, len(groups)):
+        asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
+        cost = session.many_groups.cost(view, parts, len(groups))
+        if cost is not None and cost < session.costs.groups(len(groups), len(parts), len(view.runs)):
+            spending.takes(RUNS)
             together = session.many_groups.listed(session.snapshot, view, choice, *asked)
             if not choice.by:
                 _check_rows(together, view, window, session.options.grid, choice.shown(()))
             return self._asked_together(together, len(parts))
+        spending.takes(INDEX)
         questions = session.groups.questions(session.snapshot, view, choice, *asked)
         if not choice.by:
             _check_rows(questions, view, window, session.options.grid, choice.shown(()))
         if choice.order is None:
-            return self._asked([question.answers(wanted) for question in questions])
+            return self._asked([question.answers(wanted) for question in spending.checked(questions)])
         return self._asked(choice.order.read(questions, wanted, len(parts)))
-
-    def _all_groups(
-        self, view: GroupView, key: KeysView | None, parts: Sequence[ShownWindow], fields: dict[str, Any]
-    ) -> CellQuestions | None:
-        """All groups that have rows, if they are asked together: without a look at the rows of the key."""
-        choice, many = self.choice, self.session.many_groups
-        if key is None or not choice.by or choice.groups is not None or choice.where or choice.largest:
-            return None
-        windows = [part.ticks for part in parts]
-        rows_by_tick = [marks.rows // len(marks.totals.ticks) for marks in runs_within(key.runs, windows)]
-        if not many.pays(view, parts, max(rows_by_tick, default=0)):  # there are not fewer groups
-            return None
-        return many.all_groups(self.session.snapshot, view, choice, parts, fields)
 
     def _asked_together(self, questions: CellQuestions, windows: int) -> Asked[M]:
         order, wanted = self.choice.order, self.request.wanted

@@ -23,6 +23,7 @@ from tidemark.query.keys.key_question import WantedKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_windows
 from tidemark.query.keys.scanned_parts import ScannedKey
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.spending import current_plan
 from tidemark.query.reading.windows import rows_of
 from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
 from tidemark.query.scans.row_source import TimeRange, key_of
@@ -181,6 +182,7 @@ class ChosenParts:
                     group=shown[group],
                     as_of=self.facts["as_of"],
                     rows_scanned=self.facts["rows_scanned"],
+                    plan=current_plan(),
                 )
             )
         return fields

@@ -21,7 +21,9 @@ from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.quantiles.window_sums import WindowSums
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache, LiveValues
+from tidemark.query.reading.spending import spending
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.memory_cache import LRUCache
@@ -89,14 +91,20 @@ class Session:
         self.memory: LRUCache[Any] = LRUCache(memory, operator.attrgetter("nbytes"))
         self.live = LiveCache(self.memory)
         self.sums = WindowSums(self.live, self.memory)
-        self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live)
+        self.costs = Costs()
+        self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live, self.costs)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
-        self.many_groups = ManyGroups(self.blocks, self.memory, self.live)
-        self.many_windows = ManyWindows(self.blocks, self.memory, self.live)
+        self.many_groups = ManyGroups(self.blocks, self.memory, self.live, self.costs)
+        self.many_windows = ManyWindows(self.blocks, self.memory, self.live, self.costs)
         self._lock = threading.Lock()
         # The view of the last question of each topic, and whether the next one is answered from it.
         self._views: dict[Hashable, tuple[Any, bool]] = {}
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the warehouse is in an object store."""
+        return self.blocks.folder is None
 
     @property
     def options(self) -> Options:
@@ -219,7 +227,7 @@ class Session:
         """
         topic = plan.topic
         known, is_settled = self._views.get(topic, (None, False))
-        guess, options = _guesses().submit(plan.answer, known) if is_settled else None, self.options
+        guess, options = _guesses().submit(self._found, plan, known) if is_settled else None, self.options
         view = plan.newest()
         is_same = _is_same(view, known)
         if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
@@ -235,14 +243,19 @@ class Session:
                 return guess.result()
         for _ in range(ATTEMPTS - 1):
             try:
-                return plan.answer(view)
+                return self._found(plan, view)
             except DamagedWarehouse:
                 found = self._look_everywhere()
                 newer = plan.newest()
                 if newer is view and not found:
                     raise
                 view = newer
-        return plan.answer(view)
+        return self._found(plan, view)
+
+    def _found(self, plan: Plan[W, T], view: W) -> T:
+        """The answer from a view, which tells what was read for it."""
+        with spending(self.costs.clock):
+            return plan.answer(view)
 
     @property
     def _looks_take_a_round(self) -> bool:

@@ -1,7 +1,7 @@
 """Questions about many groups: the rows of all of them together, out of whole runs in memory.
 
 group_questions.py finds each group in each run by marks; here the runs that have rows in the window are gone
-through once (cells.py). `pays` says when that is less work. All answers are exact, in every mode.
+through once (cells.py), where that is less work (costs.py). All answers are exact, in every mode.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from tidemark.query.groups.group_choice import GroupChoice, Values
 from tidemark.query.groups.group_table import GivenGroups, GroupTable
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
-from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns
+from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import FEWEST_CELLS, Costs
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.keys import no_names
@@ -29,24 +30,19 @@ from tidemark.warehouse.snapshots.views import GroupView
 
 Ints = NDArray[np.int64]
 
-SLICE_US = 150.0  # to find a group in a run by its marks
-CELL_US = 60.0  # to answer about a group in a window, alone
-
 
 class ManyGroups:
     """Finds the rows of many groups; safe to share between threads. The caches are those of the session."""
 
-    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
-        self._runs, self._memory, self._live = WholeRuns(blocks, memory), memory, live
+    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs) -> None:
+        self._runs, self._memory, self._live = WholeRuns(blocks, memory, costs), memory, live
 
-    def pays(self, view: GroupView, windows: Sequence[ShownWindow], groups: int) -> bool:
-        """Whether to go through the runs of the windows is less work than to find as many groups in them."""
+    def cost(self, view: GroupView, windows: Sequence[ShownWindow], groups: int) -> float | None:
+        """What it costs to go through the runs of the windows; None for few groups, and for little memory."""
         cells = groups * len(windows)
         if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view.projection, view.live_counts):
-            return False
-        runs = runs_within(view.runs, [window.ticks for window in windows])
-        cost_us = self._runs.cost_us(runs, view.root)
-        return cost_us is not None and cost_us < groups * len(runs) * SLICE_US + cells * CELL_US
+            return None
+        return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
 
     def all_groups(
         self,

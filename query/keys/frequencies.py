@@ -16,18 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import count_between, count_names, count_rows_between
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
+from tidemark.query.reading.costs import Choice
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -44,8 +47,6 @@ from tidemark.warehouse.projections.key_rows import KeyRows
 
 Ints = NDArray[np.int64]
 
-FREE_LOOKUPS = 256  # of a name in a run, which take as long as the least scan
-ROWS_PER_LOOKUP = 700  # that a scan reads in the time of a look-up
 A = TypeVar("A")
 
 
@@ -328,20 +329,18 @@ def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> _Candid
     names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
     known = None if question.window.partial_ticks else _exact_in_history(listed, names)
     unknown = len(names) if known is None else int((known < 0).sum())
-    if unknown and _scan_is_cheaper(question, unknown):
-        return _scanned(question, least, k)
-    kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
-    names, known = take_names(names, kept), None if known is None else known[kept]
-    return _Candidates(names, _count_candidates(question, names, known), 0, None)
 
+    def looked_up() -> _Candidates:
+        kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
+        counts = _count_candidates(question, take_names(names, kept), None if known is None else known[kept])
+        return _Candidates(take_names(names, kept), counts, 0, None)
 
-def _scan_is_cheaper(question: KeyQuestion, unknown: int) -> bool:
-    """Whether to scan all keys takes less time than to look up as many names as are unknown."""
-    shares = question.history(question.window.overlapping).shares
-    lookups = unknown * len(shares) * (1 if question.scanned is None else question.scanned.together)
-    if question.source.blocks.folder is None:  # the blocks of look-ups are fetched at once
-        return lookups > sum(len(share.marks.positions) for share in shares)
-    return lookups > FREE_LOOKUPS + sum(share.marks.rows for share in shares) // ROWS_PER_LOOKUP
+    together = 1 if question.scanned is None else question.scanned.together
+    ways: dict[Way, Choice[_Candidates]] = {
+        INDEX: Choice(question.lookups(unknown), looked_up),
+        SCAN: Choice(question.scan_cost / together, partial(_scanned, question, least, k)),
+    }
+    return question.source.costs.take("keys", ways)
 
 
 def _scanned(question: KeyQuestion, least: int | None, k: int) -> _Candidates:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, RowGroups
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
@@ -277,6 +278,7 @@ def read_blocks(
             parts.append(RowGroups(file, chosen, columns))
             run_blocks.append([(run, groups[group]) for group in chosen])
     for part, numbers in zip(history.blocks.fetched(root, parts), run_blocks, strict=True):
+        spending.check()
         yield from zip(numbers, history.blocks.read(root, *part, dictionaries), strict=True)
 
 

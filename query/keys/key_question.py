@@ -18,6 +18,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
 from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.window_scan import ScannedWindow
+from tidemark.query.reading.spending import current_plan
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import InputError
@@ -85,6 +86,17 @@ class KeyQuestion:
         history = self.history(self.window.overlapping)
         return WindowRows(history, self.window.partial_ticks, self.live_rows())
 
+    def lookups(self, names: int, runs: int | None = None) -> float:
+        """What it costs to look up so many names in so many runs of the window; None: in all of them."""
+        shares = self.history(self.window.overlapping).shares
+        source = self.source
+        return source.costs.lookups(names, len(shares) if runs is None else runs, far=source.is_far)
+
+    @property
+    def scan_cost(self) -> float:
+        """What it costs to scan all keys of the window."""
+        return self.source.scan_cost(self.history(self.window.overlapping))
+
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""
         return self.source.sampled_keys(self.view, self.window)
@@ -140,4 +152,5 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
         "window": window.shown,
         "widened": window.widened,
         "as_of": dict(question.view.versions),
+        "plan": current_plan(),
     }

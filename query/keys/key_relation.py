@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
+from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.checked_files import duckdb_reads, facts_of
 from tidemark.query.reading.connections import give_back, take_connection
@@ -148,6 +149,7 @@ class KeyDatabase:
 @contextmanager
 def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
     """A database for relations of these rows; its errors are told as the package's."""
+    spending.scans_keys()
     raised = Raised()
     with report_duckdb_errors(_OPERATION, raised):
         taken = take_connection(*(rows.history.blocks.folder for rows in inputs))
@@ -185,6 +187,8 @@ def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[tuple[KeyMarks
                 others.append((share.marks, file))
             else:
                 paths.append(path)
+                blocks = len(history.blocks.footer(history.view.root, file).edges) - 1
+                spending.read(path, blocks=blocks, rows=file.rows, size=file.size)
     return paths, others
 
 

@@ -18,7 +18,9 @@ from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
 from tidemark.query.keys.live_keys import LivePart, LiveSide, is_cut
 from tidemark.query.keys.run_keys import RunKeys, covers
+from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.sketches import ECM
 from tidemark.sketches.sampling import KeySample
@@ -47,10 +49,13 @@ class KeySource:
     """Reads what is known of keys; safe to share between threads.
 
     memory: a cache of decoded data whose weights are bytes. live: the live rows in it.
+    costs: of the ways to an answer.
     """
 
-    def __init__(self, store: Store, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
-        self.blocks = blocks
+    def __init__(
+        self, store: Store, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs
+    ) -> None:
+        self.blocks, self.costs = blocks, costs
         self._store, self._memory, self._live = store, memory, live
         self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_PARTS)
         self._listed: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
@@ -60,6 +65,15 @@ class KeySource:
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
         self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the warehouse is in an object store."""
+        return self.blocks.folder is None
+
+    def scan_cost(self, history: KeyHistory) -> float:
+        """What it costs to scan the runs of a history."""
+        return self.costs.key_scan([share.marks for share in history.shares], far=self.is_far)
 
     def history(self, view: KeysView, window: Window) -> KeyHistory:
         """The view's history in a window of ticks."""
@@ -107,6 +121,9 @@ class KeySource:
     ) -> Iterator[KeyRows]:
         """The live rows of the window, from `events`, in pieces that are read as they are taken."""
         if window.partial_ticks:  # decoded rows have ticks alone
+            inside = {one for one, tick in view.live_counts if not window.overlapping.misses(tick, tick)}
+            rows = sum(rows for (one, _), rows in view.live_counts.items() if one in inside)
+            spending.read(None, rows=rows)
             return live_key_rows(snapshot, view, window.overlapping, window.since, window.until)
         live = self._live.rows(snapshot, view.projection, view.batches, view.live_counts)
         return (part.rows.within(window.overlapping) for part in live)

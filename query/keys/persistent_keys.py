@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
+from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_relation import WindowRows
@@ -38,6 +40,7 @@ from tidemark.query.keys.listed_slots import Source
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
 from tidemark.query.keys.slots import Slots, slots_of
+from tidemark.query.reading.costs import Choice
 from tidemark.query.reading.windows import tick_range
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
 from tidemark.warehouse.errors import whole_number
@@ -72,12 +75,23 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
         scope = KeyScope(**_scope(question))
         if not slots.count:
             return [], scope
-        most_rows = UNLIMITED if self.most is None else self.most
         evidence = Evidence.of(question, slots)
         names, unlisted = evidence.candidates(least)
-        if unlisted >= least:
-            evidence = _scanned(evidence, least)
-            names, _ = evidence.candidates(least)
+        scan = Choice(question.scan_cost, partial(self._by_scan, evidence, least))
+        ways: dict[Way, Choice[list[PersistentAnswer]]] = {SCAN: scan}
+        if unlisted < least:
+            runs = sum(source.slack > 0 for source in evidence.sources)
+            look_up = partial(self._answers, evidence, names, least)
+            ways[INDEX] = Choice(question.lookups(len(names), runs), look_up)
+        answers = question.source.costs.take("keys", ways)
+        return sorted(answers, key=lambda answer: -answer.slots), scope
+
+    def _by_scan(self, evidence: Evidence, least: int) -> list[PersistentAnswer]:
+        scanned = _scanned(evidence, least)
+        return self._answers(scanned, scanned.candidates(least)[0], least)
+
+    def _answers(self, evidence: Evidence, names: Names, least: int) -> list[PersistentAnswer]:
+        most_rows = UNLIMITED if self.most is None else self.most
         answers: list[PersistentAnswer] = []
         for part in _in_parts(names, len(evidence.columns)):
             found = evidence.presence(part, least, most_rows)
@@ -86,7 +100,7 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
                 PersistentAnswer(**fields, certain=bool(known))
                 for fields, known in zip(_fields(evidence, found), certain, strict=True)
             ]
-        return sorted(answers, key=lambda answer: -answer.slots), scope
+        return answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,11 @@ import numpy as np
 
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
+from tidemark.query.keys.key_source import KeySource
 from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
-
-ROWS_PER_WINDOW = 100_000  # that a scan reads in the time in which the lists of a window are asked
 
 _SUMS = """
 SELECT name, code AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
@@ -48,10 +47,11 @@ class WindowScan:
 
     rows: of a range of ticks that has all windows.
     windows: ascending. If they overlap, keys are counted between all of their ends first.
+    source: what knows the cost of a scan.
     """
 
-    def __init__(self, rows: WindowRows, windows: Sequence[Window]) -> None:
-        self._rows, self.windows, self._opened = rows, windows, ExitStack()
+    def __init__(self, rows: WindowRows, windows: Sequence[Window], source: KeySource) -> None:
+        self._rows, self.windows, self._source, self._opened = rows, windows, source, ExitStack()
         self._tops: dict[int, list[CountedNames]] = {}
 
     def close(self) -> None:
@@ -66,8 +66,8 @@ class WindowScan:
     @property
     def is_quick(self) -> bool:
         """See `ScannedWindow.is_quick`; in an object store a scan waits for more requests."""
-        is_near = self._rows.history.blocks.folder is not None
-        return is_near and self.stored_rows <= ROWS_PER_WINDOW * len(self.windows)
+        source, lists = self._source, self._source.costs.lists(len(self.windows))
+        return not source.is_far and source.scan_cost(self._rows.history) <= lists
 
     def top(self, part: int, k: int) -> CountedNames:
         """The k names with the most rows in the window with this number; one query for all windows."""

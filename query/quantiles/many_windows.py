@@ -1,7 +1,7 @@
 """Questions about all rows in many windows, or for many ranks of one: out of whole runs in memory.
 
 Alone, each window has staircases and reads of its own (window_bounds.py, rank_search.py). Here the runs that
-have rows in the windows are gone through once (cells.py). `pays` says when that is less work. All answers are
+have rows in the windows are gone through once (cells.py), where that is less work (costs.py). All answers are
 exact, as those of mode accurate are where the live rows fit into memory.
 """
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, Part, numbers_by_cell, pack
-from tidemark.query.quantiles.whole_runs import FEWEST_CELLS, WholeRuns
+from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import FEWEST_CELLS, Costs
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.tick_counts import rows_by_window
@@ -25,30 +26,24 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.views import View
 
-BOUNDS_US = 150.0  # to bound the ranks of a run in a window
-TARGET_US = 60.0  # to find one rank or point in a run, alone
-
 
 class ManyWindows:
     """Finds the rows of many windows; safe to share between threads. The caches are those of the session."""
 
-    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache) -> None:
-        self._runs, self._live = WholeRuns(blocks, memory), live
+    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs) -> None:
+        self._runs, self._live = WholeRuns(blocks, memory, costs), live
 
-    def pays(self, view: View, windows: Sequence[ShownWindow], targets: int) -> bool:
-        """Whether to go through the runs of the windows is less work than to bound and read in each window.
+    def cost(self, view: View, windows: Sequence[ShownWindow], targets: int) -> float | None:
+        """What it costs to go through the runs of the windows; None for few windows, and if memory is small.
 
         targets: how many ranks or points are looked for in each.
         """
-        count, projection = len(windows), SortedValues(view.measure)
+        count = len(windows)
         if count * targets < FEWEST_CELLS or count > MOST_CELLS:
-            return False
-        if not self._live.fits(projection, view.live_counts):
-            return False
-        runs = runs_within(view.runs, [window.ticks for window in windows])
-        cost_us = self._runs.cost_us(runs, view.root)
-        alone_us = count * (BOUNDS_US + targets * TARGET_US) * len(runs)
-        return cost_us is not None and cost_us < alone_us
+            return None
+        if not self._live.fits(SortedValues(view.measure), view.live_counts):
+            return None
+        return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
 
     def questions(
         self,

@@ -23,6 +23,7 @@ from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.query.reading.row_counts import RowCounts
+from tidemark.query.reading.spending import current_plan
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import Measure
 
@@ -75,6 +76,7 @@ class Question:
             "certain": self.certain,
             "rows_scanned": self.rows_scanned,
             "declare": self.declare,
+            "plan": current_plan(),
         }
 
 

@@ -2,8 +2,7 @@
 
 To find a group in a run, or the bounds of a window, takes a tenth of a millisecond or more; to go once
 through a run that is in memory takes some nanoseconds a row. So with enough cells it is less work to select
-the rows of all of them together (cells.py). The estimates are sums of rates that were measured once; they
-need not be good: a run that was read whole is kept, and serves the next question.
+the rows of all of them together (cells.py). A run that was read whole is kept, and serves the next question.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.quantiles.cells import KINDS, PackedRows, stretches
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.warehouse.columns.keys import Names, join_names
 from tidemark.warehouse.memory_cache import LRUCache
@@ -25,24 +25,20 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 
 Ints = NDArray[np.int64]
 
-FEWEST_CELLS = 32  # that are worth a look at whole runs
-KNOWN_ROW_US = 0.05  # to select and sort the rows of a run in memory, a row of the run
-READ_ROW_US = 0.05  # to read and decode a row: a share of it, as the run is kept for the next questions
-
 
 class WholeRuns:
     """Reads whole runs and keeps them in a cache of decoded data whose weights are bytes."""
 
-    def __init__(self, blocks: BlockReader, memory: LRUCache[Any]) -> None:
-        self._blocks, self._memory = blocks, memory
+    def __init__(self, blocks: BlockReader, memory: LRUCache[Any], costs: Costs) -> None:
+        self._blocks, self._memory, self._costs = blocks, memory, costs
 
-    def cost_us(self, runs: Sequence[SpanMarks], root: str) -> float | None:
+    def cost(self, runs: Sequence[SpanMarks], root: str) -> float | None:
         """The estimated microseconds of an answer from these runs; None if they take too much memory."""
         rows = sum(marks.rows for marks in runs)
         if sum(map(_packed_bytes, runs)) > self._memory.budget // 2:
             return None
         unknown = sum(marks.rows for marks in runs if self._memory.peek(_key(root, marks)) is None)
-        return rows * KNOWN_ROW_US + unknown * READ_ROW_US
+        return self._costs.whole_runs(rows, unknown)
 
     def rows(
         self, projection: SortedValues | SortedGroups, runs: Sequence[SpanMarks]

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tidemark.query.reading import spending
 from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
@@ -67,6 +68,7 @@ class Footer:
     columns: Mapping[str, int]
     edges: NDArray[np.int64]
     _plain_ends: dict[tuple[int, str], int] = field(default_factory=dict)
+    _extents: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = field(default_factory=dict)
 
     def plain_end(self, group: int, name: str) -> int:
         """Where the doubles of a row group's column end in the file; 0 if they are not one plain page."""
@@ -83,6 +85,15 @@ class Footer:
             end = chunk.data_page_offset + chunk.total_compressed_size if is_plain else 0
             self._plain_ends[group, name] = end
         return end
+
+    def extent_of(self, group: int, columns: tuple[str, ...]) -> tuple[int, int]:
+        """The rows of a row group, and the bytes of these columns of it."""
+        extent = self._extents.get((group, columns))
+        if extent is None:
+            row_group = self.metadata.row_group(group)
+            size = sum(row_group.column(self.columns[name]).total_compressed_size for name in columns)
+            extent = self._extents[group, columns] = row_group.num_rows, size
+        return extent
 
     def bytes_of(self, group: int, columns: Sequence[str]) -> tuple[int, int]:
         """The bytes of the file that have these columns of a row group, the end exclusive."""
@@ -164,8 +175,12 @@ class BlockReader:
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
         for _, share in groupby(range(len(parts)), lambda i: sizes[i] // ROUND_BYTES):
             numbers = list(share)
-            self._remote.fetch(one for i in numbers for one in wanted[i])
+            self._fetch(self._remote, [one for i in numbers for one in wanted[i]])
             yield from (parts[i] for i in numbers)
+
+    def _fetch(self, remote: FarFiles, ranges: Sequence[ByteRange]) -> None:
+        if remote.fetch(ranges):
+            spending.fetched_a_round()
 
     def _ranges(
         self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str]
@@ -208,6 +223,7 @@ class BlockReader:
                 footer = self.footer(root, file)
                 opened = _OpenFile(*self._open(path, footer, dictionaries), footer, identity)
             blocks = [_read_block(opened, file, group, columns, copy) for group in groups]
+        _count(path, opened.footer, groups, columns)
         open_files[key] = opened
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
@@ -225,13 +241,14 @@ class BlockReader:
     ) -> list[ColumnsByName]:
         """As `read`; row groups that were not fetched are fetched in one round."""
         ranges = self._ranges(root, file, groups, columns)
-        remote.fetch(ranges)
+        self._fetch(remote, ranges)
         footer, blocks = self.footer(root, file), []
         with self._reading(f"{root}/{file.path}"):
             for group, wanted in zip(groups, ranges, strict=True):
                 source = pa.PythonFile(PartOfFile(file.size, wanted.start, remote.read(wanted)), mode="r")
                 opened = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
                 blocks.append(_decode_block(opened, footer, file, group, columns))
+        _count(f"{root}/{file.path}", footer, groups, columns)
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
@@ -288,6 +305,15 @@ class BlockReader:
 
     def _reading(self, path: str) -> AbstractContextManager[None]:
         return report_unreadable_file(f"{path} of the warehouse {self._store.uri}")
+
+
+def _count(path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str]) -> None:
+    """Counts row groups that were read."""
+    known = spending.current()
+    if known is not None:
+        named = tuple(columns)
+        for group in groups:
+            known.add(path, 1, *footer.extent_of(group, named))
 
 
 def _read_block(

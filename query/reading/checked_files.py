@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark.query.reading import spending
 from tidemark.query.reading.connections import give_back, take_connection
 from tidemark.query.reading.sql_text import parquet_rows, quoted
 from tidemark.warehouse.memory_cache import LRUCache
@@ -54,6 +55,7 @@ def facts_of(
         known = _Checked(identity, time.monotonic())
     missing = [name for name in names if name not in known.facts]
     if missing:
+        spending.compared_files()
         known.facts.update(find(missing))
         _checked.drop(path)
         _checked.put(path, known)

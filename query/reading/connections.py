@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidemark.query.reading import spending
 from tidemark.query.reading.duckdb_errors import connect
 from tidemark.warehouse.temporary_folders import make_folder
 
@@ -135,6 +136,7 @@ def run_query(
 def _wait_for(future: Future[Any], progress: Progress | None, share: Callable[[], float]) -> None:
     done = 0.0
     while wait([future], _REPORT_SECONDS).not_done:
+        spending.check()
         if progress is not None:
             done = max(done, min(share(), 1.0))
             progress(done)

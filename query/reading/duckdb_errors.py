@@ -11,7 +11,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -40,9 +41,14 @@ class Raised:
         self._errors.append(error)
 
     def kept(self, items: Iterator[T]) -> Iterator[T]:
-        """The items; an error of them is kept."""
+        """The items; an error of them is kept. Whichever thread takes them, this one's context makes them."""
+        return self._kept(items, copy_context())
+
+    def _kept(self, items: Iterator[T], context: Context) -> Iterator[T]:
         try:
-            yield from items
+            with suppress(StopIteration):
+                while True:
+                    yield context.run(next, items)
         except Exception as error:
             self.keep(error)
             raise

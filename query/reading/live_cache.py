@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from numpy.typing import NDArray
 
+from tidemark.query.reading import spending
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.events.reader import BatchRange
@@ -83,6 +84,7 @@ class LiveCache:
             return
         totals = []
         for rows, rows_by_tick in read_projection_rows(snapshot, projection, batches):
+            spending.read(None, rows=rows_by_tick.rows)
             totals.append(rows_by_tick)
             yield LiveRows(projection.sort([rows]), rows_by_tick)
         check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
@@ -130,6 +132,7 @@ class LiveCache:
         merged = projection.merge(
             [*(part.rows for part in parts.values()), projection.sort([rows for rows, _ in pieces])]
         )
+        spending.read(None, rows=sum(by_tick.rows for _, by_tick in pieces))
         totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
         live = LiveRows(merged, sum_tick_counts(totals), wanted)
         check_live_rows(snapshot, counts, live.totals.by_tick, wanted)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, RowGroups
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.runs.marks import RunFile
@@ -65,6 +66,7 @@ def read_row_ranges(
             parts.append(RowGroups(file, chosen, columns))
             needs.append([(file.first + int(footer.edges[group]), by_group[group]) for group in chosen])
     for part, places in zip(blocks.fetched(root, parts), needs, strict=True):
+        spending.check()
         decoded = blocks.read(root, *part, dictionaries, copy=copy)
         for block, (position, ranges) in zip(decoded, places, strict=True):
             yield ReadGroup(block, position, ranges)

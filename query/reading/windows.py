@@ -260,12 +260,15 @@ def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
     return [marks for marks in runs if marks.rows and marks.totals.by_window(windows).any()]
 
 
-def rows_of(view: View, windows: Sequence[Window]) -> int:
-    """The visible rows in the windows, which ascend, each once, with NaN and NULL; by the marks."""
+def rows_of(view: AnyView, windows: Sequence[Window]) -> int:
+    """The visible rows in the windows, which ascend, each once, with NaN and NULL; by the marks.
+
+    Of a view by group or key those of its runs that have no group or key are left out.
+    """
     windows = joined_windows(windows)
     rows = sum(int(run.totals.by_window(windows).sum()) for run in view.runs)
-    ticks = np.array(view.live_ticks, dtype=np.int64)
-    live = np.array([row.rows for row in view.live], dtype=np.int64)
+    ticks = np.array([tick for _, tick in view.live_counts], dtype=np.int64)
+    live = np.array([*view.live_counts.values()], dtype=np.int64)
     return rows + int(live[window_codes(ticks, windows) >= 0].sum())
 
 

@@ -43,8 +43,8 @@ class ScannedColumns:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_arrow", {field.name: field.type for field in arrow_fields(self.types)})
 
-    def path_of(self, file: str, names: Sequence[str]) -> str | None:
-        """The path by which DuckDB reads these columns of a file; None if it must not.
+    def path_of(self, file: str, names: Sequence[str]) -> tuple[str, int] | None:
+        """The path by which DuckDB reads these columns of a file, and their bytes; None if it must not.
 
         file: its path, relative to the table.
 
@@ -56,24 +56,25 @@ class ScannedColumns:
             return None
         path = self.store.table(f"{EVENTS}/{file}")
 
-        def find(missing: Sequence[str]) -> Mapping[str, bool]:
+        def find(missing: Sequence[str]) -> Mapping[str, int | None]:
             fits = self._checked(file, missing)
-            read = [name for name in missing if fits[name]]
+            read = [name for name in missing if fits[name] is not None]
             if read and not duckdb_reads(folder, path, read):
-                fits |= {name: duckdb_reads(folder, path, [name]) for name in read}
+                fits |= {name: None for name in read if not duckdb_reads(folder, path, [name])}
             return fits
 
         with report_unreadable_file(path):
             facts = facts_of(path, names, find)
-        return path if all(facts[name] for name in names) else None
+        sizes = [facts[name] for name in names]
+        return None if None in sizes else (path, sum(sizes))
 
-    def _checked(self, file: str, names: Sequence[str]) -> dict[str, bool]:
-        """For each of the columns whether DuckDB reads it as it is; all are compared with their digests."""
+    def _checked(self, file: str, names: Sequence[str]) -> dict[str, int | None]:
+        """The bytes of each column that DuckDB reads as it is, else None; all are compared with digests."""
         kinds = {name: column_type(self.types[name]) for name in names}
         texts = [name for name, kind in kinds.items() if kind.is_text]
         with open_sealed(self.store.filesystem(), f"{EVENTS}/{file}", texts=texts) as opened:
             if not opened.is_sealed or set(opened.names) - {ROWS}:
-                return dict.fromkeys(names, False)
+                return dict.fromkeys(names)
             schema = opened.metadata.schema.to_arrow_schema()
             there = [name for name in names if name in schema.names]
             fits = {
@@ -84,7 +85,8 @@ class ScannedColumns:
             }
             for group in range(opened.metadata.num_row_groups):
                 self._compare(opened, group, there, fits)
-        return fits
+            sizes = _sizes(opened.metadata)
+        return {name: sizes[name] if fits[name] else None for name in names}
 
     def _compare(self, opened: SealedFile, group: int, names: Sequence[str], fits: dict[str, bool]) -> None:
         rows = opened.read_group(group, names)
@@ -97,6 +99,15 @@ def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
     """Columns of these of Delta's types as Arrow reads them from `events`."""
     kinds = [Field(name, PrimitiveType(kind)) for name, kind in types.items()]
     return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
+
+
+def _sizes(footer: pq.FileMetaData) -> dict[str, int]:
+    """The bytes of each column."""
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    return {
+        footer.schema.column(i).path: sum(group.column(i).total_compressed_size for group in groups)
+        for i in range(footer.num_columns)
+    }
 
 
 def _is_of_type(found: pa.DataType, wanted: pa.DataType) -> bool:

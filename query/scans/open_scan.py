@@ -9,6 +9,8 @@ from typing import Any, Self, TypedDict, TypeVar
 
 import pyarrow as pa
 
+from tidemark.query.answers.plan import SCAN
+from tidemark.query.reading import spending
 from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.scans.expressions import Expression, unfit
@@ -88,6 +90,7 @@ class OpenScan:
         self._raised, self._is_reading = Raised(), False
         with report_duckdb_errors(_OPERATION, self._raised):
             taken = take_connection(contents.store.files.folder)
+        spending.takes(SCAN)
         self.connection = taken.connection
         self._finalizer = weakref.finalize(self, give_back, taken)
 

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading import spending
 from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
@@ -189,6 +190,7 @@ class RowSource:
         by_duckdb: dict[_Place, list[str]] = {}
         others = []
         for number, one in enumerate(files, 1):
+            spending.check()
             place = _Place(one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
             ticks = ["_tick"] if place.is_cut or self.buckets is not None else []
             path = columns.path_of(
@@ -197,8 +199,10 @@ class RowSource:
             checked(number / len(files))
             if path is None:
                 others.append(one)
+                spending.read(one.file.path, size=one.file.size)
             else:
-                by_duckdb.setdefault(place, []).append(path)
+                by_duckdb.setdefault(place, []).append(path[0])
+                spending.read(path[0], rows=one.file.rows, size=path[1])
         return by_duckdb, others
 
     @property
@@ -339,6 +343,7 @@ class RowSource:
         for one in files:
             read = 0
             for rows in self._read(one):
+                spending.read(one.file.path, rows=rows.num_rows)
                 for start in range(0, rows.num_rows, BATCH_ROWS):
                     yield from self._batch(rows.slice(start, BATCH_ROWS), int(one.is_live), schema)
                 read += rows.num_rows

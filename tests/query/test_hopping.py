@@ -19,6 +19,7 @@ from tidemark.query.groups.many_groups import ManyGroups
 from tidemark.query.keys import window_scan
 from tidemark.query.quantiles import cells
 from tidemark.query.quantiles.many_windows import ManyWindows
+from tidemark.query.reading.costs import Costs
 from tidemark.query.scans import window_buckets
 from tidemark.warehouse.columns import tick_counts
 
@@ -120,6 +121,13 @@ def created(folder: Path, batches: Any) -> GroupWorld:
     return world
 
 
+def set_ways(patch: Patch, *, pays: bool) -> None:
+    """Whole runs pay, or do not; a scan never does where there is another way."""
+    for way in (ManyWindows, ManyGroups):
+        patch.setattr(way, "cost", lambda *_: -1.0 if pays else None)
+    patch.setattr(Costs, "event_scan", lambda *_, **__: 1e15)
+
+
 @given(batches=BATCHES, window=WINDOWS, hop=st.sampled_from(WIDTHS), pays=st.booleans())
 @settings(max_examples=4)
 def test_each_window_has_its_rows(
@@ -127,8 +135,7 @@ def test_each_window_has_its_rows(
 ) -> None:
     world = created(tmp_path_factory.mktemp("w"), batches)
     with Patch.context() as patch:
-        patch.setattr(ManyWindows, "pays", lambda *_: pays)
-        patch.setattr(ManyGroups, "pays", lambda *_: pays)
+        set_ways(patch, pays=pays)
         check(world, window, *hop)
 
 
@@ -165,8 +172,7 @@ def test_windows_without_the_rows_of_others_are_noticed(
     known: GroupWorld, monkeypatch: Patch, broken: str | None
 ) -> None:
     pays = broken == "rows in arrays are in one window"
-    monkeypatch.setattr(ManyWindows, "pays", lambda *_: pays)
-    monkeypatch.setattr(ManyGroups, "pays", lambda *_: pays)
+    set_ways(monkeypatch, pays=pays)
     if broken is None:
         check(known, None, 2, 5)
         return

@@ -27,6 +27,7 @@ from tidemark.query.keys import frequencies, key_relation, key_scan, key_source
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reading import checked_files
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.costs import Rates
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.columns.keys import no_names
 from tidemark.warehouse.memory_cache import LRUCache
@@ -306,7 +307,7 @@ def test_a_scan_is_chosen_where_many_names_would_be_looked_up(known: GroupWorld,
     wh, true = known.open(), ranked(counts(known, "number", None)[0], 5)
     monkeypatch.setattr(frequencies, "_exact_in_history", lambda _, names: np.full(len(names), -1))
     looked_up = wh.top(5, key="number", mode="exact")
-    monkeypatch.setattr(frequencies, "FREE_LOOKUPS", -1)
+    wh._session.costs.rates = Rates(statement=0)
     scanned = wh.top(5, key="number", mode="exact")
     assert [one.count for one in looked_up] == [one.count for one in scanned] == true
     assert (looked_up[0].rows_scanned, scanned[0].rows_scanned) == (None, 120)

@@ -29,6 +29,7 @@ from tidemark.query.groups.many_groups import ManyGroups
 from tidemark.query.quantiles import cells, whole_runs
 from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
+from tidemark.query.reading.costs import Costs
 from tidemark.warehouse.columns import tick_counts
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
@@ -62,7 +63,8 @@ def ask(wh: query.Warehouse, question: Ask, *, together: bool) -> Any:
     """The answers of a question, answered in one of the two ways; or its refusal."""
     with pytest.MonkeyPatch.context() as patch:
         for way in (ManyGroups, ManyWindows):
-            patch.setattr(way, "pays", lambda *_: together)
+            patch.setattr(way, "cost", lambda *_: -1.0 if together else None)
+        patch.setattr(Costs, "event_scan", lambda *_, **__: 1e15)
         if together:  # where the other way was taken, there is nothing to compare
             patch.delattr(GroupBounds, "get")
             patch.delattr(WindowBoundsCache, "compute")

@@ -702,7 +702,7 @@ def test_damage_that_nothing_shows_is_found_within_an_hour(
     seen: list[str] = []
     checked = ScannedColumns._checked
 
-    def counted(columns: ScannedColumns, file: str, names: Sequence[str]) -> dict[str, bool]:
+    def counted(columns: ScannedColumns, file: str, names: Sequence[str]) -> dict[str, int | None]:
         seen.append(file)
         return checked(columns, file, names)
 

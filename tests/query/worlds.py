@@ -27,6 +27,7 @@ from pyarrow import fs
 from tests.warehouse.disk import digests_of
 from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.rank_search import Source
+from tidemark.query.reading.costs import Rates
 from tidemark.query.warehouse import Warehouse
 from tidemark.sketches import GK
 from tidemark.warehouse.columns.tick_counts import TickCounts
@@ -180,7 +181,8 @@ class HandMadeSession(Session):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.many_windows = cast("Any", SimpleNamespace(pays=lambda *_: False))
+        self.many_windows = cast("Any", SimpleNamespace(cost=lambda *_: None))
+        self.costs.rates = Rates(statement=1e15)  # there are no events to scan
 
     def source(self, view: View, window: Window) -> Source:
         chunks = partial(self._live_chunks, view, window)

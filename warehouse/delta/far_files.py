@@ -77,11 +77,12 @@ class FarFiles(Files):
         client = self._client_for({wanted.path for wanted in ranges})
         return at_once(lambda wanted: _read(client, wanted), ranges)
 
-    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+    def fetch(self, ranges: Iterable[ByteRange]) -> int:
         """Reads the ranges that are not in memory, in one round, and keeps those of files that exist."""
         missing = self.missing(ranges)
         with report_os_errors(f"reading files of the warehouse {self._uri}"):
             self.keep(missing, self.get(missing))
+        return len(missing)
 
     def keep_on_disk(self, cache: DiskCache) -> None:
         """From now on keeps what is fetched in a folder, too."""

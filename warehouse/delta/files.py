@@ -60,9 +60,9 @@ class Files(Protocol):
     def open_objects(self) -> S3Client | None:
         """The files as objects, each put only if there is none of its name; None if the store cannot."""
 
-    def fetch(self, ranges: Iterable[ByteRange]) -> None:
-        """Reads ranges of a store ahead, in one round."""
-        return
+    def fetch(self, ranges: Iterable[ByteRange]) -> int:
+        """Reads ranges of a store ahead, in one round; how many were not in memory."""
+        return 0
 
     def keep_on_disk(self, cache: DiskCache) -> None:
         """From now on keeps what is fetched from a store in a folder, too."""

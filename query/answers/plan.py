@@ -1,0 +1,72 @@
+"""How an answer was found: the way that was taken, what was read for it, and what each way was to cost.
+
+A question has up to three ways:
+
+    index   by marks, sketches and lists in memory, and the blocks that these leave open
+    runs    whole runs of a measure in memory, for many groups, windows or ranks at once
+    scan    all rows of the window: of `events`, or of the runs of a key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tidemark.query.answers.rendering import text_of
+
+Way = Literal["index", "runs", "scan"]
+INDEX: Way = "index"
+RUNS: Way = "runs"
+SCAN: Way = "scan"
+
+_UNITS = ("files", "blocks", "rows", "bytes", "rounds")
+
+
+@dataclass(slots=True)
+class Plan:
+    """The way to the answers of one call. It is complete once they are returned.
+
+    ways: those that gave the answers: one, or several where each window has its own.
+    left: the ways that were begun before, and left because they cost too much.
+    estimates: the milliseconds that each way was estimated to take; of a question that has one way, none.
+    files: different files of data that were read. blocks: row groups of runs.
+    rows: those of the row groups and files that were read, and of live batches that were decoded.
+    bytes: of the columns that were read, as they are stored; of live batches none are counted.
+    rounds: rounds of requests to an object store for blocks.
+
+    Marks, ledgers and the logs of tables are not counted, nor is what was in memory.
+    """
+
+    ways: list[Way] = field(default_factory=list)
+    left: list[Way] = field(default_factory=list)
+    estimates: dict[Way, float] = field(default_factory=dict)
+    files: int = 0
+    blocks: int = 0
+    rows: int = 0
+    bytes: int = 0
+    rounds: int = 0
+
+    @property
+    def way(self) -> str:
+        """The way that gave the answers; "index and scan" if windows were answered in several."""
+        return " and ".join(self.ways) or INDEX
+
+    def took(self, way: Way) -> None:
+        """Notes a way that gave answers."""
+        if way not in self.ways:
+            self.ways.append(way)
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The plan by name, as in the JSON document of `--explain`."""
+        read = {name: getattr(self, name) for name in _UNITS}
+        estimates = {way: round(ms, 3) for way, ms in self.estimates.items()}
+        return {"way": self.way, "left": list(self.left), "read": read, "estimates_ms": estimates}
+
+    def __str__(self) -> str:
+        left = f", after {' and '.join(self.left)} was left" if self.left else ""
+        estimates = ", ".join(f"{way} {ms:,.1f} ms" for way, ms in self.estimates.items())
+        read = ", ".join(f"{text_of(getattr(self, name))} {name}" for name in _UNITS)
+        lines = [f"way: {self.way}{left}", f"read: {read}"]
+        return "\n".join([*lines, f"estimates: {estimates}"] if estimates else lines)

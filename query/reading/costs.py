@@ -1,0 +1,165 @@
+"""What the ways to an answer cost, and the choice between them.
+
+A cost is a sum of units of work (windows and runs to bound, names to look up, rows to go through, statements)
+times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. How
+much a way differs from them on this machine and store is learned: the first scan of a session sets the factor
+of scans, later answers correct that of their way by a share, and the factors of ways that are not taken
+return to 1 slowly, so that they are tried again. A scan that had to compare files with their digests, which
+is done once in a process, says nothing of the next one.
+
+No estimate has to be good. A way that has spent twice its estimate, and more than the next one's, is left for
+the next one (`spending.py`). So a question costs at most what its way was to cost, twice, or what the other
+one was to, and then what the other one does. Within PATIENCE no way is left: so long may a process that has
+just begun, or a busy machine, take for any.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from tidemark.query.answers.plan import SCAN, Way
+from tidemark.query.reading.spending import Clock, Left, Limit, current
+from tidemark.warehouse.projections.key_marks import KeyMarks
+
+T = TypeVar("T")
+
+FEWEST_CELLS = 32  # groups, windows and ranks in all that are worth a look at whole runs
+CLOCK: Clock = time.perf_counter
+PATIENCE = 0.25  # seconds
+_LEAST_US = 5000.0  # estimated and taken, of answers that say something about the machine
+_FACTORS = 1 / 16, 16.0  # within which the rates are corrected
+_SHARE = 0.3  # of a correction that an answer makes, but for the first scan
+_RETURN = 0.98  # of the logarithm of a factor that is left after an answer of another way
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Microseconds of a unit of work."""
+
+    bounds: float = 150.0  # to bound the ranks of a run in a window
+    target: float = 60.0  # to find a rank or point in a run, alone
+    slice: float = 150.0  # to find a group in a run by its marks
+    cell: float = 60.0  # to answer about a group in a window, alone
+    known_row: float = 0.05  # to select and sort the rows of a run in memory, a row of the run
+    read_row: float = 0.05  # to read and decode a row: a share of it, as the run is kept
+    lookup: float = 100.0  # to look up a name in a run
+    lists: float = 14_000.0  # to ask the lists of a window about names
+    far_block: float = 1000.0  # to fetch a block of an object store, of many at once
+    far_row: float = 1.0  # of a scan of `events` in an object store
+    statement: float = 25_000.0  # the least that a scan takes
+    key_row: float = 0.14  # of a scan of the runs of a key
+    event_row: float = 0.05  # of a scan of `events`
+    grouped: float = 50_000.0  # of further statements, if that is by groups or windows
+    grouped_row: float = 0.1  # more, by groups or windows
+    found_cell: float = 50.0  # to answer about a group in a window that a scan found
+
+
+class Choice(NamedTuple, Generic[T]):
+    """A way that could be taken: its estimated microseconds, and how it is."""
+
+    cost: float
+    go: Callable[[], T]
+
+
+class Costs:
+    """Estimates in microseconds, and the choice. Safe to share between threads: a lost correction is no loss.
+
+    clock: seconds. patience: the seconds within which no way is left.
+    """
+
+    def __init__(
+        self, rates: Rates | None = None, clock: Clock | None = None, patience: float = PATIENCE
+    ) -> None:
+        self.rates, self.clock, self.patience = rates or Rates(), clock or CLOCK, patience
+        self.factors: dict[tuple[str, Way], float] = {}
+
+    def windows(self, windows: int, targets: int, runs: int) -> float:
+        """To bound each of these windows in each run, and to find the targets there."""
+        return windows * runs * (self.rates.bounds + targets * self.rates.target)
+
+    def groups(self, groups: int, windows: int, runs: int) -> float:
+        """To find each of these groups in each run, and to answer about it in each window."""
+        return groups * (runs * self.rates.slice + windows * self.rates.cell)
+
+    def whole_runs(self, rows: int, unread: int) -> float:
+        """To select rows of runs with so many rows, of which some are not in memory."""
+        return rows * self.rates.known_row + unread * self.rates.read_row
+
+    def event_scan(self, rows: int, cells: int | None, *, far: bool) -> float:
+        """To scan these rows of `events`, and to answer about the groups and windows; None: about all."""
+        rates = self.rates
+        cost = rates.statement + rows * (rates.far_row if far else rates.event_row)
+        if cells is not None:
+            cost += rates.grouped + rows * rates.grouped_row + cells * rates.found_cell
+        return cost
+
+    def lookups(self, names: int, runs: int, *, far: bool) -> float:
+        """To look up each of these names in each run."""
+        return names * runs * (self.rates.far_block if far else self.rates.lookup)
+
+    def lists(self, windows: int) -> float:
+        """To ask the lists of each of these windows."""
+        return windows * self.rates.lists
+
+    def key_scan(self, runs: Sequence[KeyMarks], *, far: bool) -> float:
+        """To scan the rows of runs of a key."""
+        rates = self.rates
+        if far:
+            return rates.far_block * sum(len(marks.positions) for marks in runs)
+        return rates.statement + rates.key_row * sum(marks.rows for marks in runs)
+
+    def corrected(self, topic: str, way: Way, cost: float) -> float:
+        """An estimate by what the way took before, in questions of this topic."""
+        return cost * self.factors.get((topic, way), 1.0)
+
+    def take(self, topic: str, ways: Mapping[Way, Choice[T]]) -> T:
+        """What the way with the least estimate returns, or that for which it is left."""
+        costs = {way: self.corrected(topic, way, one.cost) for way, one in ways.items()}
+        order = sorted(costs, key=costs.__getitem__)
+        spent = current()
+        if spent is None or (len(order) == 1 and spent.limits):
+            return ways[order[0]].go()
+        is_told = not spent.limits  # of choices inside a way, the plan says nothing
+        if is_told:
+            known = spent.plan.estimates
+            known.update({way: known.get(way, 0.0) + cost / 1000 for way, cost in costs.items()})
+        for way, after in zip(order, [*order[1:], None], strict=True):
+            began, outer = self.clock(), spent.way
+            most = math.inf if after is None else max(2 * costs[way], costs[after]) / 1e6
+            limit, spent.way = Limit(began + max(most, self.patience)), way
+            spent.limits.append(limit)
+            try:
+                found = ways[way].go()
+            except Left as left:
+                if left.limit is not limit:
+                    raise
+                if is_told:
+                    spent.plan.left.append(way)
+                self._learn(topic, way, ways[way].cost, began)
+            else:
+                if is_told:
+                    spent.plan.took(spent.way)
+                if spent.way == way and not spent.compared:
+                    self._learn(topic, way, ways[way].cost, began)
+                return found
+            finally:
+                spent.way = outer
+                spent.limits.remove(limit)
+        raise AssertionError("the last way is not left")
+
+    def _learn(self, topic: str, way: Way, cost: float, began: float) -> None:
+        """Corrects the rates by what an answer took since this moment."""
+        took = (self.clock() - began) * 1e6
+        if min(took, cost) < _LEAST_US:
+            return
+        least, most = _FACTORS
+        ratio = min(max(took / max(cost, 1.0), least), most)
+        known = self.factors.get((topic, way), None if way == SCAN else 1.0)
+        for other in list(self.factors):
+            if other != (topic, way):
+                self.factors[other] **= _RETURN
+        self.factors[topic, way] = ratio if known is None else known * (ratio / known) ** _SHARE

@@ -1,0 +1,152 @@
+"""What the question of a thread reads, for its plan, and what it may still spend on the way that it takes.
+
+Whoever reads data tells it here, so that nobody passes plans along. What a reader says without a question,
+such as a check of all files, is not counted. Statements of DuckDB read in threads of their own: those of our
+batches get the question of the thread that started them (duckdb_errors.py).
+
+A way is left at the next call of `check`: between the blocks of a look-up, between windows, and while a scan
+waits for DuckDB. It is not left inside a statement over the runs of a key, whose cost is known best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from tidemark.query.answers.plan import SCAN, Plan, Way
+
+T = TypeVar("T")
+Clock = Callable[[], float]
+
+
+class Left(Exception):
+    """A way has cost more than it may; `limit` is the one that was passed."""
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__("a way was left")
+        self.limit = limit
+
+
+class Limit:
+    """The moment, in seconds of the clock, at which a way is left."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+
+class Spending:
+    """What one question has read; limits are those of ways that it takes, the outer ones first.
+
+    way: the innermost way that is being taken.
+    compared: whether files were compared with their digests, which is done once in a process.
+    """
+
+    __slots__ = ("_clock", "_files", "compared", "limits", "plan", "way")
+
+    def __init__(self, clock: Clock) -> None:
+        self.plan, self.limits, self.compared = Plan(), list[Limit](), False
+        self.way: Way | None = None
+        self._files, self._clock = set[str](), clock
+
+    def add(self, file: str | None, blocks: int, rows: int, size: int) -> None:
+        """See `read`."""
+        plan = self.plan
+        if file is not None and file not in self._files:
+            self._files.add(file)
+            plan.files += 1
+        plan.blocks += blocks
+        plan.rows += rows
+        plan.bytes += size
+
+    def check(self) -> None:
+        """See `check`."""
+        if self.limits:
+            now = self._clock()
+            for limit in self.limits:
+                if now > limit.at:
+                    raise Left(limit)
+
+
+_current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
+
+
+@contextmanager
+def spending(clock: Clock) -> Iterator[Spending]:
+    """The question of this thread from now on; inside a question it is that one."""
+    known = _current.get()
+    if known is not None:
+        yield known
+        return
+    new = Spending(clock)
+    token = _current.set(new)
+    try:
+        yield new
+    finally:
+        _current.reset(token)
+
+
+def current() -> Spending | None:
+    """The question of this thread."""
+    return _current.get()
+
+
+def current_plan() -> Plan | None:
+    """The plan of the question of this thread."""
+    known = _current.get()
+    return None if known is None else known.plan
+
+
+def read(file: str | None, *, blocks: int = 0, rows: int = 0, size: int = 0) -> None:
+    """Counts what is read: row groups of runs, rows, and bytes of columns."""
+    known = _current.get()
+    if known is not None:
+        known.add(file, blocks, rows, size)
+
+
+def fetched_a_round() -> None:
+    """Counts a round of requests to an object store."""
+    known = _current.get()
+    if known is not None:
+        known.plan.rounds += 1
+
+
+def compared_files() -> None:
+    """Tells that files were compared with their digests."""
+    known = _current.get()
+    if known is not None:
+        known.compared = True
+
+
+def takes(way: Way) -> None:
+    """Tells that a way is taken: the only one, or inside another in its place."""
+    known = _current.get()
+    if known is not None:
+        if known.limits:
+            known.way = way
+        else:
+            known.plan.took(way)
+
+
+def scans_keys() -> None:
+    """Tells that all keys are scanned, for their own sake and not for a part of another way."""
+    known = _current.get()
+    if known is not None and not known.limits:
+        known.plan.took(SCAN)
+
+
+def checked(items: Iterable[T]) -> Iterator[T]:
+    """The items; before each of them the way may be left."""
+    for item in items:
+        check()
+        yield item
+
+
+def check() -> None:
+    """Leaves the way that has cost too much."""
+    known = _current.get()
+    if known is not None:
+        known.check()

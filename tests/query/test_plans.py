@@ -1,0 +1,373 @@
+"""All ways give the same answer, a way that costs too much is left, and plans tell the truth."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.query.groupworld import BATCHES, HOUR, PHIS, START, WINDOWS, GroupWorld
+from tests.soak import draws
+from tidemark import query
+from tidemark.query import EmptyWindow, InputError
+from tidemark.query.answers.plan import Plan
+from tidemark.query.groups import many_groups
+from tidemark.query.keys import distinct_keys, key_relation
+from tidemark.query.quantiles import many_windows
+from tidemark.query.reading import block_reader, spending, sql_text
+from tidemark.query.reading.costs import Choice, Costs, Rates
+from tidemark.query.scans import row_source
+
+SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
+Ask = Callable[..., Any]
+Patch = pytest.MonkeyPatch
+WAYS = ("index", "runs", "scan")
+
+QUESTIONS: list[Ask] = [
+    lambda wh, **asked: wh.quantile(PHIS, mode="exact", **asked),
+    lambda wh, **asked: wh.rank([-2, 0, 1], every=3 * HOUR, mode="exact", **asked),
+    lambda wh, **asked: wh.quantile(PHIS, by="origin", **asked),
+    lambda wh, **asked: wh.quantile([0.5], by=["number", "origin"], every=6 * HOUR, top=2, **asked),
+    lambda wh, **asked: wh.cdf([0], by="origin", order="-value", least_rows=2, **asked),
+    lambda wh, **asked: wh.quantile([0.5], by="number", where={"origin": ["a", "b"]}, **asked),
+    lambda wh, **asked: wh.top(3, key="origin", mode="exact", **asked),
+    lambda wh, **asked: wh.heavy_hitters(0.2, key=["number", "origin"], mode="exact", **asked),
+    lambda wh, **asked: wh.distinct(key="origin", mode="exact", **asked),
+    lambda wh, **asked: wh.persistent(0.2, key="origin", slot=3 * HOUR, mode="exact", **asked),
+]
+
+
+@contextmanager
+def forced(way: str) -> Iterator[None]:
+    """All questions that have this way take it."""
+
+    def corrected(_: Any, __: str, one: str, ___: float) -> float:
+        return -1.0 if one == way else 1e15
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Costs, "corrected", corrected)
+        if way == "runs":
+            patch.setattr(many_groups, "FEWEST_CELLS", 0)
+            patch.setattr(many_windows, "FEWEST_CELLS", 0)
+        if way == "scan":  # samples may tell an exact number
+            patch.setattr(distinct_keys, "estimate_distinct", _in_doubt)
+        yield
+
+
+def _in_doubt(*_: Any) -> Any:
+    return query.KeyNumber(0, 0, 1, 0, 1)
+
+
+def told(wh: query.Warehouse, question: Ask, way: str | None, **asked: Any) -> Any:
+    """What the answers say, without how they were found; or the refusal. None: by any way."""
+    with forced(way) if way else nullcontext():
+        try:
+            answers = question(wh, **asked)
+        except (EmptyWindow, InputError) as refusal:
+            return type(refusal), str(refusal)
+    found = list(answers) if hasattr(answers, "__len__") else [answers]
+    apart = {"mode", "rows_scanned", "blocks_read", "eps", "as_of", "certain", "rank_lo", "rank_hi"}
+    return [{name: fact for name, fact in one.document.items() if name not in apart} for one in found]
+
+
+def check_ways(wh: query.Warehouse, question: Ask, **asked: Any) -> None:
+    index, runs, scan = (told(wh, question, way, **asked) for way in WAYS)
+    assert str(runs) == str(index)
+    assert str(scan) == str(index)
+
+
+@pytest.mark.slow
+@SOME
+@given(BATCHES, WINDOWS, st.permutations(QUESTIONS))
+def test_all_ways_give_the_same_answers(batches: Any, window: Any, questions: list[Ask]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        wh = GroupWorld.of(Path(folder), batches).open()
+        for question in questions[:5]:
+            check_ways(wh, question, between=window)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Two runs with late rows, and live rows."""
+    rows: list[Any] = [
+        (START + i % 40 * HOUR / 2, "abc"[i * 7 % 3], i % 5, float(i * 37 % 101), None) for i in range(200)
+    ]
+    return GroupWorld.of(
+        tmp_path_factory.mktemp("world"), [(True, rows[:120]), (True, rows[60:160]), (False, rows[150:])]
+    )
+
+
+@pytest.mark.parametrize("window", [None, (START + 3 * HOUR, START + 9 * HOUR)])
+@pytest.mark.parametrize("number", range(len(QUESTIONS)))
+def test_all_ways_agree_about_late_and_live_rows(world: GroupWorld, number: int, window: Any) -> None:
+    check_ways(world.open(), QUESTIONS[number], between=window)
+
+
+def test_a_scan_that_takes_rows_outside_of_the_window_is_caught(
+    world: GroupWorld, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(row_source.RowSource, "_is_inside", lambda *_: True)
+    with pytest.raises(AssertionError):
+        check_ways(world.open(), QUESTIONS[2], between=(START + 3 * HOUR, START + 9 * HOUR))
+
+
+# Ways that are left.
+
+
+class Work:
+    """A clock that shows the work that was done, in seconds."""
+
+    def __init__(self) -> None:
+        self.done = 0.0
+
+    def __call__(self) -> float:
+        return self.done
+
+    def step(self, seconds: float) -> None:
+        spending.check()
+        self.done += seconds
+
+
+STEPS = 50
+COSTS = st.floats(0.01, 10)
+ERRORS = st.floats(0.1, 10)
+
+
+def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
+    """The work of a question with two ways, whose estimates are wrong by these factors."""
+    clock = Work()
+    chooser = Costs(clock=clock, patience=0.0)
+
+    def way(name: str, cost: float) -> Callable[[], str]:
+        def go() -> str:
+            for _ in range(STEPS):
+                clock.step(cost / STEPS)
+            return name
+
+        return go
+
+    names: list[Any] = ["index", "scan"]
+    ways = {
+        name: Choice(cost * error * 1e6, way(name, cost))
+        for name, cost, error in zip(names, costs, errors, strict=True)
+    }
+    with spending.spending(clock) as spent:
+        assert chooser.take("rows", ways) == spent.plan.way
+    assert spent.plan.left + spent.plan.ways in (["index"], ["scan"], ["index", "scan"], ["scan", "index"])
+    return clock.done
+
+
+def bound(costs: tuple[float, float], errors: tuple[float, float]) -> float:
+    """What the module says that a question costs at most, and one step."""
+    (first, _), (second, after) = sorted(
+        (cost * error, cost) for cost, error in zip(costs, errors, strict=True)
+    )
+    return max(2 * first, second) + after + 2 * max(costs) / STEPS
+
+
+@settings(max_examples=draws(200))
+@given(st.tuples(COSTS, COSTS), st.tuples(ERRORS, ERRORS))
+def test_a_way_that_costs_too_much_is_left(costs: tuple[float, float], errors: tuple[float, float]) -> None:
+    assert spent(costs, errors) <= bound(costs, errors)
+    assert spent(costs, errors) <= 21 * min(costs) * 1.1
+
+
+def test_a_way_that_is_never_left_is_caught(monkeypatch: Patch) -> None:
+    costs, errors = (10.0, 0.1), (0.001, 1.0)
+    assert spent(costs, errors) <= bound(costs, errors)
+    monkeypatch.setattr(spending.Spending, "check", lambda _: None)
+    assert spent(costs, errors) > bound(costs, errors)
+
+
+@pytest.mark.parametrize("wrong", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("names", [("bounds", "target", "slice", "cell", "lookup"), ("statement", "grouped")])
+def test_answers_are_right_whatever_the_rates_are(
+    world: GroupWorld, names: tuple[str, ...], wrong: float
+) -> None:
+    """A block takes a millisecond of this clock, and there is no patience."""
+    right, wh, clock = world.open(), world.open(), Work()
+    rates = wh._session.costs.rates
+    wh._session.costs.rates = replace(rates, **{name: getattr(rates, name) * wrong for name in names})
+    wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        read = block_reader.BlockReader.read
+
+        def slow(*arguments: Any, **more: Any) -> Any:
+            clock.done += 0.001
+            return read(*arguments, **more)
+
+        patch.setattr(block_reader.BlockReader, "read", slow)
+        for question in QUESTIONS:
+            assert str(told(wh, question, None)) == str(told(right, question, "index"))
+
+
+def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> None:
+    """The broken variant says that no way was left."""
+    wh, clock = world.open(), Work()
+    wh._session.costs.rates = Rates(bounds=0, target=0, statement=1000)
+    wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        read = block_reader.BlockReader.read
+
+        def slow(*arguments: Any, **more: Any) -> Any:
+            clock.done += 0.01
+            return read(*arguments, **more)
+
+        patch.setattr(block_reader.BlockReader, "read", slow)
+        answer = wh.quantile(0.5, mode="exact")
+    plan = answer.plan
+    assert plan is not None
+    assert (plan.left, plan.way) == (["index"], "scan")
+    assert plan.blocks > 0
+    assert answer.value == world.open().quantile(0.5, mode="exact").value
+
+
+def test_what_a_way_took_corrects_its_rates() -> None:
+    """The first scan sets the factor of scans; what is not taken returns to 1."""
+    clock = Work()
+    costs = Costs(clock=clock)
+
+    def ask(way: Any, estimate: float, took: float) -> None:
+        with spending.spending(clock):
+            costs.take("rows", {way: Choice(estimate * 1e6, lambda: clock.step(took))})
+
+    ask("scan", 1.0, 3.0)
+    assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)
+    ask("index", 1.0, 3.0)
+    assert 1.0 < costs.corrected("rows", "index", 1.0) < 2.0
+    assert 2.5 < costs.corrected("rows", "scan", 1.0) < 3.0
+    ask("scan", 1.0, 0.001)
+    assert costs.corrected("rows", "scan", 1.0) > 2.5  # so short that it says nothing
+    assert costs.corrected("keys", "scan", 1.0) == 1.0
+
+
+# Plans.
+
+
+class Counted:
+    """What was really read: row groups of runs by ourselves, and files by DuckDB."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.files: set[str] = set()
+        self.blocks = self.rows = self.bytes = 0
+        right = block_reader.BlockReader.read
+
+        def read(
+            blocks: Any, root: str, file: Any, groups: Any, columns: Any, *more: Any, **named: Any
+        ) -> Any:
+            self.files.add(f"{root}/{file.path}")
+            path = f"{blocks.folder}/{root}/{file.path}"
+            footer = pq.read_metadata(path)
+            for group in groups:
+                self._add(footer.row_group(group), set(columns))
+            self.blocks += len(groups)
+            return right(blocks, root, file, groups, columns, *more, **named)
+
+        patch.setattr(block_reader.BlockReader, "read", read)
+        paths = sql_text.parquet_rows
+
+        def of_events(files: Any) -> str:
+            for path in files:
+                self.files.add(path)
+                footer = pq.read_metadata(path)
+                for group in range(footer.num_row_groups):
+                    self._add(footer.row_group(group), {"value", "origin"})
+            return paths(files)
+
+        def of_keys(files: Any) -> str:
+            for path in files:
+                self.files.add(path)
+                footer = pq.read_metadata(path)
+                self.blocks += footer.num_row_groups
+                self.rows += footer.num_rows
+                self.bytes += Path(path).stat().st_size
+            return paths(files)
+
+        patch.setattr(row_source, "parquet_rows", of_events)
+        patch.setattr(key_relation, "parquet_rows", of_keys)
+
+    def _add(self, group: Any, columns: set[str]) -> None:
+        self.rows += group.num_rows
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        self.bytes += sum(one.total_compressed_size for one in chunks if one.path_in_schema in columns)
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        return len(self.files), self.blocks, self.rows, self.bytes
+
+
+def read_of(plan: Plan) -> tuple[int, ...]:
+    return plan.files, plan.blocks, plan.rows, plan.bytes
+
+
+TOLD: list[tuple[str, Ask]] = [
+    ("index", lambda wh: wh.quantile(0.5)),
+    ("index", lambda wh: wh.quantile(0.5, where={"origin": "a"})),
+    ("runs", lambda wh: wh.quantile([0.5], by="origin")),
+    ("scan", lambda wh: wh.quantile([0.5], by="origin")),
+    ("scan", lambda wh: wh.top(2, key="origin")),
+    ("scan", lambda wh: wh.distinct(key="origin", mode="exact")),
+    ("index", lambda wh: wh.frequency("a", key="origin")),
+]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    rows: list[Any] = [(START + i % 40 * HOUR, "abc"[i * 7 % 3], i % 5, float(i), None) for i in range(200)]
+    return GroupWorld.of(tmp_path_factory.mktemp("world"), [(True, rows[:150]), (True, rows[50:])])
+
+
+def untrue(world: GroupWorld) -> list[Any]:
+    """The plans that do not tell what was read; each question is asked again, with files compared before."""
+    wrong = []
+    for way, question in TOLD:
+        with forced(way):
+            if way == "scan":
+                question(world.open())
+            wh = world.open()
+            with pytest.MonkeyPatch.context() as patch:
+                counted = Counted(patch)
+                plan = question(wh).plan
+        assert plan.way == way
+        if read_of(plan) != counted.all:
+            wrong.append((way, read_of(plan), counted.all))
+    return wrong
+
+
+def test_a_plan_tells_what_was_read(history: GroupWorld, monkeypatch: Patch) -> None:
+    assert untrue(history) == []
+    monkeypatch.setattr(block_reader, "_count", lambda *_: None)  # the broken variant
+    assert untrue(history)
+
+
+def test_a_plan_is_told_in_words_and_as_json(world: GroupWorld) -> None:
+    wh = world.open()
+    answers = wh.quantile([0.1, 0.9], by="origin")
+    plan = answers.plan
+    assert plan is not None
+    assert plan is answers[0].plan
+    assert plan.estimates.keys() >= {"index", "scan"}
+    lines = str(plan).splitlines()
+    assert re.fullmatch(r"way: (index|runs|scan)", lines[0])
+    assert re.fullmatch(r"read: \d+ files, \d+ blocks, \d+ rows, [\d,]+ bytes, 0 rounds", lines[1])
+    assert re.fullmatch(r"estimates: (\w+ [\d.]+ ms(, )?){2,3}", lines[2])
+    assert json.loads(answers.to_json(plan=True))["plan"]["way"] == plan.way
+    assert "plan" not in json.loads(answers.to_json())
+    assert pickle.loads(pickle.dumps(answers)).plan == plan
+    again = wh.quantile([0.1, 0.9], by="origin")
+    assert list(wh.quantile([0.1, 0.9], by="origin")) == list(again)  # a plan does not count
+    assert wh.quantile(0.5, by="origin", groups=[]).plan is not None
+    for answer in (wh.overlap(None, None, key="origin"), wh.summary(), wh.distinct(key="origin")):
+        assert answer.plan is not None
+    assert {field.name for field in fields(Rates)} >= {"bounds", "statement"}
