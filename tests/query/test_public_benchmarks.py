@@ -1,6 +1,6 @@
 """Questions of public benchmarks against their definitions, which DuckDB answers, on data of their shape.
 
-    h2o group-by q6       duckdblabs/db-benchmark: median and standard deviation by group
+    h2o group-by q6, q8   duckdblabs/db-benchmark: median, standard deviation and the two largest by group
     ClickBench            ClickHouse/ClickBench: distinct users and top phrases, with a condition
     JSONBench q1 to q3    ClickHouse/JSONBench: events by kind, users of them, by hour of the day
     Nexmark q5 and q16    nexmark/nexmark: hot items in hopping windows; a report by channel and day
@@ -82,6 +82,24 @@ def test_h2o_q6_median_and_standard_deviation_of_each_group(tmp_path: Path) -> N
     for id4, id5, middle, spread in true:
         assert median[id4, id5] == pytest.approx(middle, rel=1e-12)
         assert deviation[id4, id5] == pytest.approx(spread, rel=1e-9)
+
+
+def test_h2o_q8_the_two_largest_of_each_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    values = [None if i % 9 == 0 else float(i * 37 % 1009) for i in range(ROWS)]
+    rows = pa.table({"id6": pa.array(rng.integers(1, 40, ROWS), pa.int32()), "v3": values})
+    x = Asked(tmp_path, "x", rows, "v3", groups=["id6"])
+    found = x.wh.largest(2, "v3", by="id6")
+    assert sorted((one.group["id6"], one.value) for one in found if one.group) == sorted(
+        x.sql(
+            """
+            SELECT id6, v3 FROM (
+                SELECT id6, v3, row_number() OVER (PARTITION BY id6 ORDER BY v3 DESC) AS order_v3
+                FROM x WHERE v3 IS NOT NULL
+            ) WHERE order_v3 <= 2
+            """
+        )
+    )
 
 
 @pytest.fixture(scope="module")
