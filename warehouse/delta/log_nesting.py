@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
@@ -81,10 +80,10 @@ def _statistics_in_checkpoint(content: bytes) -> Iterator[bytes]:
     """The texts of statistics with many levels in a checkpoint; none if it cannot be read."""
     with suppress(pa.ArrowException, OSError):
         for batch in pq.ParquetFile(io.BytesIO(content)).iter_batches(columns=["add.stats"]):
-            stats = batch.column("add").field("stats") if batch.num_columns else pa.array([], pa.string())
-            for text in stats.filter(pc.greater(pc.binary_length(stats), MOST_LEVELS)).unique().to_pylist():
-                if _openings(text.encode()) > MOST_LEVELS:
-                    yield text.encode()
+            # Not pyarrow.compute: it imports pandas.
+            for text in set(batch.column("add").field("stats").to_pylist() if batch.num_columns else ()):
+                if text is not None and _openings(text.encode(errors="replace")) > MOST_LEVELS:
+                    yield text.encode(errors="replace")
 
 
 def _values(text: str) -> Iterator[Any]:
