@@ -13,7 +13,7 @@ import pytest
 
 from tests.query.groupworld import GroupWorld
 from tidemark import query
-from tidemark.query.asking.key_questions import KeyPartOptions, KeyRequest
+from tidemark.query.asking.key_questions import KeyGroupOptions, KeyRequest
 from tidemark.query.asking.measure_questions import GroupOptions, MeasureRequest
 from tidemark.query.reader import Reader
 from tidemark.query.scans import grouped_rows
@@ -37,9 +37,9 @@ def options_fit(request: Any, options: Any, *own: str) -> bool:
 def test_typed_options_are_the_parameters_of_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant has a parameter that the types do not know."""
     assert options_fit(MeasureRequest.of, GroupOptions, "wanted", "measure")
-    assert options_fit(KeyRequest.of, KeyPartOptions, "wanted")
+    assert options_fit(KeyRequest.of, KeyGroupOptions, "wanted")
     monkeypatch.setattr(KeyRequest, "of", lambda wanted, *, key=None, newer=None: (wanted, key, newer))
-    assert not options_fit(KeyRequest.of, KeyPartOptions, "wanted")
+    assert not options_fit(KeyRequest.of, KeyGroupOptions, "wanted")
 
 
 def test_methods_and_functions_show_the_parameters_of_the_request() -> None:
