@@ -161,7 +161,7 @@ version of each table and no earlier ones. Ends with exit code 1 if the copy bre
             "tidemark copy flights s3://backup/flights --to-storage-options backup.options",
         ),
         command_options.COPY,
-        "tidemark.jobs.copy:run",
+        "tidemark.jobs.copy_warehouse:run",
         needs_warehouse=False,
     ),
     Command(
