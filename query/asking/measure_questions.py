@@ -252,7 +252,9 @@ class _AllRows(Generic[M]):
             together = self.session.many_windows.cost(view, parts, wanted.targets)
             if together is not None:
                 ways[RUNS] = Choice(together, partial(self._together, view, *asked))
-            ways[SCAN] = self.request.scan_instead(self.session, self._rows(view, parts), len(parts))
+            # While the versions stay, so does an accurate answer about a window: it is the index's own.
+            if self.mode == "exact" or len(parts) > 1:
+                ways[SCAN] = self.request.scan_instead(self.session, self._rows(view, parts), len(parts))
         return costs.take("rows", ways)
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
