@@ -161,6 +161,14 @@ def test_every_room_has_its_floor_and_every_floor_its_rooms(package: str) -> Non
     assert {room for _, room in rooms(package)} - {""} == set(" ".join(FLOORS[package]).split())
 
 
+def test_no_job_has_the_name_of_a_module_of_python() -> None:
+    """A script finds what lies beside it before Python's own modules: jobs/copy.py would be their copy."""
+    beside = {path.stem for path in (ROOT / "jobs").iterdir()} - {"__init__", "__pycache__"}
+    assert {"load_batch", "sql"} <= beside
+    assert not beside & sys.stdlib_module_names
+    assert "copy" in sys.stdlib_module_names
+
+
 @pytest.mark.parametrize(
     ("place", "source"),
     [

@@ -129,17 +129,7 @@ class Frequencies(WantedKeys[Given[FrequencyAnswer]]):
         values, several = values_of(parts.key, self.value)
         return [
             (
-                [
-                    FrequencyAnswer(
-                        **scope,
-                        value=one.value,
-                        count=one.rows,
-                        lo=one.rows,
-                        hi=one.rows,
-                        in_history=one.history,
-                    )
-                    for one in found
-                ],
+                [FrequencyAnswer(**scope, **one.fields) for one in found],
                 several,
             )
             for scope, found in zip(parts.scopes, parts.rows_of(values), strict=True)
@@ -448,18 +438,7 @@ def _scanned_hitters(
     """The keys that were found of each part, and its scope."""
     return [
         (
-            [
-                HitterAnswer(
-                    **scope,
-                    value=one.value,
-                    count=one.rows,
-                    lo=one.rows,
-                    hi=one.rows,
-                    in_history=one.history,
-                    certain=True,
-                )
-                for one in keys
-            ],
+            [HitterAnswer(**scope, **one.fields, certain=True) for one in keys],
             KeyScope(**scope),
         )
         for scope, keys in zip(parts.scopes, found, strict=True)

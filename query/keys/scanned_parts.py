@@ -23,6 +23,12 @@ class ScannedKey(NamedTuple):
         """All of its rows."""
         return self.history + self.live
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The key and its rows as fields of an answer, which is exact."""
+        rows = self.rows
+        return {"value": self.value, "count": rows, "lo": rows, "hi": rows, "in_history": self.history}
+
 
 class ScannedParts(Protocol):
     """The selected rows of some parts, each a group in a window; sequences have an item for each part."""

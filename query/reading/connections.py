@@ -8,9 +8,9 @@ own while the caller's thread waits, because a thread inside DuckDB does not see
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,7 @@ from tidemark.query.reading.duckdb_errors import connect
 from tidemark.warehouse.temporary_folders import make_folder
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
@@ -46,6 +47,18 @@ class ScanConnection:
 
 # By process: a forked child must neither use nor close what its parent opened.
 _idle: dict[int, list[ScanConnection]] = {}
+
+
+@contextmanager
+def registered(connection: DuckDBPyConnection, **tables: pa.Table) -> Iterator[None]:
+    """The tables by their names, for the statements inside."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        yield
+    finally:
+        for name in tables:
+            connection.unregister(name)
 
 
 def take_connection(*readable: str | None) -> ScanConnection:

@@ -22,11 +22,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, Ints, RankedValues, ScannedGroup
 from tidemark.query.scans.sums_query import sums_of_rows, sums_query
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import name_at, names_of
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
@@ -47,7 +48,11 @@ class GroupedRows:
 
     def __init__(self, source: RowSource, measure: Measure, asker: Asker) -> None:
         self._source, self._asker, self._measure = source, asker, measure
-        self._run, self._columns, self._codes = asker.rows, asker.columns, _table(code=np.zeros(1, np.int64))
+        self._run, self._columns, self._codes = (
+            asker.rows,
+            asker.columns,
+            arrow_table({"code": np.zeros(1, np.int64)}),
+        )
         self.groups = self._counted()
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
@@ -218,18 +223,9 @@ class GroupedRows:
     @contextmanager
     def _asked(self, **columns: NDArray[Any]) -> Iterator[None]:
         """The table `groups` with the code of each group; and `asked` of these columns, if there are any."""
-        tables = {"groups": self._codes, **({"asked": _table(**columns)} if columns else {})}
-        for name, table in tables.items():
-            self._asker.connection.register(name, table)
-        try:
+        asked = {"asked": arrow_table(columns)} if columns else {}
+        with registered(self._asker.connection, groups=self._codes, **asked):
             yield
-        finally:
-            for name in tables:
-                self._asker.connection.unregister(name)
-
-
-def _table(**columns: NDArray[Any]) -> pa.Table:
-    return pa.Table.from_arrays([arrow_array(one) for one in columns.values()], list(columns))
 
 
 def _fractions(ranks: Sequence[Ints], stored: Ints) -> NDArray[np.float64] | None:

@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.row_source import LIVE, key_name
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
@@ -114,7 +115,7 @@ class KeyScan(OpenScan):
         """
         super().__init__(contents, windows, key=key.parts, **selected)
         self._key, self._keeps_keys = key, keeps_keys
-        self._codes = pa.table({"part": pa.array([0], pa.int64())})
+        self._codes = arrow_table({"part": np.zeros(1, np.int64)})
 
     @cached_property
     def parts(self) -> KeyParts:
@@ -202,12 +203,11 @@ class KeyScan(OpenScan):
         if not values:
             return []
         own = [[value] if len(self._key.parts) == 1 else value for value in values]
-        columns: dict[str, Any] = {"place": arrow_array(np.arange(len(own)))}
+        columns: dict[str, Any] = {"place": np.arange(len(own))}
         for number, (key, items) in enumerate(zip(self._key.parts, zip(*own, strict=True), strict=False), 1):
             names = names_from(key, [name for item in items if (name := key.name_of(item)) is not None])
-            stored = stored_keys(key, names) if isinstance(names, np.ndarray) else names
-            columns[key_name(number)] = stored
-        with self._tables(asked=pa.table(columns)):
+            columns[key_name(number)] = stored_keys(key, names) if isinstance(names, np.ndarray) else names
+        with self._tables(asked=arrow_table(columns)):
             return self.rows(
                 f"SELECT part, place, history, live FROM {self._coded} "
                 f"JOIN asked USING ({', '.join(self._columns)})"
@@ -244,20 +244,15 @@ class KeyScan(OpenScan):
 
     @contextmanager
     def _asked(self, **columns: NDArray[Any]) -> Iterator[None]:
-        with self._tables(asked=pa.table({name: arrow_array(one) for name, one in columns.items()})):
+        with self._tables(asked=arrow_table(columns)):
             yield
 
     @contextmanager
     def _tables(self, **tables: pa.Table) -> Iterator[None]:
         """The table `codes` with the number of each part, and others."""
         _ = self.parts
-        for name, table in {"codes": self._codes, **tables}.items():
-            self.connection.register(name, table)
-        try:
+        with registered(self.connection, codes=self._codes, **tables):
             yield
-        finally:
-            for name in ("codes", *tables):
-                self.connection.unregister(name)
 
 
 def _differ(column: pa.Array) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_table
 from tidemark.warehouse.columns.ticks import Window
 
 BUCKET, PART = "bucket", "part"  # the columns of `pairs`
@@ -65,7 +65,7 @@ class Buckets:
         part = np.repeat(np.arange(len(sizes)), sizes)
         within = np.arange(len(part)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         bucket = self.edges[part, 0] + within
-        return pa.table({BUCKET: arrow_array(bucket), PART: arrow_array(part)})
+        return arrow_table({BUCKET: bucket, PART: part})
 
     def windows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The window of each number, which is that of its bucket, or its own where windows overlap."""

@@ -139,6 +139,20 @@ class Work:
         self.done += seconds
 
 
+@contextmanager
+def slow_blocks(clock: Work, seconds: float) -> Iterator[None]:
+    """Each read of blocks takes so many seconds of the clock."""
+    read = block_reader.BlockReader.read
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        clock.done += seconds
+        return read(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_reader.BlockReader, "read", slow)
+        yield
+
+
 STEPS = 50
 COSTS = st.floats(0.01, 10)
 ERRORS = st.floats(0.1, 10)
@@ -200,14 +214,7 @@ def test_answers_are_right_whatever_the_rates_are(
     rates = wh._session.costs.rates
     wh._session.costs.rates = replace(rates, **{name: getattr(rates, name) * wrong for name in names})
     wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
-    with pytest.MonkeyPatch.context() as patch:
-        read = block_reader.BlockReader.read
-
-        def slow(*arguments: Any, **more: Any) -> Any:
-            clock.done += 0.001
-            return read(*arguments, **more)
-
-        patch.setattr(block_reader.BlockReader, "read", slow)
+    with slow_blocks(clock, 0.001):
         for question in QUESTIONS:
             assert str(told(wh, question, None)) == str(told(right, question, "index"))
 
@@ -217,14 +224,7 @@ def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> N
     wh, clock = world.open(), Work()
     wh._session.costs.rates = Rates(bounds=0, target=0, statement=1000)
     wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
-    with pytest.MonkeyPatch.context() as patch:
-        read = block_reader.BlockReader.read
-
-        def slow(*arguments: Any, **more: Any) -> Any:
-            clock.done += 0.01
-            return read(*arguments, **more)
-
-        patch.setattr(block_reader.BlockReader, "read", slow)
+    with slow_blocks(clock, 0.01):
         answer = wh.quantile(0.5, mode="exact")
     plan = answer.plan
     assert plan is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -371,3 +373,19 @@ def test_sql_has_the_same_answers(known: tuple[GroupWorld, list[tuple[Row, bool]
     assert counts == [(one.count,) for one in wh.distinct(key="number", by="origin", order="-value", top=2)]
     numbers = wh.sql("""SELECT count FROM frequency(1, key := 'number', "where" := {'origin': 'a'})""")
     assert numbers.fetchall() == [(wh.frequency(1, key="number", where={"origin": "a"}).count,)]
+
+
+def test_a_scan_of_keys_needs_no_pandas(known: tuple[GroupWorld, list[tuple[Row, bool]]]) -> None:
+    """Its import is half a second of a process that asks one question."""
+    script = """
+import sys
+from tidemark import query
+wh = query.open(sys.argv[1])
+wh.top(3, key="origin", where="number >= 1")
+wh.frequency([1, 2], key="number", by="origin", where="number >= 1")
+wh.distinct(key="origin", by="number", every="2h", width="5h")
+wh.quantile(0.5, "price", where="number >= 1", every="2h", width="5h", by="origin")
+print("pandas" in sys.modules)
+"""
+    run = [sys.executable, "-c", script, str(known[0].path)]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,8 +1,8 @@
-"""Arrow arrays and scalars from buffers, for readers: pa.array and pa.scalar would import pandas."""
+"""Arrow tables, arrays and scalars from buffers: pa.table, pa.array and pa.scalar would import pandas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,12 @@ def arrow_array(numbers: NDArray[Any]) -> pa.Array:
     contiguous = np.ascontiguousarray(numbers)
     kind = pa.from_numpy_dtype(contiguous.dtype)
     return pa.Array.from_buffers(kind, len(contiguous), [None, pa.py_buffer(contiguous)])
+
+
+def arrow_table(columns: Mapping[str, NDArray[Any] | pa.Array]) -> pa.Table:
+    """A table of columns of one length: numbers, or Arrow arrays."""
+    arrays = [arrow_array(one) if isinstance(one, np.ndarray) else one for one in columns.values()]
+    return pa.Table.from_arrays(arrays, list(columns))
 
 
 def binary_array(texts: Sequence[bytes]) -> TextNames:
