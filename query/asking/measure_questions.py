@@ -19,6 +19,7 @@ from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
 from tidemark.query.asking.scanned_questions import scanned_questions
 from tidemark.query.asking.session import Plan, Session
 from tidemark.query.groups.group_choice import GroupArguments, GroupChoice, choose_group
+from tidemark.query.groups.group_order import GroupOrder
 from tidemark.query.groups.group_questions import (
     chosen_groups,
     chosen_selections,
@@ -404,10 +405,8 @@ class _Groups(Generic[M]):
         return self._asked(choice.order.read(questions, wanted, len(parts)))
 
     def _asked_together(self, questions: CellQuestions, windows: int) -> Asked[M]:
-        order, wanted = self.choice.order, self.request.wanted
-        if order is not None:
-            questions = order.of_cells(questions, wanted, windows)
-        return replace(self._asked([]), items=questions.answers(wanted), parts=len(questions))
+        by = tuple(key.name for key in self.choice.by)
+        return _asked_cells(questions, self.request, by, self.choice.order, windows)
 
     def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
         by, order = tuple(key.name for key in self.choice.by), self.choice.order
@@ -432,18 +431,31 @@ class _Scan(Generic[M]):
         if self.choice.measure is not None:
             view = replace(view, projection=SortedValues(self.choice.measure))
         window, parts = _windows(self.request, view, options.grid)
-        with scanned_questions(
-            contents, view, self.choice, parts, float(options.eps), self.session.progress
-        ) as scanned:
+        eps, progress = float(options.eps), self.session.progress
+        with scanned_questions(contents, view, self.choice, parts, eps, progress) as questions:
             if not self.choice.by:
-                group = self.choice.shown(()) or None
-                _check_rows(scanned.questions, view, window, options.grid, group)
-            lists = scanned.answers(self.request.wanted)
-            order = self.choice.order
-            if order is not None:
-                lists = order.pick(scanned.questions, lists, len(parts))
-        text = "" if order is None else order.text
-        return Asked.of(lists, self.choice.by, windows=self.request.every is not None, order=text)
+                _check_rows(questions, view, window, options.grid, self.choice.shown(()) or None)
+            return _asked_cells(questions, self.request, self.choice.by, self.choice.order, len(parts))
+
+
+def _asked_cells(
+    questions: CellQuestions,
+    request: MeasureRequest[M],
+    by: tuple[str, ...],
+    order: GroupOrder | None,
+    windows: int,
+) -> Asked[M]:
+    """The answers about cells, in an order if one is asked."""
+    wanted = request.wanted
+    if order is not None:
+        questions = order.of_cells(questions, wanted, windows)
+    return Asked(
+        questions.answers(wanted),
+        len(questions),
+        by,
+        request.every is not None,
+        "" if order is None else order.text,
+    )
 
 
 def _fields(session: Session, view: View | GroupView, mode: str, window: ShownWindow) -> dict[str, Any]:

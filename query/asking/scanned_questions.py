@@ -1,121 +1,137 @@
-"""Questions that no declared group answers: one scan of `events` for all groups and windows of a call.
-
-What all questions want is found together: the values of their ranks in one query over all groups, then the
-ranks of their points in another one. The answers are made last.
-"""
+"""Questions that no declared group answers: one scan of `events` for all groups and windows of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
-from tidemark.query.groups.group_choice import Values as GroupValues
-from tidemark.query.quantiles.choose_candidate import Candidates
-from tidemark.query.quantiles.combined_bounds import Ranks, Values
-from tidemark.query.quantiles.questions import Found, Question, Wanted
-from tidemark.query.reading.row_counts import NO_ROWS
+from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.windows import ShownWindow, rows_of
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.row_source import key_of
-from tidemark.query.scans.scanned_rows import RankedValues, ScannedGroup
-from tidemark.warehouse.columns.keys import Key
+from tidemark.query.scans.scanned_rows import ScannedGroups
+from tidemark.warehouse.columns.codes import combine_codes
+from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.keys import Key, find_names, names_from
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import View
 
-A = TypeVar("A")
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ScannedCells:
+    """What a scan found, as `Cells`.
 
-class ScannedQuestions:
-    """One question per group and window, the windows of a group one after the other, and their scan."""
+    places: (cells,) the group of the scan that each cell is; -1 for a cell without rows.
+    """
 
-    def __init__(
-        self,
-        scan: EventScan,
-        view: View,
-        choice: ScanChoice,
-        keys: Sequence[Key],
-        windows: Sequence[ShownWindow],
-        eps: float,
-    ) -> None:
-        self._scan, self._groups, self._dtype = scan, scan.groups(), view.measure.dtype
-        rows = rows_of(view, [window.ticks for window in windows])
-        places = {(names_in(keys, group.values), group.window): i for i, group in enumerate(self._groups)}
-        chosen = _chosen(choice, keys, self._groups)
-        self._codes = [  # the number of the group of each question; None without rows
-            places.get((names_in(keys, values), number))
-            for values in chosen
-            for number in range(len(windows))
-        ]
-        self.questions = [
-            Question(
-                counts=NO_ROWS if code is None else self._groups[code],
-                measure=view.measure,
-                as_of=view.versions,
-                mode="exact",
-                eps=eps,
-                window=window.shown,
-                widened=window.widened,
-                group=choice.shown(values) or None,
-                certain=None if choice.largest is None else True,
-                rows_scanned=rows,
-                declare=choice.declare,
-            )
-            for (values, window), code in zip(product(chosen, windows), self._codes, strict=True)
-        ]
+    scan: EventScan
+    places: Ints
 
-    def answers(self, wanted: Wanted[A]) -> list[list[A]]:
-        """The answers of each question; exact."""
-        ranks = [wanted.ranks(question) for question in self.questions]
-        values = self._values_at(
-            [of[of <= question.counts.stored] for of, question in zip(ranks, self.questions, strict=True)]
-        )
-        points = [
-            wanted.points(question, of.values, of.values)
-            for question, of in zip(self.questions, values, strict=True)
-        ]
-        stored = [of.places(question.measure) for question, of in zip(self.questions, points, strict=True)]
-        found = self._ranks_at([numbers for _, numbers in stored])
-        sums = self._scan.sums() if wanted.needs_sums else []
-        answers = []
-        for i, question in enumerate(self.questions):
-            rank_le = np.zeros(len(points[i].stored), np.int64)
-            rank_le[stored[i][0]] = found[i]
-            exact, code = Candidates.exact(*values[i]), self._codes[i]
-            own_sums = sums[code] if sums and code is not None else None
-            answers.append(
-                wanted.answers(question, Found(ranks[i], exact, points[i], rank_le, rank_le, 0, own_sums))
-            )
-        return answers
+    def __len__(self) -> int:
+        return len(self.places)
 
-    def _values_at(self, ranks: Sequence[Ranks]) -> list[RankedValues]:
-        """The values of ranks of each question, and their ranks."""
-        by_group = self._by_group(ranks, np.empty(0, np.int64))
-        found = self._scan.values_at(by_group) if any(map(len, by_group)) else []
-        nothing = RankedValues(np.empty(0, self._dtype), np.empty(0, np.int64))
-        return [found[code] if code is not None and found else nothing for code in self._codes]
+    @property
+    def n(self) -> Ints:
+        """See `Cells.n`."""
+        return self._counts(0)
 
-    def _ranks_at(self, points: Sequence[Values]) -> list[Ranks]:
-        """The ranks of stored values of each question."""
-        by_group = self._by_group(points, np.empty(0, self._dtype))
-        found = self._scan.ranks_at(by_group) if any(map(len, by_group)) else []
+    @property
+    def m(self) -> Ints:
+        """See `Cells.m`."""
+        return self._counts(1)
+
+    @property
+    def nans(self) -> Ints:
+        """See `Cells.nans`."""
+        return self._counts(2)
+
+    @property
+    def nulls(self) -> Ints:
+        """See `Cells.nulls`."""
+        return self._counts(3)
+
+    def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
+        """See `Cells.values_at`."""
+        by_group = np.zeros((len(self.scan.groups()), ranks.shape[1]), np.int64)
+        by_group[self.places[self._have_rows]] = ranks[self._have_rows]
+        found = self.scan.same_values_at(by_group)
+        values = np.zeros(ranks.shape, found.values.dtype)
+        ranks_le = np.zeros(ranks.shape, np.int64)
+        values[self._have_rows] = found.values[self.places[self._have_rows]]
+        ranks_le[self._have_rows] = found.ranks_le[self.places[self._have_rows]]
+        numbers = self.n + self.m - self.nans
+        return values, ranks_le, (ranks >= 1) & (ranks <= numbers[:, np.newaxis])
+
+    def ranks_at(self, points: NDArray[Any]) -> Ints:
+        """See `Cells.ranks_at`."""
+        found = self.each_ranks_at([points] * len(self))
+        return np.array(found, np.int64).reshape(len(self), len(points))
+
+    def each_values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """See `Cells.each_values_at`."""
+        nothing = np.empty(0, np.int64)
+        found = self.scan.values_at(self._by_group(ranks, nothing))
+        empty = RankedValues(np.empty(0, self.scan.dtype), nothing)
+        return [found[place] if place >= 0 else empty for place in self.places.tolist()]
+
+    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """See `Cells.each_ranks_at`."""
+        nothing = np.empty(0, self.scan.dtype)
+        found = self.scan.ranks_at(self._by_group(points, nothing))
         return [
-            found[code] if code is not None and found else np.zeros(len(own), np.int64)
-            for code, own in zip(self._codes, points, strict=True)
+            found[place] if place >= 0 else np.zeros(len(own), np.int64)
+            for place, own in zip(self.places.tolist(), points, strict=True)
         ]
 
-    def _by_group(self, wanted: Sequence[Values], nothing: Values) -> list[Values]:
-        """What is wanted of each question, by the group that the scan has for it."""
-        by_group = [nothing] * len(self._groups)
-        for code, own in zip(self._codes, wanted, strict=True):
-            if code is not None:
-                by_group[code] = own
+    def sums(self) -> list[Sums]:
+        """See `Cells.sums`."""
+        found = self.scan.sums()
+        return [found[place] if place >= 0 else Sums() for place in self.places.tolist()]
+
+    def take(self, cells: Ints) -> ScannedCells:
+        """See `Cells.take`."""
+        return ScannedCells(self.scan, self.places[cells])
+
+    def _counts(self, column: int) -> Ints:
+        counts = np.append(self.scan.groups().counts[:, column], 0)  # the last is that of cells without rows
+        return counts[self.places]
+
+    @property
+    def _have_rows(self) -> NDArray[np.bool_]:
+        return self.places >= 0
+
+    def _by_group(self, wanted: Sequence[NDArray[Any]], nothing: NDArray[Any]) -> list[NDArray[Any]]:
+        """What is wanted of each cell, by the group that the scan has for it."""
+        by_group = [nothing] * len(self.scan.groups())
+        for place, own in zip(self.places.tolist(), wanted, strict=True):
+            if place >= 0:
+                by_group[place] = own
         return by_group
+
+
+class ShownScanned(Sequence[Any]):
+    """The groups of answers as they show them, made when they are taken.
+
+    places: the group of the scan that has the values of each.
+    """
+
+    def __init__(self, choice: ScanChoice, groups: ScannedGroups, places: Ints) -> None:
+        self._choice, self._groups, self._places = choice, groups, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One group; no slices."""
+        return self._choice.shown(self._groups.values_at(int(self._places[at])))
 
 
 @contextmanager
@@ -126,20 +142,23 @@ def scanned_questions(
     windows: Sequence[ShownWindow],
     eps: float,
     progress: Callable[[float], None] | None,
-) -> Iterator[ScannedQuestions]:
+) -> Iterator[CellQuestions]:
     """The questions of each group and window, answered by a scan until the end of the context.
+
+    The windows of a group stand one after the other.
 
     contents, view: the visible batches and the versions of one moment.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
     keys = [key_of(contents, name, choice.computed) for name in choice.by]
+    ticks = [window.ticks for window in windows]
     with (
         shown_progress(progress) as shown,
         EventScan(
             contents,
             view.measure,
-            [window.ticks for window in windows],
+            ticks,
             equal=choice.equal_of(keys),
             expression=choice.expression,
             by=choice.by,
@@ -147,20 +166,63 @@ def scanned_questions(
             progress=shown,
         ) as scan,
     ):
-        yield ScannedQuestions(scan, view, choice, keys, windows, eps)
+        groups, places = _chosen(choice, keys, scan.groups(), len(windows))
+        group_of, window_of = np.divmod(np.arange(places.size), len(windows))
+        yield CellQuestions(
+            ScannedCells(scan, places.ravel()),
+            [window.shown for window in windows],
+            window_of,
+            groups,
+            group_of,
+            {
+                "measure": view.measure,
+                "as_of": view.versions,
+                "mode": "exact",
+                "eps": eps,
+                "widened": windows[0].widened,
+                "certain": None if choice.largest is None else True,
+                "rows_scanned": rows_of(view, ticks),
+                "declare": choice.declare,
+            },
+        )
 
 
-def _chosen(choice: ScanChoice, keys: Sequence[Key], scanned: Sequence[ScannedGroup]) -> list[GroupValues]:
-    """The values of the `by` columns that are answered, in the order of the answers."""
+def _chosen(
+    choice: ScanChoice, keys: Sequence[Key], found: ScannedGroups, windows: int
+) -> tuple[Sequence[Any], Ints]:
+    """The groups that are answered, in the order of the answers, as these show them.
+
+    And the place that each has in the scan in each window, (groups, windows); -1 where it has no rows.
+    """
+    values = combine_codes([*found.codes, np.zeros(len(found), np.int64)], [*map(len, found.names), 1])
+    firsts = np.flatnonzero(np.diff(values, prepend=-1))  # of each group; its windows ascend
+    group_of = np.cumsum(np.diff(values, prepend=-1) != 0) - 1
+    places = np.full((len(firsts), windows), -1, np.int64)
+    places[group_of, found.windows] = np.arange(len(found))
     if not choice.by:
-        return [()]
+        return [choice.shown(()) or None], places if len(places) else np.full((1, windows), -1, np.int64)
     if choice.groups is not None:
-        return list(choice.groups)
-    rows: dict[tuple[Any, ...], int] = {}
-    values: dict[tuple[Any, ...], GroupValues] = {}
-    for group in scanned:  # they ascend
-        names = names_in(keys, group.values)
-        rows[names] = rows.get(names, 0) + group.rows + group.nulls
-        values[names] = group.values
-    found = list(values.values())
-    return [found[i] for i in choice.picked(np.array(list(rows.values()), np.int64))]
+        asked = _places_of(choice, keys, found, firsts)
+        places = np.concatenate([places, np.full((1, windows), -1, np.int64)])
+        return [choice.shown(group) for group in choice.groups], places[asked]
+    n, m, _, nulls = found.counts.T
+    rows = np.bincount(group_of, n + m + nulls, len(firsts)).astype(np.int64)
+    picked = np.array(choice.picked(rows), np.int64)
+    return ShownScanned(choice, found, firsts[picked]), places[picked]
+
+
+def _places_of(choice: ScanChoice, keys: Sequence[Key], found: ScannedGroups, firsts: Ints) -> Ints:
+    """(groups,) where each group that the caller listed stands among those of the scan; -1 for none."""
+    groups = [names_in(keys, group) for group in choice.groups or ()]
+    known = [place for place, names in enumerate(groups) if None not in names]
+    codes = [
+        find_names(names, names_from(key, [groups[place][column] for place in known]))
+        for column, (key, names) in enumerate(zip(keys, found.names, strict=True))
+    ]
+    there = {
+        group: place
+        for place, group in enumerate(zip(*(column[firsts].tolist() for column in found.codes), strict=True))
+    }
+    asked = np.full(len(groups), -1, np.int64)
+    asked[known] = [there.get(group, -1) for group in zip(*(own.tolist() for own in codes), strict=True)]
+    return asked

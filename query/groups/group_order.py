@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.quantiles.cell_questions import CellQuestions
-from tidemark.query.quantiles.questions import Question, ReadQuestion, Wanted
+from tidemark.query.quantiles.questions import ReadQuestion, Wanted
 from tidemark.query.reading.modes import ORDERS
 from tidemark.warehouse.errors import InputError
 
@@ -54,16 +54,6 @@ class GroupOrder:
             read, left = self._to_read(candidates, wanted)
             lists += self._placed([(one, one.answers(wanted)) for one in read], left)
         return [list(answers) for answers in lists]
-
-    def pick(
-        self, questions: Sequence[Question], lists: Sequence[Sequence[A]], windows: int
-    ) -> list[list[A]]:
-        """The same of answers that are there, one list for each question."""
-        answers = {id(question): found for question, found in zip(questions, lists, strict=True)}
-        picked: list[Sequence[A]] = []
-        for candidates in self._by_window(questions, windows):
-            picked += self._placed([(one, answers[id(one)]) for one in candidates], [])
-        return [list(found) for found in picked]
 
     def of_cells(self, questions: CellQuestions, wanted: Wanted[A], windows: int) -> CellQuestions:
         """The questions that are answered, window by window: their answers are exact.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.answer_columns import AnswerColumns, Column, Picked
-from tidemark.query.quantiles.cells import CellNumbers
-from tidemark.query.quantiles.questions import Question, SortedQuestion, Wanted
-from tidemark.query.reading.row_counts import NO_ROWS
+from tidemark.query.quantiles.cells import Cells
+from tidemark.query.quantiles.choose_candidate import Candidates
+from tidemark.query.quantiles.questions import Found, Question, Wanted
+from tidemark.query.reading.row_counts import NO_ROWS, RowCounts
 
 A = TypeVar("A")
 
@@ -25,7 +26,7 @@ class CellQuestions:
     fields: the other fields of `Question`, which are the same for all.
     """
 
-    cells: CellNumbers
+    cells: Cells
     windows: Sequence[Any]
     window_of: NDArray[np.int64]
     groups: Sequence[Any]
@@ -48,7 +49,7 @@ class CellQuestions:
         """The answers of each question, one question after the other; exact."""
         columns = wanted.columns(self.cells, self.fields["measure"])
         if columns is None:
-            return [answer for at in range(len(self)) for answer in self._question(at).answers(wanted)]
+            return [answer for own in self._each_answers(wanted) for answer in own]
         cells = self.cells
         of_cell = {
             "n": Column(cells.n),
@@ -64,12 +65,37 @@ class CellQuestions:
             columns.kind, columns.own, of_cell, {**common, **columns.constant}, wanted.targets
         )
 
-    def _question(self, at: int) -> SortedQuestion:
-        counts = self.cells.cell(at)
-        return SortedQuestion(
-            counts=counts,
-            numbers=counts.numbers,
-            window=self.windows[self.window_of[at]],
-            group=self.groups[self.group_of[at]],
-            **self.fields,
-        )
+    def _each_answers(self, wanted: Wanted[A]) -> Iterator[list[A]]:
+        """The answers of each question, all of which find their values, and then their ranks, together."""
+        cells, questions = self.cells, self._questions
+        ranks = [wanted.ranks(one) for one in questions]
+        of_numbers = [own[own <= one.counts.stored] for own, one in zip(ranks, questions, strict=True)]
+        values = cells.each_values_at(of_numbers)
+        points = [wanted.points(one, own, own) for one, (own, _) in zip(questions, values, strict=True)]
+        stored = [of.places(one.measure) for one, of in zip(questions, points, strict=True)]
+        found = cells.each_ranks_at([numbers for _, numbers in stored])
+        sums = cells.sums() if wanted.needs_sums else [None] * len(questions)
+        for at, question in enumerate(questions):
+            ranks_le = np.zeros(len(points[at].stored), np.int64)
+            ranks_le[stored[at][0]] = found[at]
+            exact = Candidates.exact(*values[at]) if len(ranks[at]) else None
+            yield wanted.answers(
+                question, Found(ranks[at], exact, points[at], ranks_le, ranks_le, 0, sums[at])
+            )
+
+    @property
+    def _questions(self) -> list[Question]:
+        """The questions as objects."""
+        columns = (self.cells.n, self.cells.m, self.cells.nans, self.cells.nulls)
+        counts = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            Question(
+                counts=RowCounts(n=n, m=m, nans=nans, nulls=nulls),
+                window=self.windows[window],
+                group=self.groups[group],
+                **self.fields,
+            )
+            for (n, m, nans, nulls), window, group in zip(
+                counts, self.window_of.tolist(), self.group_of.tolist(), strict=True
+            )
+        ]

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.row_counts import SortedNumbers
+from tidemark.query.reading.sorted_parts import RankedValues, SortedParts, sums_by_part
 from tidemark.warehouse.columns.codes import stable_order, unique_codes
+from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
@@ -82,97 +83,115 @@ class Part(NamedTuple):
     is_live: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CellNumbers:
-    """The rows of cells.
-
-    history, live: (cells, KINDS), how many rows are numbers, NaN and NULL.
-    numbers: those of cell i are ``numbers[edges[i] : edges[i + 1]]``, sorted.
-    """
-
-    history: Ints
-    live: Ints
-    edges: Ints
-    numbers: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.history)
+class Cells(Protocol):
+    """The rows of cells. Numbers of rows are (cells,)."""
 
     @property
     def n(self) -> Ints:
-        """(cells,) rows of history with a rank; NaN, too."""
-        return self.history[:, 0] + self.history[:, 1]
+        """Rows of history with a rank; NaN, too."""
 
     @property
     def m(self) -> Ints:
-        """(cells,) live rows with a rank."""
-        return self.live[:, 0] + self.live[:, 1]
+        """Live rows with a rank."""
 
     @property
     def nans(self) -> Ints:
-        """(cells,) rows that are NaN."""
-        return self.history[:, 1] + self.live[:, 1]
+        """Rows that are NaN."""
 
     @property
     def nulls(self) -> Ints:
-        """(cells,) rows that are NULL."""
-        return self.history[:, NULL] + self.live[:, NULL]
+        """Rows that are NULL."""
 
-    def cell(self, at: int) -> SortedNumbers:
-        """The rows of one cell."""
-        (stored, nans, nulls), (live, live_nans, live_nulls) = (
-            self.history[at].tolist(),
-            self.live[at].tolist(),
-        )
-        numbers = self.numbers[self.edges[at] : self.edges[at + 1]]
-        return SortedNumbers(
-            n=stored + nans,
-            m=live + live_nans,
-            nans=nans + live_nans,
-            nulls=nulls + live_nulls,
-            numbers=numbers,
-        )
+    def __len__(self) -> int: ...
 
     def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
         """The values of ranks (cells, k), how many numbers of the cell are <= each, and which are numbers.
 
         Values and ranks are undefined where a rank is not one of a number: it is below 1, or of NaN.
         """
-        starts, stops = self.edges[:-1, np.newaxis], self.edges[1:, np.newaxis]
-        are_numbers = (ranks >= 1) & (ranks <= stops - starts)
-        if not len(self.numbers):
-            return np.zeros(ranks.shape, self.numbers.dtype), np.zeros_like(ranks), are_numbers
-        places = np.where(are_numbers, starts + ranks - 1, 0)
-        is_last = np.ones(len(self.numbers), bool)  # of equal numbers of a cell
-        np.not_equal(self.numbers[1:], self.numbers[:-1], out=is_last[:-1])
-        inner = self.edges[1:-1]
-        is_last[inner[inner > 0] - 1] = True
-        lasts = np.flatnonzero(is_last)
-        return self.numbers[places], lasts[lasts.searchsorted(places)] + 1 - starts, are_numbers
 
     def ranks_at(self, points: NDArray[Any]) -> Ints:
         """(cells, points): how many numbers of each cell are <= each of the stored values."""
-        ranks = np.zeros((len(self), len(points)), np.int64)
-        if len(points) * len(self.numbers) <= 2**9 * len(self):  # a search takes as long as 512 comparisons
-            below = np.zeros(len(self.numbers) + 1, np.int64)
-            for place, point in enumerate(points):
-                np.cumsum(self.numbers <= point, out=below[1:])
-                ranks[:, place] = np.diff(below[self.edges])
-            return ranks
-        for cell, (start, stop) in enumerate(
-            zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True)
-        ):
-            ranks[cell] = self.numbers[start:stop].searchsorted(points, "right")
-        return ranks
+
+    def each_values_at(self, ranks: Sequence[Ints]) -> Sequence[RankedValues]:
+        """For ranks of numbers of each cell the values, and how many of its numbers are <= each."""
+
+    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """How many numbers of each cell are <= stored values of that cell."""
+
+    def sums(self) -> list[Sums]:
+        """The exact sums of the numbers of each cell."""
+
+    def take(self, cells: Ints) -> Self:
+        """Some of the cells, each once or several times, in this order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellNumbers:
+    """The rows of cells, see `Cells`.
+
+    history, live: (cells, KINDS), how many rows are numbers, NaN and NULL.
+    parts: the numbers of each cell.
+    """
+
+    history: Ints
+    live: Ints
+    parts: SortedParts
+
+    def __len__(self) -> int:
+        return len(self.history)
+
+    @property
+    def n(self) -> Ints:
+        """See `Cells.n`."""
+        return self.history[:, 0] + self.history[:, 1]
+
+    @property
+    def m(self) -> Ints:
+        """See `Cells.m`."""
+        return self.live[:, 0] + self.live[:, 1]
+
+    @property
+    def nans(self) -> Ints:
+        """See `Cells.nans`."""
+        return self.history[:, 1] + self.live[:, 1]
+
+    @property
+    def nulls(self) -> Ints:
+        """See `Cells.nulls`."""
+        return self.history[:, NULL] + self.live[:, NULL]
+
+    def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
+        """See `Cells.values_at`."""
+        found = self.parts.same_values_at(ranks)
+        return *found, (ranks >= 1) & (ranks <= np.diff(self.parts.edges)[:, np.newaxis])
+
+    def ranks_at(self, points: NDArray[Any]) -> Ints:
+        """See `Cells.ranks_at`."""
+        return self.parts.same_ranks_at(points)
+
+    def each_values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """See `Cells.each_values_at`."""
+        return self.parts.values_at(ranks)
+
+    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """See `Cells.each_ranks_at`."""
+        return self.parts.ranks_at(points)
+
+    def sums(self) -> list[Sums]:
+        """See `Cells.sums`."""
+        return sums_by_part(self.parts.numbers, self.parts.edges)
 
     def take(self, cells: Ints) -> CellNumbers:
-        """Some of the cells, each once or several times, in this order."""
+        """See `Cells.take`."""
         if np.array_equal(cells, np.arange(len(self))):
             return self
-        starts, sizes = self.edges[cells], self.edges[cells + 1] - self.edges[cells]
+        old = self.parts.edges
+        starts, sizes = old[cells], old[cells + 1] - old[cells]
         edges = np.concatenate([[0], np.cumsum(sizes)])
         places = np.arange(edges[-1]) + np.repeat(starts - edges[:-1], sizes)
-        return CellNumbers(self.history[cells], self.live[cells], edges, self.numbers[places])
+        parts = SortedParts(self.parts.numbers[places], edges)
+        return CellNumbers(self.history[cells], self.live[cells], parts)
 
 
 def numbers_by_cell(
@@ -200,7 +219,7 @@ def numbers_by_cell(
     history, live = counts.reshape(2, -1, KINDS)
     edges = np.concatenate([[0], np.cumsum(history[:, 0] + live[:, 0])])
     numbers = _sorted(np.concatenate(all_cells), np.concatenate(all_numbers), len(all_cells) > 2)
-    return CellNumbers(history, live, edges, numbers)
+    return CellNumbers(history, live, SortedParts(numbers, edges))
 
 
 def _cells(

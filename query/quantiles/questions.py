@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.measure_answers import MeasureFields
-from tidemark.query.quantiles.cells import CellNumbers
+from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
@@ -165,7 +165,7 @@ class Wanted(ABC, Generic[A]):
     def answers(self, question: Question, found: Found) -> list[A]:
         """The answers."""
 
-    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[A] | None:  # noqa: ARG002
+    def columns(self, cells: Cells, measure: Measure) -> Columns[A] | None:  # noqa: ARG002
         """The answers about many cells as columns; None if there are objects alone, see `answers`."""
         return None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidemark.query.answers.answer_columns import Column, Marked, Picked
 from tidemark.query.answers.measure_answers import Answer, CdfAnswer, MeasureFields, RankAnswer
-from tidemark.query.quantiles.cells import CellNumbers
+from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Columns, Found, Points, Question, Wanted
@@ -44,7 +44,7 @@ class Quantiles(Wanted[Answer]):
         """See `Wanted.targets`."""
         return len(self.phis)
 
-    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[Answer]:
+    def columns(self, cells: Cells, measure: Measure) -> Columns[Answer]:
         """See `Wanted.columns`, and `answers`."""
         rows = cells.n + cells.m
         distinct, places = np.unique(rows, return_inverse=True)
@@ -121,7 +121,7 @@ class _AtPoints(Wanted[A]):
     def _points(self, measure: Measure) -> Points:
         return Points(self.given, [measure.floor(point) for point in self.given])
 
-    def _in_cells(self, cells: CellNumbers, measure: Measure) -> tuple[Picked, Ranks]:
+    def _in_cells(self, cells: Cells, measure: Measure) -> tuple[Picked, Ranks]:
         """The point of each answer, and its rank in each cell, shape (cells, points)."""
         places, stored = self._points(measure).places(measure)
         ranks = np.zeros((len(cells), self.targets), np.int64)
@@ -140,7 +140,7 @@ class RanksOf(_AtPoints[RankAnswer]):
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)
         ]
 
-    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[RankAnswer]:
+    def columns(self, cells: Cells, measure: Measure) -> Columns[RankAnswer]:
         """See `Wanted.columns`."""
         value, ranks = self._in_cells(cells, measure)
         rank = Column(ranks.ravel())
@@ -158,7 +158,7 @@ class SharesAt(_AtPoints[CdfAnswer]):
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)
         ]
 
-    def columns(self, cells: CellNumbers, measure: Measure) -> Columns[CdfAnswer]:
+    def columns(self, cells: Cells, measure: Measure) -> Columns[CdfAnswer]:
         """See `Wanted.columns`, and `answers`."""
         value, ranks = self._in_cells(cells, measure)
         rows = (cells.n + cells.m)[:, np.newaxis]

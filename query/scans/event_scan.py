@@ -1,9 +1,9 @@
 """Exact counts, ranks and values of a measure by any group, for any filter, by a scan of `events`.
 
-One statement of DuckDB reads the selected rows (row_source.py). Rows of one group that fit into memory answer
-from there (scanned_rows.py). All others are kept in a temporary table: the stored keys of the group, the
-stored value, and whether the row is live. This one scan answers all questions, inside DuckDB
-(grouped_rows.py), which spills to a temporary folder what does not fit into its memory.
+One statement of DuckDB reads the selected rows (row_source.py). Up to HELD_ROWS rows answer from memory
+(held_rows.py). More are kept in a temporary table: the stored keys of the group, the stored value, and
+whether the row is live. This one scan answers all questions, inside DuckDB (grouped_rows.py), which spills to
+a temporary folder what does not fit into its memory.
 
 Cost: one read of the columns that are used, in all files with rows of the window; 9 bytes and the group's
 keys for each selected row, in memory or on disk.
@@ -17,16 +17,18 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.scans.grouped_rows import GroupedRows
+from tidemark.query.scans.held_rows import HeldRows
 from tidemark.query.scans.open_scan import OpenScan, Selected
-from tidemark.query.scans.scanned_rows import HeldRows, Ints, RankedValues, ScannedGroup, ScannedRows
+from tidemark.query.scans.scanned_rows import ScannedGroups, ScannedRows
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-HELD_ROWS = 2**22  # of one group that are answered from memory, 9 bytes each
+HELD_ROWS = 2**25  # that are answered from memory, 8 bytes each, and twice while DuckDB hands them over
 
 
 class EventScan(OpenScan):
@@ -48,12 +50,17 @@ class EventScan(OpenScan):
         self._rows = None
         super().close()
 
-    def groups(self) -> list[ScannedGroup]:
+    def groups(self) -> ScannedGroups:
         """The groups that have rows, ascending, those of a group by window.
 
         Without `by` and with one window it is one group of all rows, which may have none.
         """
         return self._scanned().groups
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of stored values."""
+        return self._measure.dtype
 
     def values_at(self, ranks: Sequence[Sequence[int] | Ints]) -> list[RankedValues]:
         """The stored values of ranks in each group: rank r is that of the r-th number by value.
@@ -66,12 +73,19 @@ class EventScan(OpenScan):
         groups, given = self.groups(), [np.asarray(wanted, np.int64) for wanted in ranks]
         if len(given) != len(groups):
             raise InputError(f"expected the ranks of {len(groups)} groups, got those of {len(given)}.")
-        for group, wanted in zip(groups, given, strict=True):
-            if len(wanted) and not (wanted.min() >= 1 and wanted.max() <= group.stored):
+        for at, (stored, wanted) in enumerate(zip(groups.stored.tolist(), given, strict=True)):
+            if len(wanted) and not (wanted.min() >= 1 and wanted.max() <= stored):
                 raise InputError(
-                    f"the group {group.values} has ranks from 1 to {group.stored}, got {wanted.tolist()}."
+                    f"the group {groups.values_at(at)} has ranks from 1 to {stored}, got {wanted.tolist()}."
                 )
         return self._scanned().values_at(given)
+
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """The same for as many ranks of each group, shape (groups, k).
+
+        What is found for a rank that a group does not have is undefined.
+        """
+        return self._scanned().same_values_at(ranks)
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose stored value is <= points of that group; NaN is <= nothing.
@@ -95,8 +109,17 @@ class EventScan(OpenScan):
 
     def _kept(self, relation: str) -> ScannedRows:
         """The rows of the relation, in memory or in a temporary table."""
-        if not self._source.group_columns and self._source.most_rows <= HELD_ROWS:
-            return HeldRows(self.columns(relation))
-        self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {self._source.spread(f'({relation})')}")
-        self._is_reading = False
-        return GroupedRows(self._source, self._measure, self)
+        source = self._source
+        rows = f"({relation})"
+        if source.most_rows > HELD_ROWS:
+            self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {source.spread(rows)}")
+            self._is_reading = False
+            ((count,),) = self.rows("SELECT count(*) FROM scanned")
+            if count > HELD_ROWS:
+                return GroupedRows(source, self._measure, self)
+            rows = "scanned"
+        elif source.group_columns:
+            rows = source.spread(rows)
+        if not source.group_columns:
+            return HeldRows.of_all(self.columns(f"FROM {rows}"))
+        return HeldRows.by_group(source, rows, self)

@@ -120,7 +120,8 @@ class RowSource:
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     `spread` gives rows in the place of buckets the windows that have them, where these overlap.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
-    rows all files have. `share` is the share that was read of the other files' rows, from 0 to 1.
+    rows all files have, as often as windows may have them. `share` is the share that was read of the other
+    files' rows, from 0 to 1.
     """
 
     contents: Contents
@@ -161,7 +162,8 @@ class RowSource:
         """
         files = [one for one in self.contents.visible_files() if not self._misses(one)]
         by_duckdb, others = self._divided(files, checked)
-        self.most_rows = sum(one.file.rows if one.file.rows >= 0 else inf for one in files)
+        repeated = 1 if self.buckets is None else self.buckets.most_windows
+        self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for one in files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
         parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
         if others or not parts:

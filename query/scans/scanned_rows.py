@@ -1,26 +1,25 @@
-"""What a scan answers about its selected rows, and the answers where all of them fit into memory."""
+"""The groups that a scan found, and what it answers about their rows: held_rows.py and grouped_rows.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.row_counts import RowCounts
+from tidemark.query.reading.sorted_parts import Ints, RankedValues
+from tidemark.query.scans.row_source import RowSource
+from tidemark.warehouse.columns.codes import combine_codes
 from tidemark.warehouse.columns.exact_sums import Sums
-from tidemark.warehouse.columns.tick_sums import TickSummer
-from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, single_array
+from tidemark.warehouse.columns.keys import Key, Names, name_at, names_of, unify_names
+from tidemark.warehouse.columns.value_encoding import as_numpy
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-Ints = NDArray[np.int64]
-
-_FEW = 8  # ranks that are found without a sort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +34,89 @@ class ScannedGroup(RowCounts):
     window: int
 
 
-class RankedValues(NamedTuple):
-    """Values of ranks, in their order, and the number of rows <= each of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ScannedGroups(Sequence[ScannedGroup]):
+    """The groups that have rows, ascending, those of a group by window; each is an object once it is taken.
 
-    values: NDArray[Any]
-    ranks_le: Ints
+    keys     the columns of the group
+    names    for each column the names that groups have, ascending
+    codes    for each column (groups,) the index of each group's name
+    windows  (groups,) the index of each one's window
+    counts   (groups, 4): n, m, nans and nulls of `RowCounts`
+    """
+
+    keys: tuple[Key, ...]
+    names: tuple[Names, ...]
+    codes: tuple[Ints, ...]
+    windows: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, source: RowSource, columns: Sequence[pa.Array], counts: Ints) -> tuple[ScannedGroups, Ints]:
+        """The groups, and for each its place among the given ones, which are in any order.
+
+        columns: those of `source.group_columns`. counts: see the class.
+        """
+        names = [names_of(key, column) for key, column in zip(source.by, columns, strict=False)]
+        windows = np.zeros(len(counts), np.int64)
+        if source.buckets is not None:
+            windows = source.buckets.windows_of(as_numpy(columns[-1]))
+        unified = [unify_names([column]) for column in names]
+        codes = [column for _, (column,) in unified]
+        sizes = [*(len(known) for known, _ in unified), len(source.windows)]
+        order = np.argsort(combine_codes([*codes, windows], sizes), kind="stable")
+        return (
+            cls(
+                source.by,
+                tuple(known for known, _ in unified),
+                tuple(column[order] for column in codes),
+                windows[order],
+                counts[order],
+            ),
+            order,
+        )
+
+    @property
+    def stored(self) -> Ints:
+        """(groups,) how many rows are numbers."""
+        n, m, nans, _ = self.counts.T
+        numbers: Ints = n + m - nans
+        return numbers
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    @overload
+    def __getitem__(self, at: int) -> ScannedGroup: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[ScannedGroup]: ...
+    def __getitem__(self, at: int | slice) -> ScannedGroup | Sequence[ScannedGroup]:
+        """One group, or those of a slice."""
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        n, m, nans, nulls = self.counts[at].tolist()
+        return ScannedGroup(
+            n=n, m=m, nans=nans, nulls=nulls, values=self.values_at(at), window=int(self.windows[at])
+        )
+
+    def values_at(self, at: int) -> tuple[Any, ...]:
+        """The values of the group's columns."""
+        return tuple(
+            key.value_of(name_at(names, int(codes[at])))
+            for key, names, codes in zip(self.keys, self.names, self.codes, strict=True)
+        )
 
 
 class ScannedRows(Protocol):
     """The selected rows of a scan. Arguments and results by group have the order of `groups`."""
 
-    groups: list[ScannedGroup]
+    groups: ScannedGroups
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
         """The values of ranks of each group, which has them."""
+
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """The same for as many ranks of each group, (groups, k); undefined for those that it lacks."""
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose value is <= points of that group."""
@@ -67,55 +135,3 @@ class Asker(Protocol):
 
     def columns(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in one piece."""
-
-
-class HeldRows:
-    """Rows of one group in memory; see `ScannedRows`. Ranks are found by partition, many by a sort.
-
-    table: the columns of `RowSource.relation`: whether a row is live, and its value.
-    """
-
-    def __init__(self, table: pa.Table) -> None:
-        live, values = map(single_array, table.columns)
-        is_live, filled = as_numpy(live).astype(bool), ~as_numpy_bools(values.is_null())
-        stored = as_numpy(values.drop_null())
-        numbers = stored[~np.isnan(stored)] if stored.dtype == np.float64 else stored
-        m, nans = int(np.count_nonzero(is_live & filled)), len(stored) - len(numbers)
-        self._numbers, self._is_sorted = numbers, False
-        self.groups = [
-            ScannedGroup(
-                n=len(stored) - m, m=m, nans=nans, nulls=len(filled) - len(stored), values=(), window=0
-            )
-        ]
-
-    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """See `ScannedRows.values_at`."""
-        wanted = ranks[0] - 1
-        if len(wanted) > _FEW:
-            self._sort()
-        elif len(wanted) and not self._is_sorted:
-            self._numbers = np.partition(self._numbers, np.unique(wanted))
-        values = self._numbers[wanted]
-        return [RankedValues(values, self._ranks_le(values))]
-
-    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """See `ScannedRows.ranks_at`."""
-        return [self._ranks_le(points[0])]
-
-    def sums(self) -> list[Sums]:
-        """See `ScannedRows.sums`."""
-        tick = np.zeros(1, np.int64)
-        summer = TickSummer(tick)
-        summer.add(self._numbers, np.broadcast_to(tick, self._numbers.shape))
-        return [summer.finish().before[-1]]
-
-    def _ranks_le(self, points: NDArray[Any]) -> Ints:
-        if len(points) > _FEW:
-            self._sort()
-        if self._is_sorted:
-            return self._numbers.searchsorted(points, "right").astype(np.int64)
-        return np.array([np.count_nonzero(self._numbers <= point) for point in points], np.int64)
-
-    def _sort(self) -> None:
-        if not self._is_sorted:
-            self._numbers, self._is_sorted = np.sort(self._numbers), True

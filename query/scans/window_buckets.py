@@ -59,6 +59,15 @@ class Buckets:
         return bool((first == last).all()) and len(np.unique(first)) == len(first)
 
     @property
+    def most_windows(self) -> int:
+        """The greatest number of windows that a bucket is in."""
+        first, last = self.edges.T
+        starts, stops = np.unique(first, return_counts=True), np.unique(last + 1, return_counts=True)
+        places = np.concatenate([starts[0], stops[0]])
+        steps = np.concatenate([starts[1], -stops[1]])
+        return int(np.cumsum(steps[np.lexsort([steps, places])]).max())
+
+    @property
     def pairs(self) -> pa.Table:
         """Each bucket of each window, with the number of the window."""
         sizes = self.edges[:, 1] - self.edges[:, 0] + 1

@@ -28,7 +28,8 @@ from hypothesis import strategies as st
 from tests.query.in_duckdb import damage_for_duckdb
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import checked_files, connections
-from tidemark.query.scans import duckdb_files, event_scan, grouped_rows, open_scan, row_source
+from tidemark.query.reading.sorted_parts import RankedValues
+from tidemark.query.scans import duckdb_files, event_scan, held_rows, open_scan, row_source
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.expressions import checked_expression
@@ -315,6 +316,7 @@ def check(world: World, asked: Asked, **more: Any) -> None:
             check_values(
                 scan, asked, finite, [[ceil(phi * len(v)) for phi in phis] if v else [] for v in finite]
             )
+            check_same_values(scan, finite, [[ceil(phi * len(v)) for phi in phis] for v in numbers])
         points = sorted({value for values in finite for value in values})[::-1]
         for own in ([points] * len(order), [values[::-1] for values in finite]):
             ranks = scan.ranks_at([np.array(one, asked.typed.dtype) for one in own])
@@ -328,6 +330,17 @@ def check_values(scan: EventScan, asked: Asked, numbers: list[list[Any]], ranks:
         np.testing.assert_array_equal(found.values, [values[rank - 1] for rank in wanted])
         assert not np.signbit(found.values[found.values == 0]).any()
         assert found.ranks_le.tolist() == [sum(v <= values[rank - 1] for v in values) for rank in wanted]
+
+
+def check_same_values(scan: EventScan, numbers: list[list[Any]], ranks: list[list[int]]) -> None:
+    """As many ranks of each group; some are those of NaN, or of no row."""
+    found = scan.same_values_at(
+        np.array(ranks, np.int64).reshape(len(ranks), max(map(len, ranks), default=0))
+    )
+    for own, values, ranks_le, wanted in zip(numbers, *found, ranks, strict=True):
+        for value, rank_le, rank in zip(values.tolist(), ranks_le.tolist(), wanted, strict=True):
+            if 1 <= rank <= len(own):
+                assert (value, rank_le) == (own[rank - 1], sum(v <= own[rank - 1] for v in own))
 
 
 @st.composite
@@ -399,17 +412,38 @@ def test_rows_that_duckdb_does_not_read_by_itself_give_the_same_answers(
     check(world, Asked(measure=measure, by=(measure, "k"), equal=(("k", ("a", "12", "ab")),), text=text))
 
 
-@pytest.mark.parametrize(("held", "fractions"), [(0, 2), (0, 64)])
-def test_rows_beyond_the_memory_stay_in_duckdb(
-    world: World, monkeypatch: pytest.MonkeyPatch, held: int, fractions: int
-) -> None:
-    """They are answered by quantile_disc, and by a sort, as those in memory are."""
-    monkeypatch.setattr(event_scan, "HELD_ROWS", held)
-    monkeypatch.setattr(grouped_rows, "FRACTIONS", fractions)
+def test_rows_beyond_the_memory_stay_in_duckdb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are answered by a sort, as those in memory are; few rows of large files are held."""
+    for held in (0, 60):
+        monkeypatch.setattr(event_scan, "HELD_ROWS", held)
+        for measure in ("x", "n", "p"):
+            check(world, Asked(measure=measure))
+            check(world, Asked(measure=measure, by=("k",)))
+            check(world, Asked(measure=measure, by=("k", "flag"), text="flag IS NOT TRUE"))
+
+
+@pytest.mark.parametrize("large", [0, 10**9])
+def test_ranks_are_selected_or_sorted(world: World, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    monkeypatch.setattr(held_rows, "_LARGE", large)
     for measure in ("x", "n", "p"):
-        check(world, Asked(measure=measure))
-        monkeypatch.setattr(grouped_rows, "HELD_ROWS", 10)
         check(world, Asked(measure=measure, by=("k",)))
+        check(world, Asked(measure=measure, by=("k", "x"), window=Window(FIRST_DAY, FIRST_DAY + 4)))
+
+
+@pytest.mark.parametrize("large", [0, 10**9])
+def test_ranks_that_forget_equal_numbers_are_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    """The broken variant: the rank of a value is the rank that was asked, whatever equals it."""
+    monkeypatch.setattr(held_rows, "_LARGE", large)
+    right = held_rows.HeldRows.same_values_at
+    monkeypatch.setattr(
+        held_rows.HeldRows,
+        "same_values_at",
+        lambda rows, ranks: RankedValues(right(rows, ranks).values, ranks),
+    )
+    with pytest.raises(AssertionError):
+        check(world, Asked(by=("flag",)))
 
 
 def test_rows_that_are_not_visible_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,7 +486,7 @@ def test_a_warehouse_without_rows_has_one_group_or_none(tmp_path: Path) -> None:
         assert [list(values) for values, _ in scan.values_at([[]])] == [[]]
         assert [one.tolist() for one in scan.ranks_at([np.array([1.0])])] == [[0]]
     with Asked(by=("k", "n")).scan(contents) as scan:
-        assert scan.groups() == []
+        assert not list(scan.groups())
         assert scan.values_at([]) == []
         assert scan.ranks_at([]) == []
 
@@ -573,10 +607,11 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
 ) -> None:
     """Two scans at once have two. The broken variant keeps the tables."""
     asked = Asked(by=("k",))
+    monkeypatch.setattr(event_scan, "HELD_ROWS", 0)  # more are kept in a table
     with asked.scan(world.contents) as first, asked.scan(world.contents) as second:
         used = [first.connection, second.connection]
         assert used[0] is not used[1]
-        assert first.groups() == second.groups()
+        assert list(first.groups()) == list(second.groups())
     with asked.scan(world.contents) as third:
         assert third.connection in used
         assert third.connection.execute("FROM duckdb_tables()").fetchall() == []
@@ -620,7 +655,7 @@ def test_a_scan_that_was_interrupted_starts_again(world: World, monkeypatch: pyt
                 scan.groups()
         scan._progress = None
         with asked.scan(world.contents) as other:
-            assert scan.groups() == other.groups()
+            assert list(scan.groups()) == list(other.groups())
 
 
 def test_progress_rises_to_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

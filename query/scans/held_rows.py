@@ -1,0 +1,150 @@
+"""The selected rows of a scan in memory: DuckDB lists the numbers of each group, ranks are found here.
+
+Cost: of a few ranks a selection in each large part, else a sort; some nanoseconds a row, and a microsecond
+for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.query.reading.sorted_parts import (
+    Ints,
+    RankedValues,
+    SortedParts,
+    counts_below,
+    sums_by_part,
+)
+from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
+from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
+from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, single_array
+
+_VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
+_FEW = 8  # ranks or points that are found without a sort
+_LARGE = 64  # numbers of a part, from which on it takes longer to sort them than to select one
+
+
+class HeldRows:
+    """See `ScannedRows`.
+
+    groups: what they are. order: (groups,) the place of each among the parts of the numbers.
+    numbers: those of part i are ``numbers[edges[i] : edges[i + 1]]``, in any order.
+    """
+
+    def __init__(self, groups: ScannedGroups, order: Ints, numbers: NDArray[Any], edges: Ints) -> None:
+        self.groups, self._numbers, self._edges = groups, numbers, edges
+        self._order, self._places = order, np.empty_like(order)
+        self._places[order] = np.arange(len(order))
+        self._known: SortedParts | None = None
+
+    @classmethod
+    def of_all(cls, table: pa.Table) -> HeldRows:
+        """All rows as one group.
+
+        table: the columns of `RowSource.relation`: whether a row is live, and its value.
+        """
+        live, values = map(single_array, table.columns)
+        is_null = as_numpy_bools(values.is_null())
+        m = int(np.count_nonzero(as_numpy(live).astype(bool) & ~is_null))
+        numbers, edges, counts = _numbers(values, np.array([0, len(values)]), np.array([m]))
+        here = np.zeros(1, np.int64)
+        return cls(ScannedGroups((), (), (), here, counts), here, numbers, edges)
+
+    @classmethod
+    def by_group(cls, source: RowSource, relation: str, asker: Asker) -> HeldRows:
+        """The rows by the columns of the group of the source.
+
+        relation: SQL of the rows, to be run once.
+        """
+        columns = source.group_columns
+        listed = ", ".join(columns)
+        table = asker.columns(
+            f"SELECT {listed}, count(CASE WHEN {_LIVE} = 1 THEN {_VALUE} END) AS m, "
+            f"list({_VALUE}) AS numbers FROM {relation} GROUP BY {listed}"
+        )
+        lists = single_array(table.column("numbers"))
+        edges = as_numpy(lists.offsets).astype(np.int64)
+        values = lists.values.slice(edges[0], edges[-1] - edges[0])
+        numbers, edges, counts = _numbers(values, edges - edges[0], as_numpy(table.column("m")))
+        stored = [single_array(table.column(i)) for i in range(len(columns))]
+        groups, order = ScannedGroups.of(source, stored, counts)
+        return cls(groups, order, numbers, edges)
+
+    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """See `ScannedRows.values_at`."""
+        found = self._sorted.values_at([ranks[group] for group in self._places.tolist()])
+        return [found[part] for part in self._order.tolist()]
+
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """See `ScannedRows.same_values_at`."""
+        wanted = ranks[self._places]
+        are_large = len(self._numbers) >= _LARGE * len(wanted)
+        if self._known is None and are_large and wanted.shape[1] <= _FEW:
+            values, ranks_le = self._selected(wanted)
+        else:
+            values, ranks_le = self._sorted.same_values_at(wanted)
+        return RankedValues(values[self._order], ranks_le[self._order])
+
+    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """See `ScannedRows.ranks_at`."""
+        first = points[0] if points else np.empty(0)
+        if len(first) <= _FEW and all(own is first or np.array_equal(own, first) for own in points):
+            return list(counts_below(self._numbers, self._edges, first)[self._order])
+        found = self._sorted.ranks_at([points[group] for group in self._places.tolist()])
+        return [found[part] for part in self._order.tolist()]
+
+    def sums(self) -> list[Sums]:
+        """See `ScannedRows.sums`."""
+        found = sums_by_part(self._numbers, self._edges)
+        return [found[part] for part in self._order.tolist()]
+
+    def _selected(self, ranks: Ints) -> RankedValues:
+        """`SortedParts.same_values_at`, without a sort."""
+        values, ranks_le = np.zeros(ranks.shape, self._numbers.dtype), np.zeros_like(ranks)
+        edges = self._edges.tolist()
+        for part, wanted in enumerate(ranks):
+            numbers = self._numbers[edges[part] : edges[part + 1]]
+            (has_rank,) = np.nonzero((wanted >= 1) & (wanted <= len(numbers)))
+            if len(has_rank):
+                places = wanted[has_rank] - 1
+                found = np.partition(numbers, places)[places]
+                values[part, has_rank] = found
+                ranks_le[part, has_rank] = [np.count_nonzero(numbers <= value) for value in found]
+        return RankedValues(values, ranks_le)
+
+    @property
+    def _sorted(self) -> SortedParts:
+        if self._known is None:
+            numbers = self._numbers.copy()
+            for start, stop in zip(self._edges[:-1].tolist(), self._edges[1:].tolist(), strict=True):
+                numbers[start:stop].sort()
+            self._known, self._numbers = SortedParts(numbers, self._edges), numbers
+        return self._known
+
+
+def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints, Ints]:
+    """The numbers of each part without NaN and NULL, their edges, and the counts of `ScannedGroups`.
+
+    m: how many values of each part that are not NULL are live.
+    """
+    is_null = as_numpy_bools(values.is_null()) if values.null_count else np.zeros(0, bool)
+    stored, edges, nulls = _without(is_null, as_numpy(values.drop_null()), edges)
+    filled = np.diff(edges)
+    is_nan = np.isnan(stored) if stored.dtype.kind == "f" else np.zeros(0, bool)
+    numbers, edges, nans = _without(is_nan, stored[~is_nan] if is_nan.any() else stored, edges)
+    return numbers, edges, np.stack([filled - m, m, nans, nulls], axis=1)
+
+
+def _without(is_out: NDArray[np.bool_], kept: NDArray[Any], edges: Ints) -> tuple[NDArray[Any], Ints, Ints]:
+    """What is left of each part, the edges of that, and how many are out; `is_out` may be empty for none."""
+    if not is_out.any():
+        return kept, edges, np.zeros(len(edges) - 1, np.int64)
+    before = np.concatenate([[0], np.cumsum(is_out)])[edges]
+    return kept, edges - before, np.diff(before)
