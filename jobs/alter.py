@@ -1,15 +1,16 @@
-"""The command `tidemark alter`: a further key or group for a warehouse that has data."""
+"""The command `tidemark alter`: measures, keys and groups of a warehouse that has data, and its options."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
+from tidemark.jobs.cli.command_options import ALTERED
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
-from tidemark.warehouse.alter import check_additions
+from tidemark.warehouse.alter import check_changes
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
 from tidemark.warehouse.delta.store import Store
@@ -17,27 +18,33 @@ from tidemark.warehouse.delta.store import Store
 if TYPE_CHECKING:
     import argparse
 
+_KEYS = ("add_key", "add_group", "drop_key", "drop_group")
+_SAID = {
+    "known": "it is so already, nothing changed",
+    "altered": "done, without sorting any rows",
+    "loaded": "done, {rows:,} rows of history were sorted for it",
+}
+
 
 def run(given: argparse.Namespace) -> int:
-    """Adds the key and the group, and builds their history."""
-    add_key, add_group = (columns and parse_columns(columns) for columns in (given.add_key, given.add_group))
-    check_additions(Store.from_uri(given.warehouse, given.storage_options), add_key, add_group)
+    """Changes what was asked for, and builds the history of what is new."""
+    asked: dict[str, Any] = {name: getattr(given, name) for name in ("add_measure", "drop_measure", *ALTERED)}
+    for name in _KEYS:
+        columns = getattr(given, name)
+        asked[name] = columns and parse_columns(columns)
+    check_changes(Store.from_uri(given.warehouse, given.storage_options), **asked)
+    sorts = any(asked[name] is not None for name in ("add_measure", "add_key", "add_group", "kappa"))
     spark = session_for(
-        given.engine, lambda: engine_for_history(given.warehouse, given.storage_options), "tidemark alter"
+        given.engine,
+        lambda: engine_for_history(given.warehouse, given.storage_options) if sorts else "local",
+        "tidemark alter",
     )
     with show_progress(spark) as set_phase:
         report = warehouse.alter(
-            spark,
-            given.warehouse,
-            add_key=add_key,
-            add_group=add_group,
-            storage_options=given.storage_options,
-            progress=set_phase,
+            spark, given.warehouse, **asked, storage_options=given.storage_options, progress=set_phase
         )
     if given.json:
         print(json_text({"warehouse": given.warehouse, **asdict(report)}))
-    elif report.outcome == "known":
-        print(f"{given.warehouse}: has it already, nothing changed")
     else:
-        print(f"{given.warehouse}: added, {report.rows:,} rows of history were sorted for it")
+        print(f"{given.warehouse}: {_SAID[report.outcome].format(rows=report.rows)}")
     return DONE

@@ -1,8 +1,9 @@
-"""The table of options that are fixed when a warehouse is created: a row each.
+"""The table of options of a warehouse: a row each.
 
 From a row follow the keyword of `create`, its check, the property of the table `events`, the comparison with
-what a caller gives later, and the option and the help of the command line. A new option is a row here, with
-its line in `GivenOptions`, and a field of `warehouse.settings.options.Options`, for the code that uses it.
+what a caller gives later, whether `alter` takes it, and the option and the help of the command line. A new
+option is a row here, with its line in `GivenOptions`, and a field of `warehouse.settings.options.Options`,
+for the code that uses it.
 
 Nothing is imported here: the help of the command line is fast.
 """
@@ -49,6 +50,8 @@ class Option:
     metavar   what stands for its value there
     at_load   whether `tidemark load` takes it, too, which creates a warehouse at first use
     is_told   whether `tidemark create` prints it
+    is_altered
+              whether `alter` changes it
     """
 
     name: str
@@ -63,6 +66,7 @@ class Option:
     metavar: str | None = None
     at_load: bool = False
     is_told: bool = True
+    is_altered: bool = False
 
     def default_text(self, words: str) -> str:
         """The words about the default, such as ' (default {})'; nothing if there is none."""
@@ -82,6 +86,7 @@ OPTIONS = {
             help="a numeric column, date or timestamp; may be repeated",
             metavar="COLUMN",
             at_load=True,
+            is_altered=True,
         ),
         Option(
             "keys",
@@ -94,6 +99,7 @@ OPTIONS = {
             help="a column whose values are counted, or several: origin,dest; may be repeated",
             metavar="COLUMN",
             at_load=True,
+            is_altered=True,
         ),
         Option(
             "groups",
@@ -106,6 +112,7 @@ OPTIONS = {
             help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
             metavar="COLUMN",
             at_load=True,
+            is_altered=True,
         ),
         Option(
             "companions",
@@ -161,6 +168,7 @@ OPTIONS = {
             flag="--kappa",
             help="how many runs a level may hold, at least 2",
             at_load=True,
+            is_altered=True,
         ),
         Option(
             "grace",
@@ -172,6 +180,7 @@ OPTIONS = {
             flag="--grace",
             help="how long old files are kept for readers",
             metavar="SPAN",
+            is_altered=True,
         ),
         Option(
             "key_eps",

@@ -8,6 +8,7 @@ None for spark, this process does the work:
     warehouse.register_companion(kind)
     warehouse.create(spark, uri, ["delay"], companions={"users": ("hll", "user_id")})
     warehouse.alter(spark, uri, add_group="dest")           # built from events, step by step; resumable
+    warehouse.alter(spark, uri, drop_measure="delay", kappa=4)
     warehouse.load(spark, uri, df, batch="2026-11-20")      # the same batch again changes nothing
     warehouse.load(spark, uri)                              # moves what the streams brought into history
     warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
@@ -48,7 +49,8 @@ The rooms, from the lowest floor to the highest:
                       other loaders
     repairs           how damaged tables are made again
     alter, repair, verify
-                      further keys and groups; what is damaged, made again; every invariant, checked
+                      measures, keys and groups that come and go; what is damaged, made again; every
+                      invariant, checked
     copy              a warehouse at another place, of one moment
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.

@@ -1,34 +1,44 @@
-"""Alter: a further key or group for a warehouse that has data.
+"""Alter: measures, keys and groups of a warehouse that has data come and go; options get new values.
 
-    ledger     the column of the new key is added, so that live batches can have its summaries
-    options    one commit adds the key to the options, with the newest step that is planned by then
-    history    every step is sorted for the new key from `events`, as a load does it, one commit per step
+    ledger     the column of a new key is added, so that live batches can have its summaries
+    options    one commit adds what is new, with the newest step that is planned by then, and sets options
+    history    every step that a projection lacks is sorted from `events`, as a load does it, a commit a step
+    options    one commit drops what is dropped, once all that stays has all steps
 
-From the second commit on, loads and streams write the new key, too. Questions about it are refused until
-history has all steps; a new group is answered by a scan until then, and all other questions go on. If the
-process ends early, the same call goes on from the step that it had reached; so does the next load.
+From the second commit on, loads and streams write what is new. Questions about a new measure or key are
+refused until history has all steps; a new group is answered by a scan until then, and all other questions go
+on. If the process ends early, the same call goes on from the step that it had reached; so does the next load.
+
+What is dropped is in no question from the commit on, and readers that are open then are told so. Its tables
+stay as they are for the grace; after it maintenance takes their files. A bulk batch that a load had committed
+to the dropped measure alone stays visible: readers look at the dropped table for the steps that have begun
+(`StepsTold`). What is added again within the grace goes on from the runs that it had.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.vacuum import extend_log_retention
+from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.settings.option_checks import check_folders
-from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, read_options
+from tidemark.warehouse.settings.changes import Asked, changed_properties, declared, without
+from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
 
@@ -37,102 +47,136 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tidemark.warehouse.execution.executors import Executor
-
 _LOG = logging.getLogger("tidemark.alter")
 
 
 @report_os_errors("alter")
-def alter(
+def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     *,
+    add_measure: str | None = None,
     add_key: str | Sequence[str] | None = None,
     add_group: str | Sequence[str] | None = None,
+    drop_measure: str | None = None,
+    drop_key: str | Sequence[str] | None = None,
+    drop_group: str | Sequence[str] | None = None,
+    kappa: int | None = None,
+    grace: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> LoadReport:
-    """Adds a key or a group to a warehouse, and builds its history from `events`.
+    """Adds and drops measures, keys and groups of a warehouse that has data, and sets options.
 
     spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri        the warehouse
+    add_measure
+               a column of `events`; it becomes the last measure. Its history is built from `events`, also by
+               each group
     add_key    a column, or a list of columns whose values together are the key
     add_group  the same for a group, which is a key, too
+    drop_measure
+               a measure, but not the only one. If it was the first, the next one answers questions that name
+               none
+    drop_key   a key that is no group
+    drop_group a group; its key stays, unless `drop_key` names it, too
+    kappa      the most runs of a level from now on; runs are merged until it holds
+    grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     storage_options, progress, tuning
                as in `load`
 
-    Returns what was done, as a load reports it: the outcome is 'loaded', or 'known' if the key was there and
-    its history was whole. Calling it again after a crash continues. Live batches that were streamed before
-    have no summaries of a new key: until they are loaded, each reader reads their rows once.
+    Returns what was done, as a load reports it. The outcome is 'loaded' if steps were sorted, 'altered' if
+    only options changed, and 'known' if all was as it is asked for. Calling it again after a crash continues.
+    Live batches that were streamed before have no summaries of what is new: until they are loaded, each
+    reader reads their rows once. Files of what is dropped are deleted by `maintain`, a grace later.
 
-    Raises InputError for a column that is missing or cannot be a key, and if nothing was given; then nothing
-    was changed. The cost is that of sorting all rows once per key, and once per group and measure.
+    Raises InputError for a column that is missing or cannot be a measure or key, for what is not there to be
+    dropped, and if nothing was given; then nothing was changed. The cost of a measure or key is that of
+    sorting all rows once, of a group once per measure; to drop or set costs a few commits.
     """
     store = Store.from_uri(uri, storage_options, tuning)
-    keys, groups = _additions(add_key, add_group)
+    asked = Asked.of(
+        add_measure=add_measure,
+        add_key=add_key,
+        add_group=add_group,
+        drop_measure=drop_measure,
+        drop_key=drop_key,
+        drop_group=drop_group,
+        kappa=kappa,
+        grace=grace,
+    )
     store.files.check_place(writing=True)
     executor = executor_for(spark, store.tuning)
-    options = _commit_options(executor, store, keys, groups)
-    report = catch_up(Work(executor, store, options, progress))
-    _LOG.info(
-        "%s: has %s",
-        without_secrets(store.uri),
-        ", ".join(" and ".join(columns) for columns in options.key_names),
-    )
+    before = read_options(store)
+    without(declared(before, asked, lambda: -1), asked, 0)  # refused before anything is changed
+    executor.check_sendable(before.companions.known_kinds())
+    options = _declare(store, asked)
+    work = Work(executor, store, options, progress)
+    report = catch_up(work)
+    if asked.drops:
+        work.reached("built")
+        options = _drop(replace(work, options=options), asked)
+        work.reached("dropped")
+        more = catch_up(replace(work, options=options))  # what another load had begun in what was dropped
+        report = report if more.outcome == "known" else more
+    if report.outcome == "known" and options.properties() != before.properties():
+        report.outcome = "altered"
+    _LOG.info("%s: has the measures %s and the keys %s", *_names(store, options))
     return report
 
 
-def _commit_options(executor: Executor, store: Store, keys: list[Columns], groups: list[Columns]) -> Options:
-    """Adds the keys and groups to the options, unless they have them; returns the options."""
+def check_changes(store: Store, **given: Any) -> None:
+    """InputError as `alter`, before a Spark session is started; nothing is changed."""
+    asked = Asked.of(**given)
+    store.files.check_place(writing=True)
+    without(declared(read_options(store), asked, lambda: -1), asked, 0)
+
+
+def _declare(store: Store, asked: Asked) -> Options:
+    """Commits what is added and set, unless the options have it; returns the options."""
     race = Race(store, EVENTS)
     while True:
         options = read_options(store, race.table)
-        executor.check_sendable(options.companions.known_kinds())
-        wanted = _with_keys(options, keys, groups)
-        if wanted is None:
+        wanted = declared(options, asked, partial(newest_step, store))
+        if wanted == options:
             return options
+        if wanted.grace_us > options.grace_us:
+            _keep_logs(store, options, wanted.grace_us)
         ledger_table.add_columns(store, wanted.key_fields)
-        new = [one.runs_table for one in wanted.projections if one not in options.projections]
-        built_from = {**options.built_from, **dict.fromkeys(new, newest_step(store))}
-        if race.change(NewProperties(replace(wanted, built_from=built_from).properties())):
+        if race.change(NewProperties(changed_properties(options, wanted))):
             return read_options(store)
 
 
-def check_additions(
-    store: Store, add_key: str | Sequence[str] | None, add_group: str | Sequence[str] | None
-) -> None:
-    """InputError as `alter`, before a Spark session is started; nothing is changed."""
-    keys, groups = _additions(add_key, add_group)
-    store.files.check_place(writing=True)
-    _with_keys(read_options(store), keys, groups)
+def _drop(work: Work, asked: Asked) -> Options:
+    """Commits the options without what is dropped, once all projections have all steps; returns them.
+
+    `work` has the options whose projections have all steps.
+    """
+    race = Race(work.store, EVENTS)
+    while True:
+        options = read_options(work.store, race.table)
+        if options.projections != work.options.projections:  # another alter added some
+            catch_up(replace(work, options=options))
+            work = replace(work, options=options)
+        wanted = without(options, asked, round(time.time() * 1e6))
+        if wanted == options:
+            return options
+        if race.change(NewProperties(changed_properties(options, wanted))):
+            return read_options(work.store)
 
 
-def _additions(
-    add_key: str | Sequence[str] | None, add_group: str | Sequence[str] | None
-) -> tuple[list[Columns], list[Columns]]:
-    """The new keys and the new groups; InputError if there are none."""
-    if add_key is None and add_group is None:
-        raise InputError("alter needs add_key or add_group: a column, or a list of columns.")
-    keys, groups = ([] if given is None else [columns_of_key(given)] for given in (add_key, add_group))
-    return keys, groups
+def _keep_logs(store: Store, options: Options, grace_us: int) -> None:
+    """Lets all logs be kept for longer than the grace, before the options have it."""
+    of_runs = [name for one in options.projections for name in (one.runs_table, one.marks_table)]
+    there = [name for name, table in zip(of_runs, tables.find_tables(store, *of_runs), strict=True) if table]
+    for name in (
+        *there,
+        *(one for one in (LEDGER, STEPS, REJECTED, EVENTS) if table_open.exists(store, one)),
+    ):
+        extend_log_retention(store, name, grace_us)
 
 
-def _with_keys(options: Options, keys: list[Columns], groups: list[Columns]) -> Options | None:
-    """The options with the new keys and groups; None if they have them already. InputError as `alter`."""
-    known = set(map(frozenset, options.key_names))
-    known_groups = set(map(frozenset, options.group_names))
-    new_keys = [columns for columns in keys if frozenset(columns) not in known]
-    new_groups = [columns for columns in groups if frozenset(columns) not in known_groups]
-    if not new_keys and not new_groups:
-        return None
-    # The keys that there are come first, so that the default of questions stays the same.
-    wanted = replace(
-        options,
-        own_keys=(*options.key_names, *new_keys) if new_keys else options.own_keys,
-        group_names=(*options.group_names, *new_groups),
-    )
-    check_folders(wanted.measure_names, wanted.key_names)
-    if wanted.columns:
-        wanted.check_columns(dict(wanted.columns))
-    return wanted
+def _names(store: Store, options: Options) -> tuple[str, str, str]:
+    keys = ", ".join(" and ".join(columns) for columns in options.key_names)
+    return without_secrets(store.uri), ", ".join(options.measure_names), keys or "none"

@@ -147,7 +147,7 @@ def load(
 
 
 def catch_up(work: Work) -> LoadReport:
-    """Loads every planned step into the projections that lack it; for keys and groups that were added."""
+    """Loads every planned step into the projections that lack it; for those that were added."""
     work.executor.check_sendable(work.options.companions.known_kinds())
     report = LoadReport(seconds=work.seconds)
     _finish_steps(work, newest_step(work.store), report)
@@ -342,18 +342,18 @@ def _loaded(work: Work, *others: str) -> tuple[list[tuple[str, int]], list[Delta
 def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs.
 
-    Goes on with the keys and groups that were added meanwhile, until there are none.
+    Goes on with what was added meanwhile, and with a smaller kappa, until nothing was changed.
     """
     while True:
         _load_steps(work, last_step, report)
-        projections = work.options.projections
+        projections, kappa = work.options.projections, work.options.kappa
         names = [projection.runs_table for projection in projections]
         events, *runs = tables.open_tables(work.store, EVENTS, *names)
         for projection, table in zip(projections, runs, strict=True):
             layout = history.merge_levels(work, projection, table, report)
             report.runs_by_level[projection.title] = layout.levels()
         work = replace(work, options=read_options(work.store, events))
-        if work.options.projections == projections:
+        if work.options.projections == projections and work.options.kappa >= kappa:
             return
 
 

@@ -9,6 +9,7 @@ grace finds all its files, and a load in progress loses none.
     ledger    rows leave the table if history has had their batches for the grace, or if a wider range has
               repeated them for the grace; rows that few readers need are joined into one file
     events    small files are joined in tasks
+    dropped   what was dropped leaves its tables a grace later, and its files are deleted with that
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS, marks_of
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.reader import files_of_batches
@@ -63,7 +64,7 @@ class MaintenanceReport:
     ledger_rows_expired  rows that left the ledger
     marks_expired        files of marks that left their table
     lengthened           by table, the new retention of its log, which was shorter than the grace
-    held                 by table, why none of its files were deleted
+    held                 by table, why none of its files were deleted, or why it keeps its runs
     links                symbolic links in tables; they are not followed and not deleted
     """
 
@@ -135,6 +136,9 @@ def maintain(
     report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report)
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
+    for name in options.dropped:
+        report_progress(f"dropped: {name}")
+        _take_dropped(store, name, options, grace_us, report)
     report_progress("events")
     _compact_events(executor, store, report)
     _sweep(store, EVENTS, grace_us, report)
@@ -221,13 +225,48 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
             return len(removals)
 
 
-def _sweep(store: Store, name: str, grace_us: int, report: MaintenanceReport) -> None:
-    """Deletes the files of a table that are past their retention."""
-    vacuumed = vacuum_table(store, name, grace_us)
+def _sweep(
+    store: Store, name: str, grace_us: int, report: MaintenanceReport, *, removed_too: bool = False
+) -> None:
+    """Deletes the files of a table that are past their retention; `removed_too` as in `vacuum_table`."""
+    vacuumed = vacuum_table(store, name, grace_us, removed_too=removed_too)
     report.swept[name] = vacuumed.files
     report.links += [f"{name}/{path}" for path in vacuumed.links]
     if vacuumed.held is not None:
         report.held[name] = vacuumed.held
+
+
+def _take_dropped(
+    store: Store, name: str, options: Options, grace_us: int, report: MaintenanceReport
+) -> None:
+    """Empties the tables of what was dropped, a grace later, and deletes their files; the logs stay.
+
+    A step that only the dropped measure has stays, until a load has finished it: readers see that it began.
+    """
+    pair = [one for one in (name, marks_of(name)) if table_open.exists(store, one)]
+    for table in pair:
+        tables.check_no_links(store, table)
+    if not pair or not expired(options.dropped[name] // 1000, grace_us):
+        return
+    if name in options.dropped_measures and _last_step(store, name) > min(
+        (_last_step(store, one.runs_table) for one in options.projections), default=-1
+    ):
+        report.held[name] = "a load of its newest step is unfinished"
+        return
+    for table in pair:
+        race = Race(store, table)
+        while files := data_files.list_files(race.table):
+            if name not in read_options(store).dropped:  # it was added again
+                return
+            if race.commit(map(data_files.remove_action, files)):
+                break
+        _sweep(store, table, grace_us, report, removed_too=True)  # nobody has needed them for the grace
+
+
+def _last_step(store: Store, name: str) -> int:
+    if not table_open.exists(store, name):
+        return -1
+    return run_tables.read_layout(tables.open_table(store, name)).last_step
 
 
 def _compact_ledger(

@@ -104,13 +104,17 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def _of_warehouse(options: Iterable[Option]) -> tuple[Argument, ...]:
+# The options that `alter` sets.
+ALTERED = tuple(one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys"))
+
+
+def _of_warehouse(options: Iterable[Option], *, with_defaults: bool = True) -> tuple[Argument, ...]:
     """The options that the command line has, with the help and the default of their rows."""
     return tuple(
         option(
             one.flag,
             metavar=one.metavar,
-            help=one.help + one.default_text(" (default {})"),
+            help=one.help + (one.default_text(" (default {})") if with_defaults else ""),
             **_TYPES.get(one.kind, {}),
         )
         for one in options
@@ -283,13 +287,18 @@ PAGERANK = (
     ),
     option("--times", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)"),
 )
-ALTER = (
+ALTER: tuple[Part, ...] = (
     *COMMON,
     AfterInterrupt(
         "Questions are answered as before. Run the same command again: it goes on where this one stopped."
     ),
+    option("--add-measure", metavar="COLUMN", help="a column to answer quantiles of"),
     option("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest"),
     option("--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"),
+    option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
+    option("--drop-key", metavar="COLUMN", help="a key that is no group"),
+    option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
+    *_of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
     _ENGINE,
 )
 REPAIR = (

@@ -57,7 +57,7 @@ COMMANDS = (
         "create",
         "create a warehouse",
         """\
-Creates a warehouse. If it exists with the same options, nothing changes. The options are fixed from then on.
+Creates a warehouse. If it exists with the same options, nothing changes; `tidemark alter` changes some.
 Without --schema the first batch defines the columns and their types. A first `tidemark load` with --measure
 also creates the warehouse.""",
         (
@@ -69,13 +69,17 @@ also creates the warehouse.""",
     ),
     Command(
         "alter",
-        "add a key or a group to a warehouse that has data",
+        "add or drop a measure, a key or a group of a warehouse that has data, or set an option",
         """\
-Adds a key or a group, and builds its history from the table of events, step by step. Questions about a new
-key are refused until that is done; others go on, as do loads and streams. After a crash, run it again.""",
+Adds a measure, a key or a group, and builds its history from the table of events, step by step. Questions
+about a new measure or key are refused until that is done; others go on, as do loads and streams. What is
+dropped is in no question any more; `tidemark maintain` deletes its files a grace later. After a crash, run it
+again.""",
         (
             "tidemark alter -w flights --add-group origin",
             "tidemark alter -w flights --add-key origin,dest --engine spark",
+            "tidemark alter -w flights --add-measure distance --drop-measure delay",
+            "tidemark alter -w flights --kappa 5 --grace '14 days'",
         ),
         command_options.ALTER,
         "tidemark.jobs.alter:run",

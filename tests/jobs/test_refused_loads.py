@@ -195,7 +195,7 @@ BEFORE_SPARK: list[tuple[str, list[str], str]] = [
     ("an unknown format", [*OPTIONS, "--format", "xml"], "choose from"),
 ]
 OTHER_OPTIONS: list[tuple[str, list[str], str]] = [
-    ("another eps", ["--eps", "0.2"], "eps was given as 0.2, the warehouse was created with 0.1"),
+    ("another eps", ["--eps", "0.2"], "eps was given as 0.2, the warehouse has 0.1"),
     ("another kappa", ["--kappa", "7"], "kappa was given as 7"),
     ("another key", ["--key", "time"], "keys was given as [['time']]"),
     ("another time", ["--time", "origin"], "time was given as 'origin'"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tidemark import query, warehouse
@@ -27,3 +29,23 @@ def test_an_open_reader_sees_what_alter_added(place: Place) -> None:
         assert question(before[form]) == question(filled.open())
     assert filled.rounds_of(lambda: before["by"].quantile(0.5)) <= 3
     assert filled.rounds_of(lambda: before["by"].quantile(0.5)) == 1
+
+
+def test_an_open_reader_follows_measures_that_come_and_go(place: Place) -> None:
+    filled = Filled(place, 1, 1)
+    reader = filled.open()
+    values, there = (
+        [filled.open().quantile(phi, "ms").value for phi in (0, 0.5, 1)],
+        reader.quantile(0.5, "ms").N,
+    )
+    warehouse.alter(None, place.uri, add_measure="at", **filled.how)
+    assert there == reader.quantile(0.5, "at", mode="exact").N
+    warehouse.alter(None, place.uri, drop_measure="ms", kappa=4, **filled.how)
+    with pytest.raises(warehouse.InputError, match="no measure 'ms' here"):
+        reader.quantile(0.5, "ms")
+    assert reader.quantile(0.5, mode="exact").measure == "at"
+    warehouse.maintain(None, place.uri, grace="0 s", **filled.how)
+    assert there == reader.quantile(0.5, mode="exact").N
+    warehouse.alter(None, place.uri, add_measure="ms", **filled.how)
+    assert [reader.quantile(phi, "ms").value for phi in (0, 0.5, 1)] == values
+    assert warehouse.verify(place.uri, storage_options=filled.how.get("storage_options")).ok

@@ -21,6 +21,7 @@ COMPANIONS = "companions"
 COMPANION_MARKS = "companion_marks"
 # The folders of the projections' tables.
 PARENTS = ("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS, COMPANIONS, COMPANION_MARKS)
+_MARKS_OF = {"runs": "marks", KEYS: KEY_MARKS, GROUP_RUNS: GROUP_MARKS}
 
 
 @lru_cache
@@ -52,3 +53,18 @@ def group_folder(columns: Sequence[str]) -> str:
 def marks_table(measure: str) -> str:
     """The path of a measure's table of marks, relative to the warehouse."""
     return f"marks/{folder_name(measure)}"
+
+
+def marks_of(runs_table: str) -> str:
+    """The path of the table of marks that belongs to a table of runs."""
+    parent, rest = runs_table.split("/", 1)
+    return f"{_MARKS_OF[parent]}/{rest}"
+
+
+def is_runs_table(name: str) -> bool:
+    """Whether a text is the path of the runs table of a measure, a key or a group, inside its folder."""
+    parent, *rest = name.split("/")
+    is_deep = len(rest) == (2 if parent == GROUP_RUNS else 1)
+    return (
+        is_deep and parent in _MARKS_OF and all(re.fullmatch(r"[\w~.-]*[\w~-][\w~.-]*", one) for one in rest)
+    )

@@ -43,8 +43,11 @@ def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:
     return None
 
 
-def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
-    """Deletes the files that are past their retention, writes a checkpoint, and cleans the log."""
+def vacuum_table(store: Store, name: str, grace_us: int, *, removed_too: bool = False) -> VacuumResult:
+    """Deletes the files that are past their retention, writes a checkpoint, and cleans the log.
+
+    removed_too   also files that a commit removed within the grace: nobody needed them since it began
+    """
     result, filesystem = VacuumResult(), store.filesystem()
     listed = [
         (info.path.removeprefix(f"{name}/"), info)
@@ -58,7 +61,7 @@ def vacuum_table(store: Store, name: str, grace_us: int) -> VacuumResult:
     to_delete = [path for path in old if path.startswith("_chunks/")]
     unreferenced = {path for path in old if path not in in_snapshot and not path.startswith(("_", "."))}
     if unreferenced:
-        removed = _removed_within(store, name, table.version(), grace_us)
+        removed = set() if removed_too else _removed_within(store, name, table.version(), grace_us)
         if removed is None:
             result.held = "its log does not reach back over the grace"
         else:

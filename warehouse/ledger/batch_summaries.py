@@ -43,8 +43,8 @@ class TickSummary:
     """The rows of a batch, or of a range of batches, in one tick.
 
     `times` is the range of event times in microseconds, both ends inclusive; None if no row has a time.
-    `measures` are in the order of the warehouse's measures. `keys` are by `KeyCounts.ledger_field`,
-    `companions` by name.
+    `measures` are those that the warehouse had when the rows came, in their order. `keys` are by
+    `KeyCounts.ledger_field`, `companions` by name.
     """
 
     tick: int
@@ -168,22 +168,25 @@ def by_tick(parts: Iterable[TickSummary], eps: float) -> list[TickSummary]:
     return [join(group, eps) for _, group in sorted(groups.items())] or [TickSummary(NO_TICK, 0, None, ())]
 
 
+def _join_measures(parts: Sequence[MeasureSummary], eps: float) -> MeasureSummary:
+    nans, nulls = sum(part.nans for part in parts), sum(part.nulls for part in parts)
+    return MeasureSummary(parts[0].measure, nans, nulls, merge([part.sketch for part in parts], eps))
+
+
 def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     """The summary of all rows of several summaries of one tick, at least one.
 
-    Each of the parts has a rank error of at most `eps` of its rows, and so has the result.
+    Each of the parts has a rank error of at most `eps` of its rows, and so has the result. What not all of
+    them summarise, because an alter came between them, is left out.
     """
     filled = [part for part in parts if part.rows]
     if len(filled) < 2:
         return filled[0] if filled else parts[0]  # a summary of zero rows has no sketches
+    by_name = [{one.measure: one for one in part.measures} for part in filled]
     measures = tuple(
-        MeasureSummary(
-            summaries[0].measure,
-            sum(summary.nans for summary in summaries),
-            sum(summary.nulls for summary in summaries),
-            merge([summary.sketch for summary in summaries], eps),
-        )
-        for summaries in zip(*(part.measures for part in filled), strict=True)
+        _join_measures([part[one.measure] for part in by_name], eps)
+        for one in filled[0].measures
+        if all(one.measure in part for part in by_name)  # an alter may have come between the batches
     )
     spans = [part.times for part in filled if part.times]
     times = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None

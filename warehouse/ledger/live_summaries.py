@@ -85,23 +85,42 @@ class LiveKeys:
     late: KeySummary | None = None
 
 
-def live_rows(rows: pa.Table, measure: str) -> list[LiveRow]:
+def live_rows(
+    rows: pa.Table, measure: str, *, is_late: bool = False
+) -> tuple[list[LiveRow], dict[BatchRange, dict[int, int]]]:
     """Ledger rows, with `MEASURE_COLUMNS`, seen from one measure; rows of empty batches are left out.
 
-    DamagedWarehouse unless each row has exactly one summary of the measure, with the right number of values.
+    is_late   whether the measure was added to the warehouse later. Of ranges with batches from before that
+              nothing is returned but their numbers of rows by tick: they have no summary of the measure
+
+    DamagedWarehouse unless each other row has exactly one summary of the measure, with the right number of
+    values.
     """
-    result = []
-    for row in rows.select(["source", "first_batch", "last_batch", "tick", "rows", "measures"]).to_pylist():
-        if row["rows"]:
-            batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
-            result.append(_live_row(batches, row["tick"], row["rows"], row["measures"], measure))
-    return result
+    found: dict[BatchRange, list[LiveRow]] = {}
+    rows_by_tick: dict[BatchRange, dict[int, int]] = {}
+    unsummarised: set[BatchRange] = set()
+    for row in rows.select(MEASURE_COLUMNS).to_pylist():
+        if not row["rows"]:
+            continue
+        batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
+        rows_by_tick.setdefault(batches, {})[row["tick"]] = row["rows"]
+        matching = [summary for summary in row["measures"] if summary["measure"] == measure]
+        if is_late and not matching:
+            unsummarised.add(batches)
+        else:
+            found.setdefault(batches, []).append(
+                _live_row(batches, row["tick"], row["rows"], matching, measure)
+            )
+    summarised = [
+        live for batches, of_range in found.items() if batches not in unsummarised for live in of_range
+    ]
+    return summarised, {batches: rows_by_tick[batches] for batches in unsummarised}
 
 
 def _live_row(
-    batches: BatchRange, tick: int, rows: int, summaries: list[dict[str, Any]], measure: str
+    batches: BatchRange, tick: int, rows: int, matching: list[dict[str, Any]], measure: str
 ) -> LiveRow:
-    matching = [summary for summary in summaries if summary["measure"] == measure]
+    """`matching` are the stored summaries of the measure."""
     if len(matching) != 1:
         raise DamagedWarehouse(
             f"the ledger row of {batches} has {len(matching)} summaries of {measure!r}, expected 1."

@@ -16,6 +16,7 @@ from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
@@ -23,6 +24,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ _Written = Sequence[tuple[Projection[Any], NewRun]]
 class LoadReport:
     """What a load did.
 
-    outcome        'loaded', 'known' (the batch was in history already) or 'empty' (there were no rows)
+    outcome        'loaded', 'known' (the batch was in history already), 'empty' (there were no rows), or
+                   'altered' (of `alter`, where only options changed)
     step           the newest step that it moved into history; None if it moved none
     rows           rows of the steps that it moved
     nans, nulls    how many of these are NaN and NULL, by title of the projection (measures and key)
@@ -138,12 +141,26 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, marks_table)
             work.reached("marked")
-            if run_tables.commit_run(work.store, projection, run, runs_table):
+            if _commit_run(work, projection, run, runs_table):
                 committed.append((projection, run))
         work.reached("committed")
         report.add_run(projection, run)
         _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
     _replace_lost(source, committed)
+
+
+def _commit_run(work: Work, projection: Projection[Any], run: NewRun, table: DeltaTable) -> bool:
+    """As `run_tables.commit_run`; False, too, where the projection was dropped since the options were read.
+
+    Maintenance may have emptied its table, and another alter may build it anew: then the next load goes on.
+    """
+    try:
+        return run_tables.commit_run(work.store, projection, run, table)
+    except DamagedWarehouse:
+        newest, name = read_options(work.store), projection.runs_table
+        if name in newest.dropped or newest.built_from.get(name) != work.options.built_from.get(name):
+            return False
+        raise
 
 
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:

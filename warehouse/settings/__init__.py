@@ -1,1 +1,1 @@
-"""The options that a warehouse was created with, their kinds and checks, and the features of its format."""
+"""The options of a warehouse, their kinds, checks and changes, and the features of its format."""

@@ -15,7 +15,10 @@ from typing import Any
 
 # The features that this version reads and writes, with the first version that knows each. The first version,
 # 0.2.0, has none.
-KNOWN: Mapping[str, str] = {}
+#
+#   added-measures   live batches from before a measure was added have no summary of it
+ADDED_MEASURES = "added-measures"
+KNOWN: Mapping[str, str] = {ADDED_MEASURES: "0.3.0"}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

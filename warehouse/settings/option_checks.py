@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidemark.warehouse.delta.table_names import folder_name, group_folder
+from tidemark.warehouse.delta.table_names import folder_name, group_folder, is_runs_table
 from tidemark.warehouse.errors import InputError, shortened
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
@@ -55,6 +55,16 @@ def check_built_from(steps: Any) -> None:
     """ValueError unless the value maps runs tables to steps."""
     if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
         raise ValueError('built_from must be an object that maps runs tables to steps: {"keys/origin": 7}')
+
+
+def check_dropped(moments: Any) -> None:
+    """ValueError unless the value maps runs tables to moments in microseconds since 1970."""
+    if not isinstance(moments, dict) or not all(
+        is_runs_table(name) and type(moment) is int and moment >= 0 for name, moment in moments.items()
+    ):
+        raise ValueError(
+            'dropped must be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}'
+        )
 
 
 def _is_unicode(name: str) -> bool:

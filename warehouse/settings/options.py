@@ -1,4 +1,4 @@
-"""The options of a warehouse. They are fixed at creation and stored as properties of the table `events`.
+"""The options of a warehouse, which are stored as properties of the table `events`; `alter` changes them.
 
 `tidemark/options.py` has a row for each, and option_kinds.py what their values are.
 
@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder
+from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
@@ -39,13 +39,21 @@ from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
+ALTERED = " `tidemark alter` changes it."  # of options that can be changed
+
+# What alter and repair write beside the options: each maps names, and is absent while it is empty.
+_BESIDE: Mapping[str, Callable[[Any], None]] = {
+    "built_from": option_checks.check_built_from,
+    "dropped": option_checks.check_dropped,
+    "features": features.check,
+}
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options that a warehouse was created with, and its columns.
+    """The options of a warehouse, and its columns.
 
     measure_names       the measures, at least one
     time                the name of the time column; None if there is none
@@ -58,6 +66,8 @@ class Options:
     built_from          of `steps`: a step that repair plans anew, before which no question is answered;
                         of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
+    dropped             by runs table of what was dropped: when, in microseconds since 1970
+    features            what only later versions than 0.2.0 know, with the first that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
     tuning              the tuning of the store that the options were read from; it is not stored
@@ -76,6 +86,8 @@ class Options:
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
+    dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+    features: Mapping[str, str] = field(default_factory=dict, hash=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
@@ -96,6 +108,11 @@ class Options:
         for columns in (*self.own_keys, *self.group_names):
             found.setdefault(frozenset(columns), columns)
         return tuple(found.values())
+
+    @property
+    def dropped_measures(self) -> list[str]:
+        """The runs tables of measures that were dropped."""
+        return [name for name in self.dropped if name.startswith("runs/")]
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -206,8 +223,9 @@ class Options:
         values = {"format": str(FORMAT)}
         for option in OPTIONS.values():
             values[option.property] = json.dumps(self.stored(option))
-        if self.built_from:
-            values["built_from"] = json.dumps(dict(self.built_from))
+        for name in _BESIDE:
+            if getattr(self, name):
+                values[name] = json.dumps(dict(getattr(self, name)))
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
     def stored(self, option: Option) -> Any:
@@ -235,7 +253,7 @@ class Options:
                 f"{uri} is of format {stored['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
-        needed = _read_property(uri, stored, "features", features.check) if "features" in stored else {}
+        needed = _read_beside(uri, stored, "features")
         unknown = features.describe_unknown(needed)
         if unknown is not None:
             raise NotAWarehouse(
@@ -248,9 +266,9 @@ class Options:
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
         return cls(
             **fields_of(values),
-            built_from=_read_property(
-                uri, {"built_from": "{}", **stored}, "built_from", option_checks.check_built_from
-            ),
+            built_from=_read_beside(uri, stored, "built_from"),
+            dropped=_read_beside(uri, stored, "dropped"),
+            features=needed,
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -287,15 +305,18 @@ class Options:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
         for name, value in given.items():
             stored = self.stored(OPTIONS[name])
+            # What was added later is no difference: the job that created the warehouse goes on.
             if value is not None and OPTIONS[name].kind == "keys":
-                # One that was added later is no difference: the job that created the warehouse goes on.
                 is_same = all(columns in stored for columns in value)
+            elif value is not None and OPTIONS[name].kind == "names":
+                added = [one for one in stored if runs_table(one) in self.built_from and one not in value]
+                is_same = value == [one for one in stored if one not in added]
             else:
                 is_same = value is None or value == stored
             if not is_same:
                 raise OptionsMismatch(
-                    f"{name} was given as {value!r}, the warehouse was created with {stored!r}. "
-                    "Options are fixed at creation: leave it out, or create another warehouse."
+                    f"{name} was given as {value!r}, the warehouse has {stored!r}. Leave it out, or create "
+                    f"another warehouse.{ALTERED if OPTIONS[name].is_altered else ''}"
                 )
 
 
@@ -379,6 +400,12 @@ def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
     """The stored form of an option."""
     check = partial(KINDS[option.kind].check, option)
     return _read_property(uri, stored, option.property, check)
+
+
+def _read_beside(uri: str, stored: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a property of _BESIDE has; nothing if it is absent."""
+    found: dict[str, Any] = _read_property(uri, {name: "{}", **stored}, name, _BESIDE[name])
+    return found
 
 
 def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:

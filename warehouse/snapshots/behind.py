@@ -79,15 +79,20 @@ class StepsTold:
 
     planned      the newest planned step, -1 if there is none
     projections  in the order in which a load commits to them
+    dropped      the newest step of the measures that were dropped: a load that read the options before may
+                 have begun it in these alone, so that readers have seen its batch
     """
 
     planned: int
     projections: tuple[Progress, ...]
+    dropped: int = -1
 
     @property
     def begun(self) -> int:
         """The newest step that a load has begun to commit; -1 if there is none."""
-        return max((max(one.last, one.marked) for one in self.projections), default=-1)
+        return max(
+            [min(self.dropped, self.planned), *(max(one.last, one.marked) for one in self.projections)]
+        )
 
     def damage(self, runs_table: str) -> DamagedWarehouse | None:
         """The error for a projection whose rows would be too few; None if its tables fit the others."""

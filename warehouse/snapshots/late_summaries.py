@@ -1,8 +1,9 @@
 """Summaries of live batches that the ledger has none of: a reader makes them from the rows in `events`.
 
-Either the batches came before a key was declared, or they are those of a bulk load that has begun to commit
-their step, but not yet to the projection that is asked. The rows are summarised as a stream would have done
-it, until a load moves the batches to history. Cost: one read of the columns in these rows, once per reader.
+Either the batches came before a measure or key was declared, or they are those of a bulk load that has begun
+to commit their step, but not yet to the projection that is asked. The rows are summarised as a stream would
+have done it, until a load moves the batches to history. Cost: one read of the columns in these rows, once per
+reader.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def late_rows(
     options: Options,
     measure: Measure,
     batches: BatchRange,
-    rows: int,
+    rows: Mapping[int, int] | int,
     files: Sequence[DataFile],
 ) -> list[LiveRow]:
     """As `late_keys`, seen from a measure."""

@@ -41,6 +41,7 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
 from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, LiveCounts, View
 
+_ROWS: Mapping[type, str] = {SortedValues: "values", KeyCounts: "keys"}  # of a projection, in words
 _History: TypeAlias = tuple[Mapping[str, int], tuple[Any, ...]]  # versions and marks, as views have them
 
 
@@ -126,7 +127,10 @@ class Snapshot:
         self.info()
 
     def view(self, measure: str | None = None) -> View:
-        """The view of a measure, of the first one if None; InputError for an unknown name."""
+        """The view of a measure, of the first one if None.
+
+        InputError for an unknown name; NotBuilt if the values of old steps are not loaded.
+        """
         column = self.options.measure(measure)
         known: View | None = self._views.get(column.name)
         if known is None:
@@ -232,7 +236,7 @@ class Snapshot:
 
     def _read_view(self, measure: Measure) -> View:
         values = SortedValues(measure)
-        self._check_fits(values)
+        self._check_built(values)
         pending, history, batches = self._split(values)
         live = self._live_rows(measure, batches, pending)
         return View(values, *history, batches, _row_counts(live), live)
@@ -281,18 +285,18 @@ class Snapshot:
             raise damage
 
     def _check_built(self, projection: Projection[Any]) -> None:
-        """NotBuilt if steps were loaded before the warehouse had this key or group."""
+        """NotBuilt if steps were loaded before the warehouse had this measure, key or group."""
         self._check_fits(projection)
         unbuilt = self._unbuilt(projection)
         if unbuilt is not None:
             raise unbuilt
 
     def _unbuilt(self, projection: Projection[Any]) -> NotBuilt | None:
-        """The error if steps were loaded before the warehouse had this key or group.
+        """The error if steps were loaded before the warehouse had this measure, key or group.
 
         A projection may be one step behind while a load commits it. If it is further behind, the rows of the
         missing steps are neither in its runs nor among the live batches, and counts would be too small. The
-        same holds for a key or group that was added later until it has the steps that were planned by then.
+        same holds for what was added later until it has the steps that were planned by then.
         """
         if self.told is None:  # it has all steps
             return None
@@ -303,7 +307,7 @@ class Snapshot:
             return None
         first = last_step + 1
         steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
-        rows = "keys" if isinstance(projection, KeyCounts) else "groups"
+        rows = _ROWS.get(type(projection), "groups")
         return NotBuilt(
             f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
             f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
@@ -349,12 +353,11 @@ class Snapshot:
         known, columns = self.state.parts.rows, live_summaries.MEASURE_COLUMNS
         previous = known.get(measure.name, {})
         new = [batch_range for batch_range in batches if batch_range not in previous]
-        rows = ledger_table.read_rows(self.store, self.state.ledger_ranges, new, columns)
-        found = live_summaries.live_rows(rows, measure.name)
-        for late in new:
-            if late in pending:
-                files = self.event_files([late])
-                found += late_rows(self.store, self.options, measure, late, pending[late], files)
+        stored = ledger_table.read_rows(self.store, self.state.ledger_ranges, new, columns)
+        is_late = SortedValues(measure).runs_table in self.options.built_from
+        found, uncounted = live_summaries.live_rows(stored, measure.name, is_late=is_late)
+        for late, rows in (uncounted | {late: pending[late] for late in new if late in pending}).items():
+            found += late_rows(self.store, self.options, measure, late, rows, self.event_files([late]))
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
         for row in found:
             current[row.batches].append(row)

@@ -123,7 +123,7 @@ class SnapshotReader:
         with suppress(DamagedWarehouse):  # told by the view that reads the table
             while self._tables.state.lacks_steps(runs_tables):
                 before, runs = self._tables.state, ALL.runs_tables(self.options)
-                self._tables.look_at(runs)
+                self._tables.look_at([*runs, *self.options.dropped_measures])
                 has_moved = self._tables.state is not before
                 if has_moved:
                     self._tables.look_at([STEPS, LEDGER])
@@ -135,12 +135,16 @@ class SnapshotReader:
 
 
 def steps_told(state: TableState) -> StepsTold:
-    """What the tables say of the steps; the runs and marks tables of all projections were looked at."""
+    """What the tables say of the steps.
+
+    The runs and marks tables of all projections were looked at, and the runs tables of dropped measures.
+    """
     built_from, found = state.options.built_from, []
     for one in state.options.projections:
         marks = state.files[one.marks_table].files
         found.append(Progress.of(one, state.last_step(one.runs_table), marks, built_from))
-    return StepsTold(state.planned, tuple(found))
+    dropped = (state.last_step(name) for name in state.options.dropped_measures)
+    return StepsTold(state.planned, tuple(found), max(dropped, default=-1))
 
 
 @report_os_errors("opening")

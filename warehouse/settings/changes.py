@@ -1,0 +1,198 @@
+"""What `alter` makes of the options of a living warehouse: pure functions, from options to options.
+
+    declared   measures, keys and groups that are added, and other options that get a new value
+    without    measures, keys and groups that are dropped
+
+Both return the given options where these are as they are asked to be, so that a call which is repeated ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidemark.options import OPTIONS
+from tidemark.warehouse.delta.table_names import group_folder, runs_table
+from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.option_checks import check_folders
+from tidemark.warehouse.settings.option_kinds import KINDS
+from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
+
+SETTINGS = tuple(
+    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a call of `alter` asks for; None is as if it was not given.
+
+    add_measure, drop_measure   the name of a column
+    add_key, drop_key, add_group, drop_group
+                                the columns of a key
+    settings                    stored forms of other options, by the options' names
+    """
+
+    add_measure: str | None = None
+    add_key: Columns | None = None
+    add_group: Columns | None = None
+    drop_measure: str | None = None
+    drop_key: Columns | None = None
+    drop_group: Columns | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        add_measure: str | None = None,
+        add_key: str | Sequence[str] | None = None,
+        add_group: str | Sequence[str] | None = None,
+        drop_measure: str | None = None,
+        drop_key: str | Sequence[str] | None = None,
+        drop_group: str | Sequence[str] | None = None,
+        **settings: Any,
+    ) -> Asked:
+        """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
+        stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
+        keys = (add_key, add_group, drop_key, drop_group)
+        measures = (add_measure, drop_measure)
+        if not stored and all(one is None for one in (*keys, *measures)):
+            raise InputError(
+                "alter needs something to change: add_measure, add_key, add_group, drop_measure, drop_key, "
+                f"drop_group, {' or '.join(SETTINGS)}."
+            )
+        for name in measures:
+            if name is not None and not (isinstance(name, str) and name):
+                raise InputError(f"a measure is the name of a column, got {shortened(name)}.")
+        new_key, new_group, old_key, old_group = (
+            None if one is None else columns_of_key(one) for one in keys
+        )
+        pairs = (
+            (add_measure, drop_measure),
+            (_set(new_key), _set(old_key)),
+            (_set(new_group), _set(old_group)),
+        )
+        for new, old in pairs:
+            if new is not None and new == old:
+                raise InputError(f"the same is added and dropped: {shortened(new)}. Make two calls of it.")
+        return cls(add_measure, new_key, new_group, drop_measure, old_key, old_group, stored)
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything is dropped."""
+        return any(one is not None for one in (self.drop_measure, self.drop_key, self.drop_group))
+
+
+def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> Options:
+    """The options with what is added, and with the values that are asked for; InputError as `alter`.
+
+    newest_step   finds the newest step that is planned, of which what is added has to be built
+    """
+    measures, keys, groups = options.measure_names, options.own_keys, options.group_names
+    beside = dict(options.features)
+    if asked.add_measure is not None and asked.add_measure not in measures:
+        measures = (*measures, asked.add_measure)
+        KINDS["names"].check(OPTIONS["measures"], list(measures))
+        beside[features.ADDED_MEASURES] = features.KNOWN[features.ADDED_MEASURES]
+    if asked.add_key is not None and _place(options.key_names, asked.add_key) is None:
+        # The keys that there are come first, so that the default of questions stays the same.
+        keys = (*options.key_names, asked.add_key)
+    if asked.add_group is not None and _place(groups, asked.add_group) is None:
+        groups = (*groups, asked.add_group)
+    wanted = replace(
+        options,
+        measure_names=measures,
+        own_keys=keys,
+        group_names=groups,
+        features=beside,
+        **fields_of(asked.settings),
+    )
+    if wanted == options:
+        return options
+    check_folders(wanted.measure_names, wanted.key_names)
+    if wanted.columns:
+        wanted.check_columns(dict(wanted.columns))
+    known = _runs_tables(options)
+    new = [name for name in _runs_tables(wanted) if name not in known]
+    built_from = dict.fromkeys(new, newest_step()) if new else {}
+    return replace(
+        wanted,
+        built_from={**options.built_from, **built_from},
+        dropped={name: moment for name, moment in options.dropped.items() if name not in new},
+    )
+
+
+def without(options: Options, asked: Asked, now_us: int) -> Options:
+    """The options without what is dropped at this moment; InputError for what was never there.
+
+    The key of a group that is dropped stays, and so does the order of the keys.
+    """
+    measures, keys, groups = options.measure_names, options.own_keys, options.group_names
+    if asked.drop_measure is not None and asked.drop_measure in measures:
+        measures = tuple(name for name in measures if name != asked.drop_measure)
+        if not measures:
+            raise InputError(
+                f"{asked.drop_measure!r} is the only measure, and a warehouse has at least one. Add another "
+                "one first."
+            )
+    elif asked.drop_measure is not None:
+        _check_was_dropped(options, f"measure {asked.drop_measure!r}", runs_table(asked.drop_measure))
+    if asked.drop_group is not None and (place := _place(groups, asked.drop_group)) is not None:
+        keys, groups = options.key_names, (*groups[:place], *groups[place + 1 :])
+    elif asked.drop_group is not None:
+        folder = f"group_runs/{group_folder(asked.drop_group)}/"
+        _check_was_dropped(options, f"group {' and '.join(asked.drop_group)}", folder)
+    if asked.drop_key is not None and (place := _place(keys, asked.drop_key)) is not None:
+        keys = (*keys[:place], *keys[place + 1 :])
+    elif asked.drop_key is not None and _place(groups, asked.drop_key) is None:
+        _check_was_dropped(
+            options, f"key {' and '.join(asked.drop_key)}", f"keys/{group_folder(asked.drop_key)}"
+        )
+    if asked.drop_key is not None and _place(groups, asked.drop_key) is not None:
+        raise InputError(
+            f"{' and '.join(asked.drop_key)} is a group, and a group is a key, too. Drop the group with it: "
+            "drop_group."
+        )
+    wanted = replace(options, measure_names=measures, own_keys=keys, group_names=groups)
+    left = _runs_tables(wanted)
+    gone = [name for name in _runs_tables(options) if name not in left]
+    return replace(
+        wanted,
+        built_from={name: step for name, step in options.built_from.items() if name not in gone},
+        dropped={**options.dropped, **dict.fromkeys(gone, now_us)},
+    )
+
+
+def changed_properties(before: Options, after: Options) -> dict[str, str]:
+    """The table properties of new options; those that the old ones had, and these have not, are emptied."""
+    new = after.properties()
+    return {**{name: json.dumps({}) for name in before.properties() if name not in new}, **new}
+
+
+def _check_was_dropped(options: Options, what: str, table: str) -> None:
+    """InputError unless what is dropped was there, and was dropped by an earlier call."""
+    if any(name == table or (table.endswith("/") and name.startswith(table)) for name in options.dropped):
+        return
+    there = {
+        "measure": list(options.measure_names),
+        "group": [" and ".join(columns) for columns in options.group_names],
+        "key": [" and ".join(columns) for columns in options.key_names],
+    }[what.split(" ", 1)[0]]
+    raise InputError(f"no {what} here, so it cannot be dropped. There are: {', '.join(there) or 'none'}.")
+
+
+def _runs_tables(options: Options) -> list[str]:
+    return [one.runs_table for one in options.projections]
+
+
+def _place(known: Sequence[Columns], columns: Columns) -> int | None:
+    """The place of a key with these columns, in any order; None if there is none."""
+    return next((i for i, one in enumerate(known) if set(one) == set(columns)), None)
+
+
+def _set(columns: Columns | None) -> frozenset[str] | None:
+    return None if columns is None else frozenset(columns)
