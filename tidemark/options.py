@@ -156,6 +156,7 @@ OPTIONS = {
             flag="--eps",
             help="the error bound, in (0, 0.5)",
             at_load=True,
+            is_altered=True,
         ),
         Option(
             "kappa",
@@ -193,6 +194,7 @@ OPTIONS = {
             help="a live count of a key errs by at most E * m",
             metavar="E",
             is_told=False,
+            is_altered=True,
         ),
         Option(
             "key_delta",

@@ -34,6 +34,7 @@ from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
@@ -63,6 +64,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_group: str | Sequence[str] | None = None,
     kappa: int | None = None,
     grace: str | None = None,
+    eps: float | None = None,
+    key_eps: float | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -83,6 +86,9 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_group a group; its key stays, unless `drop_key` names it, too
     kappa      the most runs of a level from now on; runs are merged until it holds
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
+    eps, key_eps
+               the errors of what comes from now on. Batches that are live keep the summaries that they have,
+               and answers that use them state the larger eps, until they are loaded
     storage_options, progress, tuning
                as in `load`
 
@@ -105,11 +111,13 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         drop_group=drop_group,
         kappa=kappa,
         grace=grace,
+        eps=eps,
+        key_eps=key_eps,
     )
     store.files.check_place(writing=True)
     executor = executor_for(spark, store.tuning)
     before = read_options(store)
-    without(declared(before, asked, lambda: -1), asked, 0)  # refused before anything is changed
+    _check(before, asked)
     executor.check_sendable(before.companions.known_kinds())
     options = _declare(store, asked)
     work = Work(executor, store, options, progress)
@@ -120,7 +128,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         work.reached("dropped")
         more = catch_up(replace(work, options=options))  # what another load had begun in what was dropped
         report = report if more.outcome == "known" else more
-    if report.outcome == "known" and options.properties() != before.properties():
+    if report.outcome == "known" and options != before:
         report.outcome = "altered"
     _LOG.info("%s: has the measures %s and the keys %s", *_names(store, options))
     return report
@@ -130,7 +138,13 @@ def check_changes(store: Store, **given: Any) -> None:
     """InputError as `alter`, before a Spark session is started; nothing is changed."""
     asked = Asked.of(**given)
     store.files.check_place(writing=True)
-    without(declared(read_options(store), asked, lambda: -1), asked, 0)
+    _check(read_options(store), asked)
+
+
+def _check(options: Options, asked: Asked) -> None:
+    """InputError for what cannot be changed."""
+    wanted = without(declared(options, asked, lambda: -1), asked, 0)
+    KeyPromise.of(wanted).check()
 
 
 def _declare(store: Store, asked: Asked) -> Options:

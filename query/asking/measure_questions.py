@@ -460,11 +460,12 @@ def _asked_cells(
 
 def _fields(session: Session, view: View | GroupView, mode: str, window: ShownWindow) -> dict[str, Any]:
     """The fields of `Question` that are the same for all questions of a call."""
+    eps = float(session.options.eps)
     return {
         "measure": view.measure,
         "as_of": view.versions,
         "mode": mode,
-        "eps": float(session.options.eps),
+        "eps": max(eps, view.live_eps) if isinstance(view, View) else eps,
         "widened": window.widened,
     }
 

@@ -144,9 +144,10 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
         "n": n,
         "m": live.rows,
         "nulls": nulls + live.nulls,
-        # Above the promise where a window ends inside a tick: the rows after it count, too.
+        # Above the promise where a window ends inside a tick: the rows after it count, too. And where live
+        # rows were summarised before `alter` made key_eps smaller.
         "eps": 0.0 if exact else max(question.promise.eps, live.eps),
-        "confidence": 1.0 if exact else 1.0 - question.promise.delta,
+        "confidence": 1.0 if exact else 1.0 - min(1.0, question.promise.delta * max(1, live.sums)),
         "mode": "exact" if exact else question.mode,
         "key": question.key.name,
         "window": window.shown,

@@ -2,11 +2,13 @@
 
 A ledger row is a tick of a range of batches. If the window covers the tick as a whole, the row gives a plain
 Count-Min. If it covers only a part of the tick, the sliding-window counters of the row's ECM sketch give that
-part. All of them share the row hashes, so they add to one Count-Min of the window (O. Papapetrou et al., VLDB
-Journal 2015, see DESIGN.md). Its lower bound fails with probability delta in all, not once per row.
+part. All of one key_eps share the row hashes, so they add to one Count-Min of the window (O. Papapetrou et
+al., VLDB Journal 2015, see DESIGN.md). Its lower bound fails with probability delta in all, not once per row.
+Where `alter` changed key_eps while rows were live there are several such sums: their bounds add, and one of
+them fails with probability delta times their number at most.
 
     certain   least <= count <= most, from listings and from cells, which never count too little
-    likely    likely <= count, with probability 1 - delta
+    likely    likely <= count, with probability 1 - delta, or 1 - delta times the number of sums
 
 Worked example. Two ledger rows cover the window. The cells of the first give at most 9 rows of key A, and its
 listing says known = 6 and slack = 1. The cells of the second give at most 5, and A is not in its listing,
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import exact
+from tidemark.sketches.hashing.row_hashes import RowHashes
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
@@ -77,7 +80,7 @@ class LivePart:
     @classmethod
     def entire(cls, row: LiveKeys, promise: KeyPromise) -> LivePart:
         """A ledger row whose rows all lie in the window."""
-        hashes = promise.hashes
+        hashes = promise.hashes_of(len(row.cells))
         return cls(row, FrequencyBounds(hashes, exact(row.cells)), True, hashes.eps, row.rows)
 
     @classmethod
@@ -100,11 +103,13 @@ class LiveTotals:
     rows: rows with a key; an estimate where a part is not whole.
     nulls: rows with a NULL key, of parts that are whole.
     eps: the error of a point query, as a fraction of the rows; 0 without parts.
+    sums: how many sums of sketches there are, see the module.
     """
 
     rows: int
     nulls: int
     eps: float
+    sums: int
 
     @classmethod
     def of(cls, parts: Sequence[LivePart]) -> LiveTotals:
@@ -115,6 +120,35 @@ class LiveTotals:
             rows=round(rows),
             nulls=sum(part.live.nulls for part in parts if part.whole),
             eps=eps + others / max(rows, 1.0),
+            sums=len({part.bounds.hashes for part in parts}),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sum:
+    """The parts of one key_eps.
+
+    places: the indices of the parts, ascending.
+    highest: shape (parts, cells), upper bounds of each part's cells.
+    combined: the Count-Min of these parts.
+    """
+
+    places: Ints
+    highest: Ints
+    combined: FrequencyBounds
+
+    @classmethod
+    def all_of(cls, parts: Sequence[LivePart]) -> tuple[_Sum, ...]:
+        places: dict[RowHashes, list[int]] = {}
+        for place, part in enumerate(parts):
+            places.setdefault(part.bounds.hashes, []).append(place)
+        return tuple(
+            cls(
+                np.array(own),
+                np.array([parts[place].bounds.cells.hi for place in own]),
+                combine_frequencies([parts[place].bounds for place in own]),
+            )
+            for own in places.values()
         )
 
 
@@ -122,8 +156,7 @@ class LiveTotals:
 class LiveSide:
     """The live side of a window as arrays, computed once for many questions.
 
-    highest: shape (parts, cells), upper bounds of each part's cells.
-    combined: the Count-Min of all parts; None without parts.
+    sums: the sums of the parts' sketches; none without parts.
     names: ascending, every name that at least one part lists. The listing entries of name i are the indices
         starts[i] to starts[i + 1], the end exclusive, of `owners`, `known` and `most`.
     owners: the part of each entry.
@@ -132,8 +165,7 @@ class LiveSide:
     """
 
     parts: tuple[LivePart, ...]
-    highest: Ints
-    combined: FrequencyBounds | None
+    sums: tuple[_Sum, ...]
     names: Names
     starts: Ints
     owners: Ints
@@ -154,8 +186,7 @@ class LiveSide:
         whole = np.array([part.whole for part in parts], dtype=bool)
         return cls(
             parts=tuple(parts),
-            highest=np.array([part.bounds.cells.hi for part in parts]),
-            combined=combine_frequencies([part.bounds for part in parts]) if parts else None,
+            sums=_Sum.all_of(parts),
             names=names,
             starts=np.searchsorted(code[order], np.arange(len(names) + 1)),
             owners=owners,
@@ -191,13 +222,14 @@ class LiveSide:
         O(parts * names), plus the hashes of the names.
         """
         zero = np.zeros(len(names), np.int64)
-        if self.combined is None or not len(names):
+        if not self.sums or not len(names):
             return LiveCounts.exact(zero)
         hashed = digests(names)
         least, most = self.by_part(names, hashed)
         low, high = least.sum(axis=0), most.sum(axis=0)
-        sketched = self.combined.points(hashed)
-        return LiveCounts(np.clip(sketched.estimate, low, high), low, high, np.clip(sketched.lo, low, high))
+        sketched = [one.combined.points(hashed) for one in self.sums]
+        estimate, likely = sum(one.estimate for one in sketched), sum(one.lo for one in sketched)
+        return LiveCounts(np.clip(estimate, low, high), low, high, np.clip(likely, low, high))
 
     def by_part(
         self, names: Names, hashed: NDArray[np.uint64], parts: Ints | None = None
@@ -207,11 +239,15 @@ class LiveSide:
         hashed: the digests of the names. parts: the parts in question, ascending; None for all.
         """
         chosen = np.arange(len(self.parts)) if parts is None else parts
-        if self.combined is None or not len(chosen):
+        if not len(chosen):
             none = np.zeros((0, len(names)), np.int64)
             return none, none
-        cells = self.combined.hashes.cells_of(hashed)
-        highest = self.highest[chosen[:, None, None], cells].min(axis=1)
+        highest = np.zeros((len(chosen), len(names)), np.int64)
+        for one in self.sums:
+            own = np.flatnonzero(np.isin(chosen, one.places, assume_unique=True))
+            rows = np.searchsorted(one.places, chosen[own])
+            cells = one.combined.hashes.cells_of(hashed)
+            highest[own] = one.highest[rows[:, None, None], cells].min(axis=1)
         most, least = np.minimum(highest, (self.floors[chosen] - 1)[:, None]), np.zeros_like(highest)
         entries, column = self._entries_of(names)
         place = np.full(len(self.parts), -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.warehouse.disk import files_of
 from tests.warehouse.test_alter import StoppedError
 from tests.warehouse.test_alter import rows as rows_without_price
 from tidemark import query, warehouse
+from tidemark.sketches import SketchError
 from tidemark.warehouse import InputError
 
 ALL = {"value", "price", "number"}
@@ -284,6 +286,57 @@ def test_kappa_and_grace_hold_from_now_on(world: GroupWorld) -> None:
         warehouse.create(None, world.path, ["value", "price"], kappa=3, time="time")
 
 
+def check_promises(world: GroupWorld, least_eps: float) -> None:
+    """Answers from summaries keep the eps that they state, which is not below the warehouse's."""
+    wh = world.open(memory=0)
+    truth = world.truth("value", {}, None)
+    for mode in ("quick", "accurate"):
+        for answer in wh.quantile([0.1, 0.5, 0.9], "value", mode=mode):
+            assert answer.eps >= least_eps
+            assert answer.error_bound <= answer.eps * (answer.N if mode == "quick" else answer.m)
+            exact = truth.quantile(answer.phi)
+            assert answer.low <= exact <= answer.high or math.isnan(exact)
+    check_key(world, "origin", None)
+    report = warehouse.verify(world.path)
+    assert report.ok, [one for one in report.checks if not one.ok]
+
+
+def test_another_eps_holds_for_what_comes_and_answers_tell_what_holds(world: GroupWorld) -> None:
+    assert alter(world, eps=0.01, key_eps=0.01).outcome == "altered"
+    check_promises(world, 0.01)
+    assert world.open().quantile(0.5, "value").eps > 0.01  # of the batches that were live before
+    assert world.open().top(1)[0].eps > 0.04
+    for number in range(8, 12):  # complete ranges of batches from before, after, and both
+        world.add(rows(number, 24), load=False)
+        check_promises(world, 0.01)
+    alter(world, eps=0.2, key_eps=0.2)
+    for number in range(12, 17):
+        world.add(rows(number, 24), load=False)
+    check_promises(world, 0.2)
+    world.load_live()
+    world.add(rows(17, 24), load=False)
+    check_promises(world, 0.2)
+    assert world.open().quantile(0.5, "value").eps == 0.2
+    check(world, {"value", "price"}, set(), {"origin"})
+
+
+@pytest.mark.parametrize(
+    ("place", "changed"),
+    [
+        ("warehouse.ledger.ledger_table.can_join", lambda *_: True),
+        ("warehouse.snapshots.views.View.live_eps", 0.0),
+        ("warehouse.ledger.key_summaries.KeyPromise.hashes_of", lambda promise, _: promise.hashes),
+    ],
+    ids=["a range crosses the change", "answers state the new eps", "all sketches have the new hashes"],
+)
+def test_an_eps_that_does_not_hold_is_caught(
+    world: GroupWorld, monkeypatch: Any, place: str, changed: Any
+) -> None:
+    monkeypatch.setattr(f"tidemark.{place}", changed)
+    with pytest.raises((AssertionError, SketchError, IndexError, ValueError)):
+        test_another_eps_holds_for_what_comes_and_answers_tell_what_holds(world)
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [
@@ -300,6 +353,8 @@ def test_kappa_and_grace_hold_from_now_on(world: GroupWorld) -> None:
         ({"add_measure": "number", "drop_measure": "nothing"}, "no measure 'nothing' here"),
         ({"kappa": 1}, "kappa must be"),
         ({"kappa": True}, "kappa must be"),
+        ({"eps": 0.5}, "eps must lie in"),
+        ({"key_eps": 1e-9}, "too small for any sketch"),
         ({"grace": "soon"}, "soon"),
         ({"grace": "-1 s"}, "-1 s"),
     ],
@@ -322,7 +377,8 @@ STEPS = st.lists(
     st.sampled_from([
         "load", "append", "append", "load live", "maintain", "kill load",
         *[f"{verb} measure {name}" for verb in ("add", "drop") for name in sorted(ALL)],
-        "add key number", "drop key number", "add group origin", "drop group origin", "kappa 2", "kappa 4",
+        "add key number", "drop key number", "add group origin", "drop group origin",
+        "kappa 2", "kappa 4", "eps 0.01", "key_eps 0.3",
     ]),
     min_size=4,
     max_size=9,
@@ -359,8 +415,8 @@ def _take(world: GroupWorld, step: str, declared: dict[str, set[str]]) -> None:
         warehouse.maintain(None, world.path)
     elif verb in ("load", "append"):
         world.add(rows(world.batches, 12), load=verb == "load")
-    elif verb == "kappa":
-        alter(world, kappa=int(rest[0]))
+    elif verb in ("kappa", "eps", "key_eps"):
+        alter(world, **{verb: float(rest[0]) if "eps" in verb else int(rest[0])})
     else:
         role, name = rest
         known = name in declared[role]

@@ -23,7 +23,7 @@ from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, epoch_micros
 from tidemark.warehouse.companions.cells import Cell, join_cells
 from tidemark.warehouse.events.reader import DecodedRows
-from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, summarise
+from tidemark.warehouse.ledger.key_summaries import KeyPromise, KeySummary, are_alike, summarise
 from tidemark.warehouse.ledger.key_summaries import join as join_keys
 from tidemark.warehouse.settings.options import Options
 
@@ -166,6 +166,18 @@ def by_tick(parts: Iterable[TickSummary], eps: float) -> list[TickSummary]:
     for part in parts:
         groups.setdefault(part.tick, []).append(part)
     return [join(group, eps) for _, group in sorted(groups.items())] or [TickSummary(NO_TICK, 0, None, ())]
+
+
+def can_join(parts: Sequence[TickSummary], eps: float) -> bool:
+    """Whether `join` can keep the rank error: an alter of eps or key_eps may have come between the parts."""
+    filled = [part for part in parts if part.rows]
+    by_name: dict[str, list[GK]] = {}
+    for part in filled:
+        for one in part.measures:
+            by_name.setdefault(one.measure, []).append(one.sketch)
+    fits = all(max(sketch.eps for sketch in sketches) <= eps for sketches in by_name.values())
+    in_all = [key for key in (filled[0].keys if filled else ()) if all(key in part.keys for part in filled)]
+    return fits and all(are_alike([part.keys[key] for part in filled]) for key in in_all)
 
 
 def _join_measures(parts: Sequence[MeasureSummary], eps: float) -> MeasureSummary:

@@ -41,7 +41,7 @@ from tidemark.warehouse.cascade import MERGES
 from tidemark.warehouse.columns.heavy_keys import BYTES as LISTED_BYTES
 from tidemark.warehouse.columns.heavy_keys import ENTRIES, THETA
 from tidemark.warehouse.columns.keys import KeyColumn, Names, find_names, name_sizes, take_names, unify_names
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.settings.options import Options
 
@@ -65,9 +65,24 @@ class KeyPromise:
 
     @property
     def hashes(self) -> RowHashes:
-        """The row hashes of every sketch of the warehouse."""
+        """The row hashes of the sketches that the warehouse makes now."""
         sizes_needed = sizes_for_points(self.eps, self.delta)
         return RowHashes(sizes_needed.rows, sizes_needed.width, SEED)
+
+    def hashes_of(self, cells: int) -> RowHashes:
+        """Those of a sketch with so many cells, of this delta and any eps.
+
+        The number of rows follows from delta. DamagedWarehouse if no sketch has so many cells.
+        """
+        own = self.hashes
+        if cells == own.cells:
+            return own
+        if not cells or cells % own.rows:
+            raise DamagedWarehouse(
+                f"a summary of keys in the ledger has {cells} cells, expected a multiple of {own.rows}. Run "
+                "repair: it makes the ledger's rows again from events."
+            )
+        return RowHashes(own.rows, cells // own.rows, SEED)
 
     def check(self) -> None:
         """InputError if no sketch can keep it."""
@@ -155,6 +170,11 @@ def _sample(
     keys = np.flatnonzero(counts)
     ticks = np.full(len(keys), tick)
     return KeySample.of(LEDGER_SAMPLE, name_words(names)[keys], ticks, counts[keys], times[keys])
+
+
+def are_alike(parts: Sequence[KeySummary]) -> bool:
+    """Whether the sketches of the summaries are of one key_eps, so that they can be joined."""
+    return len({(part.sketch.hashes, part.sketch.eps, part.sketch.delta) for part in parts}) <= 1
 
 
 def join(parts: Sequence[KeySummary]) -> KeySummary:

@@ -41,7 +41,7 @@ from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
-from tidemark.warehouse.ledger.batch_summaries import TickSummary, join
+from tidemark.warehouse.ledger.batch_summaries import TickSummary, can_join, join
 from tidemark.warehouse.ledger.ledger_rows import (
     RANGE_COLUMNS,
     SCHEMA,
@@ -176,9 +176,10 @@ def _write_wide(
 ) -> list[AddAction]:
     """Writes a file of rows for each `completed` range, narrow ones first; wide ones reuse narrow ones.
 
-    Four kinds of ranges are left out: those that overlap a plan, which readers would never use; those with
+    Five kinds of ranges are left out: those that overlap a plan, which readers would never use; those with
     fewer than two parts, which would only duplicate one part; those that partly overlap a range that was
-    written with another fan; and those with a batch in `events` that the ledger has lost.
+    written with another fan; those with a batch in `events` that the ledger has lost; and those whose
+    summaries do not join, because eps or key_eps was changed between them.
     """
     files = ranges_by_file(store, table)
     written: dict[BatchRange, Sequence[TickSummary]] = {batches: summaries}
@@ -197,6 +198,8 @@ def _write_wide(
         by_tick: dict[int, list[TickSummary]] = {}
         for summary in tick_summaries:
             by_tick.setdefault(summary.tick, []).append(summary)
+        if not all(can_join(group, level_eps(eps, level)) for group in by_tick.values()):
+            continue
         written[whole] = [join(group, level_eps(eps, level)) for group in by_tick.values()]
         actions.append(write_rows(store, whole, to_arrow(whole, written[whole], key_fields_of(table))))
     return actions

@@ -113,6 +113,10 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
     )
     if wanted == options:
         return options
+    if (wanted.eps, wanted.key_eps) != (options.eps, options.key_eps):
+        wanted = replace(
+            wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}
+        )
     check_folders(wanted.measure_names, wanted.key_names)
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))

@@ -17,8 +17,10 @@ from typing import Any
 # 0.2.0, has none.
 #
 #   added-measures   live batches from before a measure was added have no summary of it
+#   changed-eps      live batches from before eps or key_eps was changed have summaries of another error
 ADDED_MEASURES = "added-measures"
-KNOWN: Mapping[str, str] = {ADDED_MEASURES: "0.3.0"}
+CHANGED_EPS = "changed-eps"
+KNOWN: Mapping[str, str] = {ADDED_MEASURES: "0.3.0", CHANGED_EPS: "0.3.0"}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

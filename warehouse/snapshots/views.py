@@ -67,6 +67,14 @@ class View(AnyView):
         """The measure."""
         return self.projection.measure
 
+    @cached_property
+    def live_eps(self) -> float:
+        """The eps that the live summaries keep: the warehouse's at most, unless `alter` made that smaller.
+
+        The rank error of the live side together is a quarter of it.
+        """
+        return max((4 * row.sketch.eps for row in self.live), default=0.0)
+
 
 @dataclass(frozen=True)
 class GroupView(AnyView):

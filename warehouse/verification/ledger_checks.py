@@ -112,7 +112,7 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
         if projection.runs_table not in pinned.snapshot.options.built_from:
             raise
         return f"not checked: {error}"
-    hashes = KeyPromise.of(pinned.snapshot.options).hashes
+    promise = KeyPromise.of(pinned.snapshot.options)
     by_range: dict[BatchRange, list[LiveKeys]] = {}
     for live in view.live:
         is_late = live.late is not None and not live.batches.source.startswith(BULK)
@@ -127,6 +127,7 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
             in_tick = np.flatnonzero(key_counts.ticks == live.tick)
             names = take_names(key_counts.names, key_counts.codes[in_tick])
             counts = key_counts.counts[in_tick]
+            hashes = promise.hashes_of(len(live.cells))
             cells = FrequencyBounds(hashes, exact(live.cells)).points(digests(names)).hi
             least, most = listed_bounds(live, names)
             nulls = int(totals.nulls[totals.ticks == live.tick].sum())
