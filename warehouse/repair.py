@@ -3,7 +3,8 @@
 `events` is the truth: every row that ever came, and the options. Everything else is computed from it, by the
 code that a load, a stream and `alter` compute it with:
 
-    steps      plans that are left stay; the batches of those that are lost become one new step
+    logs       one that cannot be opened is written again (warehouse/delta/log_repair.py)
+    steps      plans that are left from step 0 on stay; the batches of those that are lost become one new step
     runs       a damaged run is built from the batches of its steps, and so is a run for each gap
     ledger     what neither a plan nor a sound file of the ledger has is summarised again
     load       steps that a projection lacks are loaded, and levels are merged, as after a killed load

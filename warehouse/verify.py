@@ -152,7 +152,7 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
 
 
 class _MergePending(Exception):
-    """A level holds more than kappa runs, as it does after a load commits a step, until it commits the merge.
+    """A level has more than kappa runs, as between the commit of a step and that of the merge after it.
 
     `folder` has the files of the runs table with their sizes: a merge in progress adds to them.
     """

@@ -1,4 +1,4 @@
-"""What a call that writes works with: an engine for its tasks, the warehouse, and who follows it."""
+"""The context of a call that writes: executor, warehouse, options, and the caller's progress function."""
 
 from __future__ import annotations
 

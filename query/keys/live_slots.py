@@ -3,8 +3,8 @@
 Each ledger row has one tick. For a key it says one of three things:
 
     present   its listing has at least one row of the key, or its sample has the key
-    absent    its counters, or the floor of its listing, leave no row for the key; or the key's hash is below
-              the threshold of the sample, and the sample does not have it
+    absent    its counters, or the floor of its listing, prove that the key has no row; or the key's hash is
+              below the threshold of the sample, and the sample does not have it
     maybe     anything else
 
 A sample that has all keys of its ledger row decides for every key. Where the window cuts the tick, the first

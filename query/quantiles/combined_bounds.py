@@ -167,8 +167,8 @@ def narrow_readings(
         count(inside <= x0)  >=  r - below - L_hi    so x0 is not before the row r - below - L_hi - 1
         count(inside <  x0)  <   r - below - L_lo    so x0 is not after the row  r - below - L_lo - 1
 
-    with L_hi = L_hi(upper) and L_lo = L_lo(lower). Of history's ranks, the error of x0 depends only on those
-    at x0 and just before it. Both stay exact between these two rows. If x0 = lower, the first row is
+    with L_hi = L_hi(upper) and L_lo = L_lo(lower). The error of x0 depends only on two ranks of history:
+    at x0 and just before x0. Both stay exact between these two rows. If x0 = lower, the first row is
     negative, and rows are kept from the start. If x0 = upper, the last row is c or more, and rows are kept to
     the end. In both cases x0 is an end of the interval, where the reading gives the exact rank. The rows from
     the first to the last that any rank of the interval needs are kept. Outside of them the bounds from

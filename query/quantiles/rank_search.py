@@ -56,8 +56,8 @@ class Source:
     live: the live values of the window, without NaN and NULL; None if these are
         rows of `History`, in memory.
     rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
-        finer marks. The default is four row groups. At the usual grain of a quarter of a row group a plan has
-        half a row group, so it never needs the footers.
+        finer marks. The default is four row groups. With the usual grain, a quarter of a row group, a plan
+        reads half a row group per run and rank, so the footers are not needed.
     rows_a_round: how many rows may be in memory at once. 2**17 values are 1 MB; sorting and ranking them
         takes a few times that.
     """

@@ -4,13 +4,13 @@ A cost is a sum of units of work (windows and runs to bound, names to look up, r
 times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. How
 much a way differs from them on this machine and store is learned: the first scan of a session sets the factor
 of scans, later answers correct that of their way by a share, and the factors of ways that are not taken
-return to 1 slowly, so that they are tried again. A scan that had to compare files with their digests, which
-is done once in a process, says nothing of the next one.
+return to 1 slowly, so that they are tried again. A scan that also had to compare files with their digests,
+which is done once in a process, is not used to correct the factors.
 
-No estimate has to be good. A way that has spent twice its estimate, and more than the next one's, is left for
-the next one (`spending.py`). So a question costs at most what its way was to cost, twice, or what the other
-one was to, and then what the other one does. Within PATIENCE no way is left: so long may a process that has
-just begun, or a busy machine, take for any.
+No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
+the next one, is stopped, and the next one is used (`spending.py`). So the whole time is at most max(2 *
+estimate of the first way, estimate of the second way) + the time of the second way. No way is stopped during
+its first PATIENCE seconds, because a new process or a busy machine may need this time for any way.
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up 
 (`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). The table has
 no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 
-To add a type: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order of the values.
-Give `exact_of` if the values in Python are not plain numbers, and `limits` if not every stored number is a
-value. No other file changes, with two exceptions outside of the table: a type that the Delta libraries do not
-know cannot be stored in `events`, and text/json_values.py decides which JSON values a type accepts.
+To add a type that Delta has: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order
+of the values. Give `exact_of` if the values in Python are not plain numbers, and `limits` if not every stored
+number is a value. If the type has a form of its own in text, JSON, SQL, statistics or digests, change the
+places that ask for the Arrow type, too: `grep -rn "types.is_" warehouse query jobs` finds them. A type that
+Delta does not have cannot be stored in `events`.
 """
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ def text_bounds(low: str, high: str) -> tuple[str, str | None]:
     """A short text that is <= `low`, and a short text that is >= `high`, or None if none was found.
 
     The upper bound of "abc...z" (more than 32 characters) is its first 32 characters and the greatest
-    character after them.
+    character after them. No bound is found if the first 128 characters are all the greatest one. Spark and
+    DuckDB read a file without a bound for every query; filters of delta-rs skip it.
     """
     cut = _BOUND_LENGTH
     while high[cut : cut + 1] == _LAST and cut < 4 * _BOUND_LENGTH:  # a cut here might be below `high`

@@ -1,6 +1,6 @@
 """The files of a warehouse: near, on a disk of this machine, or far, in an object store.
 
-Nobody else asks which of the two it has. What only one of them needs does nothing for the other.
+No other module asks which of the two it has. Methods that only one of the two needs do nothing in the other.
 """
 
 # ruff: noqa: ARG002  the arguments of what does nothing

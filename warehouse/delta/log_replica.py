@@ -71,8 +71,9 @@ class LogReplica:
 
     `ahead` is how many commits after the checkpoint are asked for at once, whether they exist or not.
 
-    `checked` is when the last `catch_up` began, in seconds of time.monotonic(). The table has no files in its
-    folder: it serves for its log alone. It must not be shared between threads without a lock.
+    `checked` is when the last `catch_up` began, in seconds of time.monotonic(). The local copy has only the
+    log, not the data files: it serves for metadata and commits. It must not be shared between threads
+    without a lock.
     """
 
     def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
@@ -106,7 +107,7 @@ class LogReplica:
         return -1 if self.table is None else self.table.version()
 
     def prepare(self) -> Rounds[None]:
-        """Reads ahead what `catch_up` asks for first. If it is old by then, that costs requests at most."""
+        """Reads ahead what `catch_up` asks for first. If it is outdated by then, more requests are needed."""
         if self._known() is None:
             (self._hint,) = yield [self._log(LAST_CHECKPOINT)]
 
@@ -155,7 +156,7 @@ class LogReplica:
             self._open_directly()
 
     def _open_known(self, known: CachedLog) -> Rounds[bool]:
-        """Opens the known log and what came since; False if that is too much, or the log is another one."""
+        """Opens the known log and newer commits; False for FOLLOWED or more, or if the log was replaced."""
         newest, new = yield [self._log(commit_name(known.version + i)) for i in range(2)]
         if not _continues(known, newest):
             return False
@@ -183,7 +184,8 @@ class LogReplica:
     def hand_over(self) -> DeltaTable | None:
         """The table, to commit to it: it keeps the copy, and the copy keeps it no longer.
 
-        In a cycle both would stay in memory, and the folder on disk, until the cycle is collected.
+        If they referred to each other, both, and the folder on disk, would stay until the garbage collector
+        runs.
         """
         table, self.table = self.table, None
         if table is not None and self._folder is not None:

@@ -1,8 +1,8 @@
 """A writer looks at the files that it wrote, before and after the commit that names them.
 
 Maintenance deletes files that no table names once they are older than the grace. With a grace of 0, or by a
-clock that is ahead, these are files of a load that is running. What is gone before the commit is written
-again, and what is gone after it is replaced. So no commit names a file that was deleted before it.
+clock that is ahead, these are files of a load that is running. A file that is missing before the commit is
+written again. A file that is missing after the commit is replaced by another commit.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TRIES = 5
 
 
 class Looks:
-    """The looks of a writer at its files; each time that some are gone, it writes them again and looks again.
+    """The checks by which a writer finds that files of its own were deleted; it writes them and checks again.
 
-    before_commit  whether no commit names the files yet. In an object store they are then not looked at: the
-                   look after the commit finds what is gone, and a round of requests is saved
+    before_commit  whether no commit names the files yet. In an object store they are then not checked: the
+                   check after the commit finds what is gone, and a round of requests is saved
     """
 
     def __init__(self, store: Store, *, before_commit: bool = False) -> None:

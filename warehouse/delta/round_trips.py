@@ -1,8 +1,8 @@
-"""Round trips to an object store: the reads that wait for no other are asked for at once.
+"""Round trips to an object store: requests that do not depend on each other are sent at the same time.
 
 A store answers a request after tens of milliseconds, however few bytes it asks for, and takes many requests
-at once. So a reader's time is the number of its *rounds*: requests that wait for requests before them. What
-is needed next is collected, and asked for in one round (`in_rounds`).
+at once. So the time of a reader is proportional to the number of its *rounds*: sets of requests that are sent
+at the same time. What is needed next is collected, and requested in one round (`in_rounds`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ new is in one of these states:
     `events` has its rows, the ledger and the plans lack it  unfinished: a crash came between the two commits,
                                                              or another tool changed the ledger
     `events` has no rows; a ledger range or a plan contains it, or `rejected` has records of it
-                                                             unproved: it had no rows, or its number was left
-                                                             out; only a batch without rows is a replay
+                                                             unproved: it had no rows, or was skipped;
+                                                             only a batch without rows is a replay
     no table has it                                          its number was left out: InputError
 
 A replay has the rows that are stored: `same_rows.py` compares them, and `other_rows_error` is for others.

@@ -1,4 +1,4 @@
-"""pyarrow's writer of Parquet files, but what fails is told once, as it failed.
+"""pyarrow's writer of Parquet files, except that an error is raised once, and no second error hides it.
 
 pyarrow closes a writer whenever it is left or collected, also after an error. That writes to the file again:
 on a full disk the second error hides the first one, and a third is printed when the writer is collected.

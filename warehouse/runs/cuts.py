@@ -11,8 +11,8 @@ position p of input c has these rows before it:
     input j < c: rows <= sort key        input c: its first p rows        input j > c: rows < sort key
 
 If the merge sums equal rows into one, a slice must contain all of them. Then the rows of every input that are
-less than the sort key lie before the cut. In such a run the rows before a mark are strictly less than it, so
-in input c the cut lies exactly at position p, as in the first case.
+less than the sort key lie before the cut. In such a run all rows before a mark are strictly less than it, so
+in input c the cut lies exactly at position p, as without sums.
 
 Two neighbouring cuts bound a slice. The slices are disjoint and contain every row. The marks bound the
 position of a cut in each input; a task reads only the blocks that may contain rows of its slice.

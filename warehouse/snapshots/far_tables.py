@@ -1,14 +1,14 @@
-"""The tables of a warehouse in an object store, kept open: many are looked at in one round of requests.
+"""The tables of a warehouse in an object store, kept open: many are checked in one round of requests.
 
-That is not the order of `snapshot_reader.py`. So after a look that found a change, the tables that come later
-in that order are looked at once more:
+Opening all tables in one round does not keep the order that `snapshot_reader.py` requires. So after a round
+that found a change, the tables that come later in that order are checked once more:
 
-    newer                     looked at once more
+        newer                     checked once more
     a runs table              steps, ledger
     steps                     ledger
-    the ledger, or nothing    none: the look is done
+        the ledger, or nothing    none: all is done
 
-While the runs stay as they are, the steps are not looked at: new plans matter only if a run has them. What
+While the runs stay as they are, the steps are not checked: new plans matter only if a run has them. What
 the views will read (plans, marks, ledger rows, small files of live rows) is fetched in the same rounds
 (round_trips.py). Runs tables are opened when a question needs them.
 """

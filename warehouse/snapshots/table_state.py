@@ -68,7 +68,7 @@ class TableFiles:
 
     @classmethod
     def of(cls, name: str, table: DeltaTable | None) -> TableFiles:
-        """The files of the table as it is; an error is raised by those who ask for them."""
+        """The files of the table as it is. If listing them fails, `files` raises the error."""
         if table is None:
             return cls(name, None, -1, ())
         try:
