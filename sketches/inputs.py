@@ -21,6 +21,17 @@ INT64 = np.dtype(np.int64)
 _EXACT_INTEGERS = {FLOAT64: (-(2**53), 2**53), INT64: (-(2**63), 2**63 - 1)}
 
 
+def checked_digests(digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`digests`; InvalidInput unless they are a one-dimensional array of uint64."""
+    if not isinstance(digests, np.ndarray) or digests.dtype != np.uint64 or digests.ndim != 1:
+        type_name = getattr(digests, "dtype", type(digests).__name__)
+        raise InvalidInput(
+            f"got digests of {type_name}, shape {np.shape(digests)}; "
+            "expected a one-dimensional array of uint64; use digest(keys)"
+        )
+    return digests
+
+
 def column_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """`dtype` as a numpy dtype; InvalidInput unless it is float64 or int64."""
     try:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidemark.sketches.distinct.mixing import Hashes, mix, salt_of
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests
-from tidemark.sketches.inputs import INT64, as_column
+from tidemark.sketches.inputs import INT64, as_column, checked_digests
 
 Ints = NDArray[np.int64]
 
@@ -34,12 +34,7 @@ class Arrivals:
 
         Raises InvalidInput for input that DistinctCounter.update refuses; `now` is then unchanged.
         """
-        if not isinstance(digests, np.ndarray) or digests.dtype != np.uint64 or digests.ndim != 1:
-            type_name = getattr(digests, "dtype", type(digests).__name__)
-            raise InvalidInput(
-                f"got keys of {type_name}, shape {np.shape(digests)}; "
-                "expected a one-dimensional array of uint64; use digest(keys)"
-            )
+        checked_digests(digests)
         time_array = as_column(times, INT64)
         if time_array.shape != digests.shape:
             raise InvalidInput(

@@ -44,7 +44,7 @@ from tidemark.sketches.ecm.ecm_sizes import (
     sizes_for_points,
     split_eps,
 )
-from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds, checked_digests
+from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds, digests_below
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import (
     CellIndices,
@@ -200,7 +200,7 @@ class ECM:
         Amortised O(rows) an arrival. With a window, an update also takes O(cells + b) for b buckets to drop
         expired ones: pass thousands of arrivals at once.
         """
-        self.counts.update(times, counts, cells=self._cells_of(checked_digests(digests, self.hashes)))
+        self.counts.update(times, counts, cells=self._cells_of(digests_below(digests, self.hashes)))
         self._cached_bounds = None
 
     def bounds(self, since: int | None = None, until: int | None = None) -> FrequencyBounds:

@@ -35,6 +35,7 @@ from tidemark.sketches.bounds.count_bounds import Counts, Estimate, add_counts
 from tidemark.sketches.counters.buckets import Ints
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests, RowHashes
+from tidemark.sketches.inputs import checked_digests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,7 @@ class FrequencyBounds:
 
         The estimate f' has |f' - f| <= eps * n with probability 1 - delta, see ecm.py.
         """
-        cells = self.hashes.cells_of(checked_digests(digests, self.hashes))
+        cells = self.hashes.cells_of(digests_below(digests, self.hashes))
         hi = self.cells.hi[cells].min(axis=0)
         estimate = self.cells.estimate[cells].min(axis=0)
         smallest_lo = self.cells.lo[cells].min(axis=0)
@@ -130,17 +131,9 @@ def require_same_hashes(hashes: Sequence[RowHashes]) -> None:
             )
 
 
-def checked_digests(digests: Digests, hashes: RowHashes) -> Digests:
-    """`digests`; InvalidInput unless they are a one-dimensional array of uint64.
-
-    For direct hashes, where a key is its own column, keys must also be below the width.
-    """
-    if not isinstance(digests, np.ndarray) or digests.dtype != np.uint64 or digests.ndim != 1:
-        type_name = getattr(digests, "dtype", type(digests).__name__)
-        raise InvalidInput(
-            f"got keys of {type_name}, shape {np.shape(digests)}; "
-            "expected a one-dimensional array of uint64; use digest(keys)"
-        )
+def digests_below(digests: Digests, hashes: RowHashes) -> Digests:
+    """Checked digests; for direct hashes, where a key is its own column, they must be below the width."""
+    checked_digests(digests)
     if hashes.direct and len(digests) and int(digests.max()) >= hashes.width:
         raise InvalidInput(f"got the key {int(digests.max())}; expected keys below {hashes.width}")
     return digests

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests
+from tidemark.sketches.inputs import checked_digests
 
 SLOT_LIMIT = 2**62  # slots are below this, so that sums of two fit int64
 
@@ -143,13 +144,7 @@ def checked_rows(promise: Promise, site: int, digests: Digests) -> tuple[int, Di
     """(site, digests) of an update; InvalidInput unless they are in range."""
     if not is_integer(site) or not 0 <= site < promise.sites:
         raise InvalidInput(f"got site = {site!r}; expected an integer from 0 to {promise.sites - 1}")
-    if not isinstance(digests, np.ndarray) or digests.dtype != np.uint64 or digests.ndim != 1:
-        type_name = getattr(digests, "dtype", type(digests).__name__)
-        raise InvalidInput(
-            f"got digests of {type_name}, shape {np.shape(digests)}; "
-            "expected a one-dimensional array of uint64; use digest(keys)"
-        )
-    return int(site), digests
+    return int(site), checked_digests(digests)
 
 
 def is_integer(value: object) -> bool:

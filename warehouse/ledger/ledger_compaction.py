@@ -92,18 +92,10 @@ def _dropped(
         # the other parts, so the wide range does not replace them.
         if batches in live and not ledger_table.partly_planned(batches, planned) and path in old_files
     }
+    in_history = ledger_table.disjoint(loaded)
     enclosing = ledger_table.enclosing_ranges(chain.from_iterable(ranges.values()))
     return {
         batches
         for batches, around in enclosing.items()
-        if _is_covered(batches, loaded) or old_live.intersection(around)
+        if ledger_table.covers(in_history, batches) or old_live.intersection(around)
     }
-
-
-def _is_covered(batches: BatchRange, ranges: Sequence[BatchRange]) -> bool:
-    """Whether the union of the ranges contains all of these batches."""
-    uncovered = batches.first
-    for other in sorted(other for other in ranges if other.source == batches.source):
-        if other.first <= uncovered <= other.last:
-            uncovered = other.last + 1
-    return uncovered > batches.last

@@ -1,14 +1,14 @@
 """The ledger, S(R): summaries of every batch of a stream, by range of batches and tick.
 
-ledger_rows.py describes a row. Readers and loads see a batch once its ledger rows are committed.
-The rows of a batch are appended in one commit; appending the same batch again finds that commit and changes
-nothing. A batch without rows has one ledger row, of zero rows.
+ledger_rows.py describes a row. Readers and loads see a batch once its ledger rows are committed. The rows of
+a batch are appended in one commit; appending the same batch again finds that commit and changes nothing. A
+batch without rows has one ledger row, of zero rows.
 
 The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan`
 batches also adds rows for the whole range. In the same way, `fan` such ranges are summarised as one range of
 the next level, up to LEVELS levels. The rows of a wide range summarise the same batches as its parts, in
-fewer rows. Readers take the fewest ranges that cover the
-batches outside history: fewer than 2 * fan per source and level, except at the widest level.
+fewer rows. Readers take the fewest ranges that cover the batches outside history: fewer than 2 * fan
+ranges per source and level; at the widest level there is no limit.
 
 Files. An append writes one file per range, and the file's statistics name the range, so a reader opens only
 the files that it needs. Maintenance combines ranges that few readers need into one file. The statistics of
@@ -55,6 +55,7 @@ from tidemark.warehouse.ledger.ledger_rows import (
 _LEAST, _MOST = ([f"{bound}.{name}" for name in RANGE_COLUMNS] for bound in ("min", "max"))
 
 RangeCache = dict[str, list[BatchRange]]  # by path, the ranges of each file that has several
+Intervals = dict[str, tuple[list[int], list[int]]]  # of batches, by source, see `disjoint`
 
 
 def level_eps(eps: float, level: int) -> float:
@@ -402,15 +403,13 @@ def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> l
     for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
         repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
         firsts, lasts = covered_intervals.get(batches.source, ((), ()))
-        nearest = (
-            bisect_right(firsts, batches.last) - 1
-        )  # the last interval that starts before the range ends
+        nearest = bisect_right(firsts, batches.last) - 1  # the last one that starts before the range ends
         if not repeated and (nearest < 0 or lasts[nearest] < batches.first):
             chosen.append(batches)
     return chosen
 
 
-def disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[int]]]:
+def disjoint(ranges: Iterable[BatchRange]) -> Intervals:
     """The union of the ranges as disjoint intervals, by source: their first and last batches, ascending.
 
     Example: 0..1, 2..3 and 7 of source "s" give {"s": ([0, 7], [3, 7])}.
@@ -424,3 +423,10 @@ def disjoint(ranges: Iterable[BatchRange]) -> dict[str, tuple[list[int], list[in
             firsts.append(batches.first)
             lasts.append(batches.last)
     return intervals
+
+
+def covers(intervals: Intervals, batches: BatchRange) -> bool:
+    """Whether one of the intervals, see `disjoint`, has all of these batches."""
+    firsts, lasts = intervals.get(batches.source, ([], []))
+    nearest = bisect_right(firsts, batches.first) - 1
+    return nearest >= 0 and batches.last <= lasts[nearest]

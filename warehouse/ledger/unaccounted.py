@@ -13,7 +13,6 @@ the numbers of rows do not add up: events has those of the plans and of the live
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -90,7 +89,7 @@ def find(
     missing = {
         BatchRange(source, batch, batch): rows
         for (source, batch), rows in sorted(found.items())
-        if not _holds(covered, source, batch, batch)
+        if not ledger_table.covers(covered, BatchRange(source, batch, batch))
     }
     streamed = {batches: rows for batches, rows in missing.items() if not batches.source.startswith(BULK)}
     newest = {
@@ -112,23 +111,13 @@ def named(batches: Iterable[BatchRange]) -> str:
     return ", ".join(texts[:_SHOWN]) + more
 
 
-_Covered = dict[str, tuple[list[int], list[int]]]
-
-
-def _holds(covered: _Covered, source: str, first: int, last: int) -> bool:
-    """Whether one of the covered intervals has all these batches."""
-    firsts, lasts = covered.get(source, ([], []))
-    at = bisect_right(firsts, first) - 1
-    return at >= 0 and last <= lasts[at]
-
-
-def _is_covered(file: DataFile, covered: _Covered) -> bool:
+def _is_covered(file: DataFile, covered: ledger_table.Intervals) -> bool:
     """Whether the file's statistics prove that its batches are covered."""
     source, first, last = (file.stats.get(name) for name in ("min._source", "min._batch", "max._batch"))
     if source is None or first is None or last is None or file.stats.get("max._source") is None:
         return False
     if source == file.stats["max._source"] and len(source) < _WHOLE_TEXT:
-        return _holds(covered, source, first, last)
+        return ledger_table.covers(covered, BatchRange(source, first, last))
     # The number of a bulk batch is a hash of its whole name.
     same = [name for name in covered if name.startswith(source)] if source.startswith(BULK) else []
-    return first == last and any(_holds(covered, name, first, last) for name in same)
+    return first == last and any(ledger_table.covers(covered, BatchRange(name, first, last)) for name in same)
