@@ -23,6 +23,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,11 +130,21 @@ def combined_events(
         rows = spark.table(f"{name}_events")
         names = rows.columns
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[Combined]:
-        yield combined((pair for batch in batches for pair in mapped(batch.rename_columns(names))), combine)
-
-    parts = executor_for(spark).input(rows).each(names, work)
+    parts = executor_for(spark).input(rows).each(names, _MapAndCombine(names, mapped, combine))
     return combined(((json.loads(key), value) for part in parts for key, value in part.items()), combine)
+
+
+@dataclass(frozen=True)
+class _MapAndCombine:
+    """The user's functions map and combine over the rows of a task, which have the columns `names`."""
+
+    names: list[str]
+    mapped: Callable[[pa.RecordBatch], Pairs]
+    combine: Combine
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Combined]:
+        named = (batch.rename_columns(self.names) for batch in batches)
+        yield combined((pair for batch in named for pair in self.mapped(batch)), self.combine)
 
 
 def combined(pairs: Pairs, combine: Combine) -> Combined:

@@ -5,7 +5,8 @@ Spark brings the bytes of the records. Its tasks parse them with the strict read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -77,8 +78,9 @@ def parse(
         (name, kinds.get(name, "string"))
         for name in ("_raw", *(f"_{name}" for name in _SOURCE_COLUMNS), "_reason")
     ]
-    work = FileRecords(form, parser_columns).parse if lines else _work(form, parser_columns)
-    rows = given.mapInArrow(work, ddl([*numbered, *told]))
+    texts = JsonRecords(parser_columns) if form == "json" else CsvRecords(parser_columns)
+    records_of = FileRecords(form, parser_columns) if lines else _Texts(texts)
+    rows = given.mapInArrow(records_of.parse, ddl([*numbered, *told]))
     place = {name: f"c{i}" for i, (name, _) in enumerate(named)}
     raw = F.col("_raw").cast("string").alias("_raw")
     return rows.select(
@@ -108,15 +110,16 @@ def read_lines(spark: SparkSession, path: str, form: str, max_files: int | None 
     )
 
 
-def _work(form: str, columns: TextColumns) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Parses batches whose first column is the text: adds c0, c1, ... before them, and the reasons after."""
-    parser = JsonRecords(columns) if form == "json" else CsvRecords(columns)
+@dataclass(frozen=True)
+class _Texts:
+    """Records of text, each in a row of its own."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    parser: JsonRecords | CsvRecords
+
+    def parse(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Parses the first column of batches: adds c0, c1, ... before them, and the reasons after."""
         for batch in batches:
-            parsed = parser.parse(batch.column(0).cast(pa.binary()))
+            parsed = self.parser.parse(batch.column(0).cast(pa.binary()))
             reasons = pa.array(map(parsed.refused.get, range(len(batch))), pa.string())
             names = [*(f"c{i}" for i in range(parsed.rows.num_columns)), *batch.schema.names, "_reason"]
             yield pa.RecordBatch.from_arrays([*parsed.rows.columns, *batch.columns, reasons], names)
-
-    return work

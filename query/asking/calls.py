@@ -24,57 +24,49 @@ def checks_calls(*requests: Callable[..., Any]) -> Callable[[type[C]], type[C]]:
     def checked(kind: type[C]) -> type[C]:
         for name, method in list(vars(kind).items()):
             if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(kind, name, _checked(method, *_signature(method, requests)))
+                setattr(kind, name, _checked(method, _signature(method, requests)))
         return kind
 
     return checked
 
 
-def _signature(
-    method: Callable[..., Any], requests: Sequence[Callable[..., Any]]
-) -> tuple[inspect.Signature, frozenset[str]]:
-    """The signature of a method, with the parameters of the request in place of `**options`.
-
-    And the parameters of the request that are not among the method's options.
-    """
+def _signature(method: Callable[..., Any], requests: Sequence[Callable[..., Any]]) -> inspect.Signature:
+    """The signature of a method, with the parameters of the request in place of `**options`."""
     signature = inspect.signature(method)
     *own, last = signature.parameters.values()
     if last.kind is not inspect.Parameter.VAR_KEYWORD:
-        return signature, frozenset()
+        return signature
     named = last.annotation.removeprefix("Unpack[").removesuffix("]")
     options = get_type_hints(inspect.unwrap(method).__globals__[named])
     parameters = (inspect.signature(request).parameters for request in requests)
     wanted = next(found for found in parameters if options.keys() <= found.keys())
-    taken = [one for name, one in wanted.items() if name in options]
-    shown = signature.replace(parameters=[*own, *taken])
-    return shown, frozenset(wanted.keys() - shown.parameters.keys())
+    return signature.replace(parameters=[*own, *(one for name, one in wanted.items() if name in options)])
 
 
-def _checked(
-    method: Callable[..., Any], signature: inspect.Signature, refused: frozenset[str]
-) -> Callable[..., Any]:
+def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    parameters = [*signature.parameters.values()]
+    most = sum(one.kind is not one.KEYWORD_ONLY for one in parameters)  # arguments without a name
+    # By the number of these: the names that must be given then, and those that may be.
+    free = [{one.name for one in parameters[count:]} for count in range(most + 1)]
+    needed = [
+        {one.name for one in parameters[count:] if one.default is one.empty} for count in range(most + 1)
+    ]
+
     @wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if not refused.isdisjoint(kwargs):
-                signature.bind(*args, **kwargs)
-            return method(*args, **kwargs)
-        except TypeError:
-            problem = _misfit(method.__name__, signature, args, kwargs)
-            if problem is None:
-                raise
-            raise InputError(problem) from None
+        count = len(args)
+        if count > most or not needed[count] <= kwargs.keys() <= free[count]:
+            _refuse(method.__name__, signature, args, kwargs)
+        return method(*args, **kwargs)
 
     call.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect` and `help` show
     return call
 
 
-def _misfit(
-    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> str | None:
-    """What is wrong with the arguments; None if there are parameters for all of them."""
+def _refuse(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises InputError: what is wrong with the arguments, which do not fit."""
     try:
-        signature.bind(*args, **kwargs)
+        signature.bind(*args, **kwargs)  # too slow for every call
     except TypeError as error:
         parameters = [one for one in signature.parameters if one != "self"]
         hint = ""
@@ -84,5 +76,4 @@ def _misfit(
                 "heavy_hitters, frequency, distinct and self_join."
             )
         takes = f"It takes {', '.join(parameters)}." if parameters else "It takes no arguments."
-        return f"{name}: {error}. {takes}{hint}"
-    return None
+        raise InputError(f"{name}: {error}. {takes}{hint}") from None

@@ -29,11 +29,15 @@ OFFSETS = st.integers(0, len(CONTENT))
 
 
 class Counted(io.BytesIO):
-    """A file that counts what is read of it."""
+    """A store with one file; it counts what is read of it."""
 
     def __init__(self) -> None:
         super().__init__(CONTENT)
         self.reads: list[tuple[int, int]] = []
+        self.handler = self
+
+    def open_input_file(self, _: str) -> Counted:
+        return self
 
     def size(self) -> int:
         return len(CONTENT)
@@ -42,7 +46,7 @@ class Counted(io.BytesIO):
         self.reads.append((offset, size))
         return CONTENT[offset : offset + size]
 
-    def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
+    def read_ranges(self, _: str, ranges: Sequence[Range]) -> list[bytes]:
         return [self.read_at(stop - start, start) for start, stop in ranges]
 
 
@@ -60,7 +64,7 @@ def test_what_is_read_ahead_is_what_is_there(
         patch.setattr(read_ahead, "PIECE_BYTES", piece)
         patch.setattr(read_ahead, "AT_ONCE_BYTES", at_once)
         counted = Counted()
-        file = ReadAhead(counted, counted.read_ranges)
+        file = ReadAhead(counted, "file")
         for step, first, second in steps:
             if step == "expect":
                 file.expect(first, second)
@@ -80,7 +84,7 @@ def test_an_expected_range_is_read_in_pieces_and_a_small_object_at_once(
     for whole, reads in ((100, [(100, 400), (500, 100)]), (1000, [(0, 1000)])):
         monkeypatch.setattr(read_ahead, "WHOLE_BYTES", whole)
         counted = Counted()
-        file = ReadAhead(counted, counted.read_ranges)
+        file = ReadAhead(counted, "file")
         file.expect(100, 600)
         file.seek(100)
         for _ in range(50):

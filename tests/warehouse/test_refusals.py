@@ -128,13 +128,14 @@ def test_what_a_full_disk_stops_is_told_by_driver_and_tasks_and_done_once_there_
 
 
 def test_what_stops_a_task_of_spark_s_is_told_as_if_it_had_stopped_the_driver(spark: SparkSession) -> None:
-    def stopped() -> None:
-        with tempfile.TemporaryFile(buffering=0) as file, no_bytes():
-            file.write(b"x")
+    class Stopped:
+        def run(self) -> None:
+            with tempfile.TemporaryFile(buffering=0) as file, no_bytes():
+                file.write(b"x")
 
     def work() -> None:
         with os_errors.report_os_errors("load"):
-            SparkExecutor(spark).run([stopped])
+            SparkExecutor(spark).run([Stopped()])
 
     refused(work, "load was stopped", "Errno 27", "File too large", "ulimit -f")
 

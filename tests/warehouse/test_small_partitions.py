@@ -15,13 +15,14 @@ from tidemark.warehouse.execution.executors import executor_for
 PARTITIONS, ROWS = 6, 240
 
 
-def rows_of_tasks(spark: SparkSession, frame: DataFrame) -> list[int]:
-    """How many rows each task gets; all of them come once."""
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+class Values:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         yield [value for batch in batches for value in batch.column(0).to_pylist()]
 
-    found = executor_for(spark).input(frame).each(["x"], work)
+
+def rows_of_tasks(spark: SparkSession, frame: DataFrame) -> list[int]:
+    """How many rows each task gets; all of them come once."""
+    found = executor_for(spark).input(frame).each(["x"], Values())
     assert sorted(value for values in found for value in values) == list(range(ROWS))
     return [len(values) for values in found]
 

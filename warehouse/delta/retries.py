@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyarrow import fs
 
@@ -63,16 +63,17 @@ PATIENCE = Patience()  # of every commit
 
 def delete_file(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a file. Raises the error of the last try."""
-    repeated(lambda: filesystem.delete_file(path))
+    repeated(filesystem.delete_file, path)
 
 
 def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a folder and all in it. Raises the error of the last try."""
-    repeated(lambda: filesystem.delete_dir(path))
+    repeated(filesystem.delete_dir, path)
 
 
 def repeated(
-    request: Callable[[], T],
+    request: Callable[..., T],
+    *arguments: Any,
     passes: Callable[[OSError], bool] = is_store_failure,
     tries: int | None = None,
 ) -> T:
@@ -82,9 +83,9 @@ def repeated(
     """
     for pause in islice(PATIENCE.pauses(), (tries or PATIENCE.store_tries) - 1):
         try:
-            return request()
+            return request(*arguments)
         except OSError as error:
             if not passes(error):
                 raise
             PATIENCE.pause(pause)
-    return request()
+    return request(*arguments)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -101,19 +100,22 @@ class S3Client:
     def get(self, path: str, start: int = 0, stop: int | None = None) -> bytes | None:
         """The bytes start..stop (stop exclusive, None: to the end) of an object; None if there is none.
 
-        The library tries a request again, but not where the answer that there is none stops half way.
+        The library retries a failed request, but not if the body of a 404 response is cut off.
         """
-        return repeated(partial(self._get, path, start, stop), lambda error: _STOPPED in str(error), _READS)
+        return repeated(self._get, path, start, stop, passes=_is_cut_off, tries=_READS)
 
     def _get(self, path: str, start: int, stop: int | None) -> bytes | None:
         from obstore import get, get_range
+        from obstore.exceptions import NotFoundError
 
-        with suppress(FileNotFoundError), _as_os_errors():
-            if stop is not None:
-                return bytes(get_range(self._store, path, start=start, end=stop))
-            options: Any = {"range": {"offset": start}} if start else None
-            return bytes(get(self._store, path, options=options).bytes())
-        return None
+        with _as_os_errors():
+            try:
+                if stop is not None:
+                    return bytes(get_range(self._store, path, start=start, end=stop))
+                options: Any = {"range": {"offset": start}} if start else None
+                return bytes(get(self._store, path, options=options).bytes())
+            except (FileNotFoundError, NotFoundError):
+                return None
 
     def put(self, path: str, content: bytes) -> None:
         """Puts an object; replaces one that is there."""
@@ -166,6 +168,10 @@ class S3Upload:
         """Waits until the object is there."""
         with _as_os_errors():
             self._file.close()
+
+
+def _is_cut_off(error: OSError) -> bool:
+    return _STOPPED in str(error)
 
 
 @contextmanager

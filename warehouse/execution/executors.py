@@ -4,15 +4,15 @@ Loads, merges and streams are planned the same way with both executors and write
 so either executor can continue work that the other began. No other module distinguishes the two. The caller
 chooses with the first argument of the public calls: a Spark session, or None for this process.
 
-    tasks       calls without arguments, each over a bounded slice; results come back in task order
-    rows        the caller's input: a DataFrame with Spark, Arrow data or Parquet files without. A function
-                of Arrow batches processes them, once per partition in Spark, once in this process
+    tasks       objects with `run()`, each over a bounded slice; results come back in task order
+    rows        the caller's input: a DataFrame with Spark, Arrow data or Parquet files without. An object
+                with `run(batches)` processes them, once per partition in Spark, once in this process
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,7 +34,19 @@ if TYPE_CHECKING:
 JOINED_BYTES = 2**24
 _MOST = 2**30  # partitions that Spark can count
 
-BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[Any]]
+
+class Task(Protocol):
+    """A part of a call's work over a bounded slice of rows. It can be pickled."""
+
+    def run(self) -> Any:
+        """Does the work and returns its result, which can be pickled."""
+
+
+class RowsTask(Protocol):
+    """The work on one partition of an input. It can be pickled."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        """Does the work and yields its results, which can be pickled."""
 
 
 class Input(Protocol):
@@ -46,11 +58,11 @@ class Input(Protocol):
         InputError for a duplicate name, or for a type that cannot be stored.
         """
 
-    def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """The results that `work` yields for the batches of each partition.
+    def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
+        """The results that the task yields for the batches of each partition.
 
-        The batches have the columns `names` in this order. `work` must find them by position: their names in
-        the batches may differ.
+        The batches have the columns `names` in this order. The task must find them by position: their names
+        in the batches may differ.
         """
 
 
@@ -65,7 +77,7 @@ class Executor(Protocol):
     def in_process(self) -> bool:
         """Whether all tasks run in this process."""
 
-    def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
         """The results of the tasks, in order. A task may run more than once."""
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
@@ -99,9 +111,9 @@ class LocalExecutor:
         """Yes."""
         return True
 
-    def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Calls each task once."""
-        return [task() for task in tasks]
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Runs each task once."""
+        return [task.run() for task in tasks]
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
         """Everything can: tasks run in this process."""
@@ -121,9 +133,9 @@ class LocalInput:
         """All columns except the excluded ones, as Delta fields."""
         return delta_fields(pa.schema([field for field in self.rows.schema if field.name not in excluded]))
 
-    def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """The results that `work` yields."""
-        return list(work(batch.select(list(names)) for batch in self.rows.read()))
+    def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
+        """The results that the task yields."""
+        return list(task.run(batch.select(list(names)) for batch in self.rows.read()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +157,13 @@ class SparkExecutor:
         """No."""
         return False
 
-    def run(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Runs each task in a Spark task; a TidemarkError of a task is raised here with the same class."""
         if not tasks:
             return []
-        task_list = list(tasks)
-
-        def execute(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
-            for batch in batches:
-                for i in batch.column(0).to_pylist():
-                    yield i, task_list[i]()
-
-        task_numbers = self.spark.range(0, len(task_list), 1, len(task_list))
-        results = dict(_collect_results(task_numbers, execute))
-        return [results[i] for i in range(len(task_list))]
+        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
+        results = dict(_collect_results(numbers, _NumberedTasks(tuple(tasks))))
+        return [results[i] for i in range(len(tasks))]
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
         """InputError if one of the values cannot be pickled."""
@@ -195,8 +200,8 @@ class SparkInput:
         """All columns except the excluded ones, as Delta fields."""
         return delta_fields(self.frame.drop(*excluded).schema)
 
-    def each(self, names: Sequence[str], work: BatchWork) -> list[Any]:
-        """The results that `work` yields in Spark's tasks."""
+    def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
+        """The results that the task yields in Spark's tasks."""
         # mapInArrow looks columns up by name and fails for names with a dot or a backquote: use c0, c1, ...
         selected = self.frame.select(*[quoted(name) for name in names])
         named = selected.toDF(*[f"c{i}" for i in range(len(names))])
@@ -204,7 +209,7 @@ class SparkInput:
         joined = (
             named if size is None else named.coalesce(max(self.cores, min(size // JOINED_BYTES, _MOST) + 1))
         )
-        return _collect_results(joined, work)
+        return _collect_results(joined, task)
 
 
 def _estimated_bytes(frame: DataFrame) -> int | None:
@@ -216,11 +221,23 @@ def _estimated_bytes(frame: DataFrame) -> int | None:
     return None if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
-def _collect_results(frame: DataFrame, work: BatchWork) -> list[Any]:
-    """The results that `work` yields for each partition; they travel to the driver as pickled bytes."""
+@dataclass(frozen=True, slots=True)
+class _NumberedTasks:
+    """Runs the tasks whose numbers are the rows of a partition."""
+
+    tasks: tuple[Task, ...]
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield number, self.tasks[number].run()
+
+
+def _collect_results(frame: DataFrame, task: RowsTask) -> list[Any]:
+    """The results that the task yields for each partition; they travel to the driver as pickled bytes."""
 
     def pickle_results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for result in work(batches):
+        for result in task.run(batches):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], ["result"])
 
     with raise_task_errors():

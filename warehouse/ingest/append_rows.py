@@ -126,11 +126,11 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
     if new_fields:
         options = replace(options, columns=tuple(column_types(new_fields).items()))
     schema = pa.schema(Schema([*events.schema().fields, *new_fields]))
-    work = WriteRows(
+    task = WriteRows(
         store, schema, given.batch, options, tick, given.row_filter, given.eps, options.companions
     )
     names = [*(name for name, _ in options.columns), *given.record_columns]
-    outputs: list[WrittenFile | RefusedRows] = given.rows.each(names, work)
+    outputs: list[WrittenFile | RefusedRows] = given.rows.each(names, task)
     written = [output for output in outputs if isinstance(output, WrittenFile)]
     refused = [output for output in outputs if isinstance(output, RefusedRows)]
     if refused:

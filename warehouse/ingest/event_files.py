@@ -71,7 +71,7 @@ class WriteRows:
     eps: float | None
     companions: Companions
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile | RefusedRows]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile | RefusedRows]:
         """Yields a file of the rows taken, if any, and a file of the rows refused, if any.
 
         A filter that is all or nothing gets no file of them, but their number.
@@ -130,7 +130,7 @@ class JoinFiles:
     schema: pa.Schema
     paths: tuple[str, ...]
 
-    def __call__(self) -> NewFile:
+    def run(self) -> NewFile:
         """Writes the file and returns it."""
         filesystem = self.store.filesystem()
         with RowFile(self.store, self.schema) as file:

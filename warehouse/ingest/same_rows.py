@@ -50,7 +50,7 @@ class DigestRows:
     options: Options
     row_filter: RowFilter
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Digests]:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Digests]:
         """Yields the digests of the partition; only that of all rows for an all-or-nothing filter."""
         whole = taken = refused = Fingerprint()
         columns = list(range(len(self.schema)))
@@ -78,7 +78,7 @@ class DigestTask:
     batch: BatchRange
     shares: tuple[EventRowGroups, ...]
 
-    def __call__(self) -> tuple[Fingerprint, int]:
+    def run(self) -> tuple[Fingerprint, int]:
         """Reads one row group at a time; returns the fingerprint and the latest time, NO_TICK without one."""
         total, latest = Fingerprint(), NO_TICK
         for table in read_event_rows(self.store.filesystem(), self.shares, self.schema.names, [self.batch]):

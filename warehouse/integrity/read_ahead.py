@@ -7,10 +7,9 @@ other. In an object store each of these is a request that waits for the one befo
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
-import pyarrow as pa
 from pyarrow import fs
 
 WHOLE_BYTES = 2**20  # an object of at most this size is read at once
@@ -73,13 +72,13 @@ class PartOfFile(io.RawIOBase):
 class ReadAhead(PartOfFile):
     """An open object. It holds the piece that was read last, or the ranges that were read at once.
 
-    read_ranges   reads ranges of the object in one round
-    is_whole      whether the object is so small that its first read holds all of it
+    is_whole   whether the object is so small that its first read holds all of it
     """
 
-    def __init__(self, file: pa.NativeFile, read_ranges: Callable[[Sequence[Range]], list[bytes]]) -> None:
-        super().__init__(file.size())
-        self._file, self._read_ranges = file, read_ranges
+    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+        self._file = filesystem.open_input_file(path)
+        super().__init__(self._file.size())
+        self._objects, self._path = filesystem.handler, path
         self.is_whole = self._size <= WHOLE_BYTES
         self._expected = (0, 0)
         self._pieces: list[tuple[int, bytes]] = []  # each with its start
@@ -96,7 +95,8 @@ class ReadAhead(PartOfFile):
         is_new = any(start < first or stop < end for start, end in ranges)
         if is_short and is_new and not self.is_whole:
             self._held = b""
-            self._pieces = list(zip((start for start, _ in ranges), self._read_ranges(ranges), strict=True))
+            contents = self._objects.read_ranges(self._path, ranges)
+            self._pieces = list(zip((start for start, _ in ranges), contents, strict=True))
 
     def _fetch(self, size: int) -> None:
         for start, held in self._pieces:

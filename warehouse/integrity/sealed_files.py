@@ -17,7 +17,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -147,8 +146,7 @@ def open_sealed(
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
         if is_remote(filesystem):
-            read_ranges = partial(filesystem.handler.read_ranges, path)
-            remote = opened.enter_context(ReadAhead(filesystem.open_input_file(path), read_ranges))
+            remote = opened.enter_context(ReadAhead(filesystem, path))
         file = pq.ParquetFile(
             path if remote is None else remote,
             filesystem=filesystem if remote is None else None,

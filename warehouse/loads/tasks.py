@@ -74,7 +74,7 @@ class SortTask:
     eps: float
     chunk_store: Store
 
-    def __call__(self) -> list[SortResult]:
+    def run(self) -> list[SortResult]:
         """Returns a result for each output, in order."""
         filesystem = self.store.filesystem()
         buffer_bytes = self.store.tuning.held_bytes
@@ -158,7 +158,7 @@ class MergeTask:
     path: str
     spec: RunSpec
 
-    def __call__(self) -> MergeResult:
+    def run(self) -> MergeResult:
         """Writes the file and returns it."""
         filesystem, digests = self.store.filesystem(), [0] * len(self.inputs)
         pieces = merge_slices(self.source.filesystem(), self.projection, self.inputs, self.slices, digests)
@@ -177,7 +177,7 @@ class SummariseTask:
     eps: float
     companions: Companions
 
-    def __call__(self) -> list[TickSummary]:
+    def run(self) -> list[TickSummary]:
         """Returns the summaries of the rows, by tick."""
         self.companions.register()
         summarizer, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
