@@ -19,7 +19,6 @@ if __name__ == "__main__":
 
 import argparse
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -32,11 +31,13 @@ from pyspark.sql import SparkSession
 
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
 from tidemark.jobs.cli.process import job_arguments
-from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
+from tidemark.jobs.cli.signals import delay_java_shutdown
+from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.jobs.spark.session import spark_session
 from tidemark.jobs.sql import allow_list, entrance, guard, logins
-from tidemark.jobs.sql.users import check_users, is_local_address, set_authentication
+from tidemark.jobs.sql.users import check_users, set_authentication
 from tidemark.query.sql.spark_sql import (
     SETTINGS,
     checked_name,
@@ -72,7 +73,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    named_warehouses = dict(_parse_warehouse(text) for text in given.warehouse or ())
+    named_warehouses = dict(parse_warehouse(text) for text in given.warehouse or ())
     storage_options = command_options.storage_options_of(given)
     users = check_users(given.users) if given.users else None
     _check_address(given.host, given.port)
@@ -126,13 +127,6 @@ def _wait(spark: SparkSession, server: Any, stopping: threading.Event) -> None:
                 "the server has ended: its Java process is gone, or accepts no more clients. If Java lacked "
                 "memory, see above, give it more (--driver-memory, or the setting spark.driver.memory)."
             )
-
-
-def _parse_warehouse(text: str) -> tuple[str, str]:
-    """(name, path) of NAME=PATH; the name defaults to the folder's."""
-    match = re.fullmatch(r"(\w+)=(.+)", text)
-    name, uri = match.groups() if match else (name_of(text), text)
-    return checked_name(name), uri
 
 
 def _from_settings(spark: SparkSession) -> dict[str, str]:

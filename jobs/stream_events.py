@@ -29,7 +29,8 @@ from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
 from tidemark.jobs.cli.process import job_arguments
-from tidemark.jobs.cli.signals import delay_java_shutdown, stop_on_signals
+from tidemark.jobs.cli.signals import delay_java_shutdown
+from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.jobs.inputs.spark_inputs import as_input_error
 from tidemark.jobs.spark.session import spark_session
 from tidemark.query.answers.rendering import text_of

@@ -41,8 +41,10 @@ from tidemark.query.quantiles.histograms import Histograms
 from tidemark.query.quantiles.summaries import Summaries
 from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
+from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
@@ -184,6 +186,23 @@ class Reader(KeyReader):
         other = self.twin()
         other._session = copy.copy(self._session)  # noqa: SLF001  an object of this class
         other._session.progress = progress  # noqa: SLF001
+        return other
+
+    def with_time_limit(
+        self, limit: str | timedelta | None, cancelled: Callable[[], bool] | None = None
+    ) -> Self:
+        """This reader, with shared caches; a question that takes longer is a TimeLimitReached.
+
+        limit: a duration such as "5s"; None for no limit.
+        cancelled: is called often, and ends the question where it returns True.
+
+        Questions look at it between the blocks, groups and windows that they read, and interrupt a scan
+        within about a quarter of a second.
+        """
+        other = self.twin()
+        other._session = copy.copy(self._session)  # noqa: SLF001  an object of this class
+        seconds = None if limit is None else width_us(plain(limit)) / 1e6
+        other._session.time_limit = TimeLimit(seconds, cancelled)  # noqa: SLF001
         return other
 
     def twin(self) -> Self:

@@ -53,7 +53,7 @@ FLOORS = {
     "jobs": [
         "cli spark",
         "ask create demo inputs sql verify",
-        "alter copy_warehouse load_batch maintain pagerank repair site_reduce sql_server stream_events",
+        "alter copy_warehouse load_batch maintain pagerank repair serve site_reduce sql_server stream_events",
     ],
 }
 # What each package may use of the others. Nobody uses tests or bench.

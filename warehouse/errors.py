@@ -48,6 +48,10 @@ class DamagedWarehouse(TidemarkError):
     """A file that a table names is missing, cannot be read, or differs from what was written."""
 
 
+class TimeLimitReached(TidemarkError):
+    """A question took longer than it may, or who asked it does not wait any more."""
+
+
 class Contended(TidemarkError):
     """Other writers won every commit attempt. Nothing was lost: run the same call again later."""
 

@@ -390,6 +390,89 @@ SQL_SERVER = (
     _JSON,
 )
 
+SERVE = (
+    option(
+        "-w",
+        "--warehouse",
+        action="append",
+        metavar="NAME=PATH",
+        help="a warehouse and the name by which it is asked; may be repeated (default: the variable "
+        f"{VARIABLE}; NAME defaults to the folder's name)",
+    ),
+    *_STORE,
+    option("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)"),
+    option("--port", type=int, default=0, help="the port; 0 (the default) selects a free one"),
+    option(
+        "--tokens",
+        metavar=FILE,
+        help="who may ask what: a file of lines that `tidemark token` writes, read again when it changes "
+        "(default: one token for all, made at start and printed)",
+    ),
+    option("--certificate", metavar=FILE, help="speak TLS with this certificate"),
+    option("--private-key", metavar=FILE, help="the key of the certificate"),
+    option(
+        "--behind-proxy",
+        action="store_true",
+        help="speak plain HTTP on an address that others reach, because a proxy in front speaks TLS",
+    ),
+    option(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which clients call the server, beside localhost and --host; may be repeated",
+    ),
+    option(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="pages of this origin, such as https://intranet.example, may ask, too; may be repeated",
+    ),
+    option("--parallel", type=int, default=4, metavar="N", help="questions at the same time (default 4)"),
+    option(
+        "--queue",
+        type=int,
+        default=32,
+        metavar="N",
+        help="questions that wait for their turn; more are refused for the moment (default 32)",
+    ),
+    option(
+        "--timeout",
+        default="30s",
+        metavar="SPAN",
+        help="how long a question may take, waiting included (default 30s)",
+    ),
+    option(
+        "--max-staleness",
+        default="1s",
+        metavar="SPAN",
+        help="for how long an answer may miss what was committed meanwhile (default 1s)",
+    ),
+    option(
+        "--memory",
+        default="256MB",
+        metavar="BYTES",
+        help="the memory for decoded rows of each warehouse (default 256MB)",
+    ),
+    _JSON,
+)
+TOKEN = (
+    option("name", metavar="NAME", help="who gets the token, a word"),
+    option(
+        "--grant",
+        action="append",
+        required=True,
+        metavar="WAREHOUSE=RIGHTS",
+        help="rights in a warehouse, * for every one: aggregates, rows, sql, separated by commas; "
+        "may be repeated",
+    ),
+    option(
+        "--tokens", required=True, metavar=FILE, help="the file that gets the line; the token is not in it"
+    ),
+    _JSON,
+)
+
 _WINDOW = (
     *COMMON,
     option(

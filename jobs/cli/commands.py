@@ -52,6 +52,10 @@ SITES_REDUCE = """\
 tidemark sites reduce --sites 3 --reduce words:total \\
       --exchange s3://shared/exchange --topic monday --secret secret.key"""
 
+SERVE_TLS = """\
+tidemark serve -w flights=/data/flights --tokens tokens --host 0.0.0.0 --port 8443 \\
+      --certificate site.crt --private-key site.key --allow-host tidemark.example"""
+
 COMMANDS = (
     Command(
         "create",
@@ -510,6 +514,35 @@ Clients from other machines need a user name and a password.""",
         ),
         command_options.SQL_SERVER,
         "tidemark.jobs.sql_server:run",
+        needs_warehouse=False,
+    ),
+    Command(
+        "serve",
+        "serve warehouses over HTTP, for programs and dashboards",
+        """\
+Answers all questions over HTTP as JSON, read only, until SIGTERM or Ctrl-C. /openapi.json describes the
+addresses. Every request needs a token. Without --tokens one is made at start, printed, and may all. Clients
+from other machines need TLS, by --certificate or by a proxy in front of the server.""",
+        (
+            "tidemark serve -w flights=/data/flights -w clicks=/data/clicks --port 8080",
+            SERVE_TLS,
+        ),
+        command_options.SERVE,
+        "tidemark.jobs.serve.start:run",
+        needs_warehouse=False,
+    ),
+    Command(
+        "token",
+        "make a token for clients of `tidemark serve`",
+        """\
+Makes a token, adds a line with its hash and its rights to a file, and prints the token, which is stored
+nowhere. To take a token back, delete its line: a running server reads the file again.""",
+        (
+            "tidemark token grafana --grant flights=aggregates --tokens tokens",
+            "tidemark token ann --grant '*=aggregates,rows,sql' --tokens tokens",
+        ),
+        command_options.TOKEN,
+        "tidemark.jobs.serve.start:run_token",
         needs_warehouse=False,
     ),
     Command(

@@ -1,10 +1,9 @@
-"""Stop signals: a job finishes the work in progress, then the process ends with `DONE`."""
+"""Java is told to stop: a job finishes the work in progress, then the process ends with `DONE`."""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,21 +17,6 @@ from tidemark.jobs.cli.exit_codes import DONE, FAILED
 
 _STOP_SECONDS = 600  # the longest that Java waits for the work in progress
 _HOOK_PRIORITY = 100  # Spark's own shutdown hook has priority 40; higher ones run first
-
-
-@contextmanager
-def stop_on_signals(stopping: threading.Event) -> Iterator[None]:
-    """Makes SIGTERM and SIGINT set the event instead of ending the process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread receives signals
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    previous = [signal.signal(number, lambda *_: stopping.set()) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)
 
 
 class _ShutdownHook:

@@ -8,9 +8,7 @@ interface that it implements.
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +106,6 @@ def set_authentication(spark: SparkSession, users: str | None) -> bool:
     for name, value in settings.items():
         java.java.lang.System.setProperty(name, value)
     return settings.get(_SETTING, "NONE").upper() not in _NO_PASSWORD
-
-
-def is_local_address(host: str) -> bool:
-    """Whether only clients on this machine can reach a server that listens on this host."""
-    entries = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
-    addresses = [str(address[0]).partition("%")[0] for *_, address in entries]
-    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
 def _define_class(spark: SparkSession) -> str:

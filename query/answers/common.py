@@ -8,13 +8,14 @@ query/asking/companion_questions.py. Output as JSON and the columns of the SQL f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypedDict
 
+from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.plan import Plan
 from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
-from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.columns.json_values import json_text, json_type
 
 
 class Renderable(ABC):
@@ -39,9 +40,34 @@ class Renderable(ABC):
         """The answer and its scope as one JSON document, see warehouse/columns/json_values.py.
 
         plan: add how it was found, as `plan`.
+
+        The field `types` names the type of each of the answer's own fields: what is no number of JSON, such
+        as a time, a decimal, NaN or a whole number beyond 2**53, is text.
         """
         explained = {"plan": self.plan.document} if plan and self.plan is not None else {}
-        return json_text({**self._document(), **explained})
+        return json_text({**self._document(), **self.json_types(), **explained})
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Flat rows of numbers for charts: time, value, low, high and others.
+
+        Times are milliseconds since 1970 in UTC. Where a number does not say all, such as NaN, a decimal or a
+        whole number beyond 2**53, a field with `_text` behind its name has the text.
+        """
+        return flat_rows(self.with_scopes())
+
+    def with_scopes(self) -> Iterable[tuple[Any, Any]]:
+        """Each answer with the object that has its scope."""
+        return [(self, self)]
+
+    def json_types(self) -> Mapping[str, Any]:
+        """The field `types` of the document; nothing without values."""
+        named = {name: json_type(values) for name, values in self.values_by_field().items()}
+        types = {name: kind for name, kind in named.items() if kind is not None}
+        return {"types": types} if types else {}
+
+    def values_by_field(self) -> Mapping[str, Iterable[Any]]:
+        """The values of the fields of which the document tells the type, by name."""
+        return {}
 
     def _repr_html_(self) -> str:
         """An HTML table; each row ends with a drawing of its certified interval, if its answer has one."""
@@ -169,6 +195,10 @@ class Scope(Renderable):
 
     def _document(self) -> Mapping[str, Any]:
         return {**fields_by_name(self, self.COLUMNS), **self.scope_facts}
+
+    def values_by_field(self) -> Mapping[str, Iterable[Any]]:
+        """See `Renderable.values_by_field`."""
+        return {name: [value] for name, value in fields_by_name(self, self.COLUMNS).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

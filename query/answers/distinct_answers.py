@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -108,6 +108,10 @@ class OverlapAnswer(Several, Renderable):
     def __repr__(self) -> str:
         numbers = "; ".join(f"{name}: {number}" for name, number in self.parts.items())
         return f"distinct keys in {numbers}; a is {self.a.scope_text}; b is {self.b.scope_text}"
+
+    def with_scopes(self) -> Iterable[tuple[Any, Any]]:
+        """See `Renderable.with_scopes`."""
+        return ((part, part) for part in self.rows())
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:
         """See `Renderable.table`."""

@@ -8,11 +8,12 @@ are counted separately. The promise is error_bound <= eps * m for accurate answe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
@@ -27,9 +28,11 @@ from tidemark.query.answers.common import (
     fields_by_name,
     nonzero_counts,
 )
+from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.plan import Plan
 from tidemark.query.answers.rendering import group_text, text_of, text_table
+from tidemark.warehouse.columns.json_values import json_type
 
 
 class MeasureFields(PromisedFields):
@@ -296,6 +299,32 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         rows = [fields_by_name(answer, self.kind.COLUMNS) for answer in self.items]
         return {**self.facts, "answers": rows}
 
+    def to_rows(self) -> list[dict[str, Any]]:
+        """See `Renderable.to_rows`; the columns of `by` are fields, too."""
+        return flat_rows(self.with_scopes(), self.by)
+
+    def with_scopes(self) -> Iterable[tuple[Any, Any]]:
+        """See `Renderable.with_scopes`."""
+        if issubclass(self.kind, Histogram):
+            return chain.from_iterable(one.with_scopes() for one in cast("Answers[Histogram]", self))
+        return ((answer, answer) for answer in self.items)
+
+    def json_types(self) -> Mapping[str, Any]:
+        """Those of the answers' fields, and of the columns of their groups under `group`."""
+        found = Renderable.json_types(self)
+        if not (found and self.by):
+            return found
+        groups = self._values("group")
+        kinds = {column: json_type(group[column] for group in groups) for column in self.by}
+        return {"types": {**found["types"], "group": kinds}}
+
+    def values_by_field(self) -> Mapping[str, Iterable[Any]]:
+        """See `Renderable.values_by_field`."""
+        if issubclass(self.kind, Histogram):
+            bins = list(chain.from_iterable(cast("Answers[Histogram]", self)))
+            return {name: [getattr(one, name) for one in bins] for name in Bin.COLUMNS}
+        return {name: self._values(name) for name in self.kind.COLUMNS}
+
 
 def first_line(facts: Mapping[str, Any]) -> str:
     """What must not be missed at the end of a long table: that the window is wider than was asked."""
@@ -397,3 +426,11 @@ class Histogram(Several, MeasureScope, Sequence[Bin]):
 
     def _document(self) -> Mapping[str, Any]:
         return {**self.scope_facts, "bins": [fields_by_name(bin_, Bin.COLUMNS) for bin_ in self.bins]}
+
+    def values_by_field(self) -> Mapping[str, Iterable[Any]]:
+        """See `Renderable.values_by_field`."""
+        return self.bins.values_by_field()
+
+    def with_scopes(self) -> Iterable[tuple[Any, Any]]:
+        """See `Renderable.with_scopes`."""
+        return ((bin_, self) for bin_ in self.bins)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Protocol, TypeVar, cast
 
 from tidemark.query.asking.about import about
@@ -23,7 +24,8 @@ from tidemark.query.quantiles.window_sums import WindowSums
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache, LiveValues
-from tidemark.query.reading.spending import spending
+from tidemark.query.reading.spending import check_stop, spending, stopped_by
+from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.memory_cache import LRUCache
@@ -75,6 +77,8 @@ class Session:
     memory: the budget of `memory`, the cache of decoded rows, in bytes.
     progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
     max_staleness: for how many seconds what was seen of the tables is taken for the newest.
+
+    `time_limit` is the limit of each question, if there is one.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Session:
         max_staleness: float = 0.0,
     ) -> None:
         self.snapshot, self.progress, self._max_staleness = snapshot, progress, max_staleness
+        self.time_limit: TimeLimit | None = None
         self.blocks = BlockReader(snapshot.store)
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
@@ -125,7 +130,8 @@ class Session:
         does not fit is refused only after a look: a column, key or group may have come since. A refusal of
         the system is told.
         """
-        with report_os_errors("a question"):
+        stop = None if self.time_limit is None else self.time_limit.begin()
+        with report_os_errors("a question"), stopped_by(stop):
             while True:
                 options, began = self.options, time.monotonic()
                 try:
@@ -227,7 +233,9 @@ class Session:
         """
         topic = plan.topic
         known, is_settled = self._views.get(topic, (None, False))
-        guess, options = _guesses().submit(self._found, plan, known) if is_settled else None, self.options
+        options, guess = self.options, None
+        if is_settled:
+            guess = _guesses().submit(copy_context().run, self._found, plan, known)
         view = plan.newest()
         is_same = _is_same(view, known)
         if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
@@ -254,6 +262,7 @@ class Session:
 
     def _found(self, plan: Plan[W, T], view: W) -> T:
         """The answer from a view, which tells what was read for it."""
+        check_stop()
         with spending(self.costs.clock):
             return plan.answer(view)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.checked_files import duckdb_reads, facts_of
-from tidemark.query.reading.connections import give_back, take_connection
+from tidemark.query.reading.connections import give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 
 GROUPS_PER_READ = 32
 _OPERATION = "a count of all keys"
@@ -124,12 +125,18 @@ class KeyDatabase:
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
-        return self.connection.execute(statement, parameters).fetchall()
+        return self._ask(lambda: self.connection.execute(statement, parameters).fetchall())
 
     def columns(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of a statement, each column in one piece."""
-        found = self.connection.sql(statement, params=list(parameters)).to_arrow_table()
+        found = self._ask(lambda: self.connection.sql(statement, params=list(parameters)).to_arrow_table())
         return found.combine_chunks()
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """What `ask` returns; a question that may be stopped waits for it in another thread."""
+        if not spending.may_be_stopped():
+            return ask()
+        return run_query(self.connection, ask, check=spending.check_stop)
 
     def explain(self, error: Exception) -> TidemarkError | None:
         """The error for a file that cannot be read."""

@@ -125,19 +125,22 @@ def run_query(
     ask: Callable[[], T],
     progress: Progress | None = None,
     share: Callable[[], float] | None = None,
+    check: Callable[[], None] = spending.check,
 ) -> T:
     """What `ask` returns, which runs a statement.
 
     progress   gets the share that is done about four times a second, then 1
     share      returns the share that is done; by default DuckDB's own estimate
+    check      raises what ends the statement
 
-    KeyboardInterrupt, and any error of `progress`, interrupts the statement and is raised when it has ended.
+    KeyboardInterrupt, and any error of `progress` and `check`, interrupts the statement and is raised
+    when it has ended.
     """
     share = share or (lambda: max(0.0, connection.query_progress()) / 100)
     with ThreadPoolExecutor(1, thread_name_prefix="tidemark-scan") as pool:
         future = pool.submit(ask)
         try:
-            _wait_for(future, progress, share)
+            _wait_for(future, progress, share, check)
         except BaseException:
             while not future.done():
                 connection.interrupt()
@@ -146,10 +149,12 @@ def run_query(
         return future.result()
 
 
-def _wait_for(future: Future[Any], progress: Progress | None, share: Callable[[], float]) -> None:
+def _wait_for(
+    future: Future[Any], progress: Progress | None, share: Callable[[], float], check: Callable[[], None]
+) -> None:
     done = 0.0
     while wait([future], _REPORT_SECONDS).not_done:
-        spending.check()
+        check()
         if progress is not None:
             done = max(done, min(share(), 1.0))
             progress(done)

@@ -6,6 +6,9 @@ batches get the question of the thread that started them (duckdb_errors.py).
 
 A way is left at the next call of `check`: between the blocks of a look-up, between windows, and while a scan
 waits for DuckDB. It is not left inside a statement over the runs of a key, whose cost is known best.
+
+A question with a time limit (`Reader.with_time_limit`) is stopped at the same places, and inside those
+statements, too.
 """
 
 from __future__ import annotations
@@ -72,6 +75,35 @@ class Spending:
 
 
 _current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
+_stop: ContextVar[Callable[[], None] | None] = ContextVar("tidemark_stop", default=None)
+
+
+@contextmanager
+def stopped_by(stop: Callable[[], None] | None) -> Iterator[None]:
+    """Questions of this thread from now on are stopped by an error of `stop`, which is called often.
+
+    None leaves a question inside another to what stops that one.
+    """
+    if stop is None:
+        yield
+        return
+    token = _stop.set(stop)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
+def may_be_stopped() -> bool:
+    """Whether somebody may stop the question of this thread."""
+    return _stop.get() is not None
+
+
+def check_stop() -> None:
+    """Stops the question of this thread, if it has to stop."""
+    stop = _stop.get()
+    if stop is not None:
+        stop()
 
 
 @contextmanager
@@ -139,14 +171,15 @@ def scans_keys() -> None:
 
 
 def checked(items: Iterable[T]) -> Iterator[T]:
-    """The items; before each of them the way may be left."""
+    """The items; before each of them the way may be left, and the question be stopped."""
     for item in items:
         check()
         yield item
 
 
 def check() -> None:
-    """Leaves the way that has cost too much."""
+    """Leaves the way that has cost too much, and stops the question if it has to stop."""
+    check_stop()
     known = _current.get()
     if known is not None:
         known.check()

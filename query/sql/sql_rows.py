@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from tidemark.query.answers.common import Scope
-from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapPart
+from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapAnswer, OverlapPart
 from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.key_answers import (
     CountAnswer,
@@ -36,11 +34,11 @@ from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnsw
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.answers.summary_answer import Summary
-from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.reader import Reader
 from tidemark.query.reading.modes import check_mode
-from tidemark.query.scans.computed import asked_measure, computed_values
+from tidemark.query.scans.computed import computed_values
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
+from tidemark.query.sql.named_call import as_list, ask
 from tidemark.query.sql.shown_types import (
     EXACT_IN_DOUBLE,
     NOT_GIVEN,
@@ -52,15 +50,11 @@ from tidemark.query.sql.shown_types import (
 from tidemark.query.sql.sql_types import common_type, converter, mean_type, total_type
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.scalars import is_sequence
-from tidemark.warehouse.columns.text_values import parse_key
-from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.settings.options import Options
 
 SUMMARY_VIEW = "summary_view"  # the name of the rows of the view `summary`
 SUMMARY_PHIS = (0.5, 0.9, 0.95, 0.99, 0.999)
-CDF_POINTS = 100
 _ASKED_KEYS = ("frequency", "persistence")
 # Functions whose rows show what was asked: the first parameter.
 SHOWS_POINTS = ("rank", "cdf", "histogram", *_ASKED_KEYS)
@@ -247,25 +241,20 @@ def _answers(
         modes = SIGNATURES[name].modes
         check_mode(given.get("mode", modes[0]), modes)
         given["mode"] = modes[0]
-    given |= _typed_groups(wh.options, given)
     _check_values(wh.options, given.get("measure"))
-    subjects = [given.pop(subject, None) for subject in SIGNATURES[name].subjects]
+    found = ask(wh, name, given)
     if name == "histogram":
-        bins = [_to_measure_type(wh, given, subject) for subject in subjects if subject is not None]
-        found = wh.histogram(*bins, **given)
         histograms = found if isinstance(found, Answers) else [found]
         yield from ((bin_, histogram) for histogram in histograms for bin_ in histogram)
         return
+    answers: list[Any] = found.rows() if isinstance(found, OverlapAnswer) else as_list(found)
     if of_measure(name):
-        answers = _call(wh, name, subjects, given)
-        yield from ((answer, answer) for answer in _as_list(answers))
+        yield from ((answer, answer) for answer in answers)
         return
-    key = wh.options.key_named(given.get("key")) if wh.keys else None
-    if name in {*_ASKED_KEYS, "key_range"}:
-        is_typed = not any(isinstance(item, str) for item in _as_list(subjects[0]))
-        subjects = [_to_key_type(key, subject) for subject in subjects]
-    answers = _as_list(_call(wh, name, subjects, given))
     if name in _ASKED_KEYS:
+        key = wh.options.key_named(given.get("key")) if wh.keys else None
+        asked = as_list(given[SIGNATURES[name].subjects[0]])
+        is_typed = not any(isinstance(item, str) for item in asked)
         answers = [_with_stored_key(key, answer, is_typed=is_typed) for answer in answers]
     is_text = dict(columns(name, wh.options)).get("value") == "string"
     for answer in answers:
@@ -283,19 +272,6 @@ def _check_values(options: Options, measure: Any) -> None:
         )
 
 
-def _typed_groups(options: Options, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments `where` and `groups` with values of the columns' types, as far as they are given."""
-    typed: dict[str, Any] = {}
-    if isinstance(given.get("where"), Mapping):
-        typed["where"] = typed_where(options, given["where"])
-    if given.get("by") and given.get("groups") is not None:
-        found = {name: computed_values(options, name) for name in given["by"]}
-        computed = {name: str(one.type) for name, one in found.items() if one is not None}
-        columns = {**dict(options.columns), **computed}
-        typed["groups"] = typed_groups(columns, given["by"], given["groups"])
-    return typed
-
-
 def _summary_view(wh: Reader) -> Iterator[tuple[Any, Any]]:
     for measure in wh.measures:
         try:
@@ -303,47 +279,6 @@ def _summary_view(wh: Reader) -> Iterator[tuple[Any, Any]]:
         except EmptyWindow:
             continue  # a table without rows has a summary without rows
         yield from ((answer, answer) for answer in answers)
-
-
-def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> Any:
-    """The answer or answers of the Reader's method of that name."""
-    if name in {"rank", "cdf"}:
-        points = subjects[0] if subjects[0] is not None else _spread_points(wh, given)
-        return getattr(wh, name)(_to_measure_type(wh, given, points), **given)
-    if name in {"top", "largest", "smallest"}:
-        return getattr(wh, name)(*[_to_int(k) for k in subjects if k is not None], **given)
-    if name == "overlap":
-        return wh.overlap(**given).rows()
-    return getattr(wh, name)(*subjects, **given)
-
-
-def _as_list(answers: Any) -> list[Any]:
-    return list(answers) if is_sequence(answers) else [answers]
-
-
-def _to_key_type(key: Key | None, value: Any) -> Any:
-    """A value of a key as the Python API expects it; of a key of several columns a tuple, or a list of them.
-
-    SQL gives a struct or an array for each value, and an array of them for several values. A struct whose
-    fields are the columns is taken by their names, any other one by the order of its fields.
-    """
-    if key is None or value is None:
-        return value
-    if len(key.parts) == 1:
-        return [typed_key(key, item) for item in value] if is_sequence(value) else typed_key(key, value)
-    if isinstance(value, str):
-        return parse_key(key, value)
-    if not isinstance(value, (list, tuple, Mapping)):
-        return value  # the question refuses it
-    if isinstance(value, Mapping):
-        names = key.columns if set(value) == set(key.columns) else tuple(value)
-        value = [value[name] for name in names]
-    items = list(value)
-    if any(isinstance(item, (list, tuple, Mapping)) for item in items):
-        return [_to_key_type(key, item) for item in items]
-    return tuple(
-        typed_key(part, item) for part, item in zip(key.parts, items, strict=len(items) == len(key.parts))
-    )
 
 
 def _key_text(value: Any) -> Any:
@@ -367,26 +302,3 @@ def _with_stored_key(
     if key is None or name is None:
         return answer if is_typed else replace(answer, value=None)
     return replace(answer, value=key.value_of(name))
-
-
-def _spread_points(wh: Reader, given: dict[str, Any]) -> list[Any]:
-    """The values of CDF_POINTS + 1 evenly spaced quantiles, ascending and unique, without NaN."""
-    phis = [Decimal(i) / CDF_POINTS for i in range(CDF_POINTS + 1)]
-    values = [answer.value for answer in wh.quantile(phis, **given)]
-    return sorted({value for value in values if not (isinstance(value, float) and math.isnan(value))})
-
-
-def _to_measure_type(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
-    """Points converted to the type of the measure."""
-    return _to_column_type(asked_measure(wh.options, given.get("measure")), points)
-
-
-def _to_column_type(column: Measure | Key | None, value: Any) -> Any:
-    """A decimal as a float if the column is a double: the SQL literal 0.1 is a decimal. Else unchanged."""
-    if is_sequence(value):
-        return [_to_column_type(column, item) for item in value]
-    return float(value) if column is not None and column.is_double and isinstance(value, Decimal) else value
-
-
-def _to_int(k: Any) -> Any:
-    return int(k) if isinstance(k, Decimal) and k == int(k) else k

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ def names(
     """What the start page leaves: a folder to work in with a copy of the warehouse, and its names."""
     mpl.use("agg")
     monkeypatch.setenv("TIDEMARK_WAREHOUSE", "")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with desk(spark, tmp_path / "page"):
         shutil.copytree(started / "flights", "flights")
         yield {

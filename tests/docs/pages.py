@@ -38,8 +38,8 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 KINDS = ("python", "shell", "sql", "json", "ini", "text")
-# What needs more than this machine, or a shell.
-ELSEWHERE = (" --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
+# What needs more than this machine, or a shell, or does not end by itself.
+ELSEWHERE = ("tidemark serve ", " --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
 JOBS = {
     "load_batch": command_options.LOAD,
     "stream_events": command_options.STREAM,

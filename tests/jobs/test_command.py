@@ -50,6 +50,7 @@ def test_json_has_what_python_answers(asked: str, flights: Path, capsys: pytest.
             {name: json_value(getattr(one, name)) for name in one.COLUMNS} for one in answers
         ]
         first = answers[0]
+        assert found.pop("types") == answers.json_types()["types"]
         window = found.pop("window")
         assert (window and tuple(map(_moment, window.values()))) == first.window
         assert found == {name: getattr(first, name) for name in found}

@@ -65,13 +65,7 @@ def test_groups_and_windows_are_as_python_answers(
         said = tidemark(capsys, *line.split(), "-w", grouped, *options.split())
         assert (said.code, said.err, said.out) == (0, "", f"{answers}\n")
         said = tidemark(capsys, *line.split(), "-w", grouped, "--json", *options.split())
-        assert said.json == json_value(
-            answers.document if isinstance(answers, query.Histogram) else doc(answers)
-        )
-
-
-def doc(answers: query.Answers[Any]) -> Any:
-    return answers._document()
+        assert said.json == json_value({**answers._document(), **answers.json_types()})
 
 
 def test_a_condition_is_answered_by_a_scan(grouped: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,7 @@ def test_json_and_text_are_what_python_answers(
         assert found.pop("answers") == [
             {name: json_value(getattr(one, name)) for name in one.COLUMNS} for one in answers
         ]
+        assert found.pop("types", {}) == answers.json_types().get("types", {})
         assert {"key", "window", "N", "n", "m", "nulls", "eps", "confidence", "mode", "as_of"} == set(found)
         assert found == json_value(answers.facts)
     assert answers.facts["N"] > 0  # also where no key is found
@@ -86,7 +87,7 @@ def test_numbers_of_distinct_keys_are_what_python_answers(
         said = tidemark(capsys, line, "-w", flights, *options)
         assert (said.code, said.err, said.out) == (0, "", f"{answer}\n")
         said = tidemark(capsys, line, "-w", flights, "--json", *options)
-        assert (said.code, said.json) == (0, json_value(answer.document))
+        assert (said.code, said.json) == (0, json_value({**answer.document, **answer.json_types()}))
         said = tidemark(capsys, line, "-w", flights, "--key", "nothing", *options)
         assert said.code == 2
         assert "nothing" in said.err

@@ -18,8 +18,8 @@ from tests.jobs.served import Client, Driver, Server, all_rows, serving, told
 from tests.query.sqlworld import FLIGHTS, Rows, make, month
 from tidemark import stream, warehouse
 from tidemark.jobs import sql_server
+from tidemark.jobs.cli.named_warehouses import is_local_address
 from tidemark.jobs.sql import entrance
-from tidemark.jobs.sql.users import is_local_address
 
 ANN = "ann:$6$salt$hash"
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)

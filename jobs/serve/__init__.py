@@ -1,0 +1,11 @@
+"""The server of `tidemark serve`: the questions of `Reader` over HTTP, for programs and dashboards.
+
+start       from the arguments of the command to a server that listens
+app         which address answers what, and which status an error has
+doors       who may come in: Host, Origin, bearer token; the headers of all answers
+tokens      tokens, stored as hashes, with rights by warehouse
+questions   from the parameters of a request to a question
+desk        a bounded number of questions at the same time, a bounded queue, an end for each
+connections what a connection may cost before its request is there
+openapi     the description of all addresses, made from the questions themselves
+"""

@@ -1,0 +1,220 @@
+"""The application: which address answers what.
+
+    GET, POST /quantile ...   a question, see questions.py; GET /span and /info facts
+    GET /warehouses           what the token may ask: names, measures, keys, groups
+    GET /openapi.json         the description of all this
+
+A question is about the warehouse of the parameter `warehouse`, which may be left out where the server has
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidemark.jobs.serve import questions
+from tidemark.jobs.serve.desk import Deadline, Desk, Gone
+from tidemark.jobs.serve.doors import Doors, bearer
+from tidemark.jobs.serve.openapi import openapi
+from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
+from tidemark.jobs.serve.told import Refused, document, error_told, refusal
+from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.errors import shortened
+
+BODY_BYTES = 2**21
+BODY_SECONDS = 20.0
+SEND_SECONDS = 60.0  # a client that takes no more of its answer for so long is left
+ANSWER_BYTES = 2**26
+
+Handler = Callable[[HttpRequest], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the server has: the warehouses by name, who may ask, and where questions are answered."""
+
+    warehouses: Mapping[str, Warehouse]
+    tokens: Tokens
+    desk: Desk
+
+    def application(self, hosts: Iterable[str], origins: Iterable[str] = ()) -> ASGIApp:
+        """The application, which answers to these Hosts and to pages of these Origins beside its own."""
+        routes = [
+            Route(f"/{name}", _told(partial(self._question, name)), methods=["GET", "POST"])
+            for name in questions.QUESTIONS
+        ]
+        routes += [
+            Route(f"/{name}", _told(partial(self._question, name)), methods=["GET"])
+            for name in questions.FACTS
+        ]
+        routes += [
+            Route("/warehouses", _told(self._warehouses), methods=["GET"]),
+            Route("/openapi.json", _told(self._openapi), methods=["GET"]),
+        ]
+        app: ASGIApp = Starlette(routes=routes, exception_handlers={404: _no_address, 405: _no_method})
+        if origins := list(origins):
+            app = CORSMiddleware(
+                app,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["authorization", "content-type"],
+            )
+        return Doors.of(_patient(app), hosts, origins)
+
+    async def _question(self, name: str, http: HttpRequest) -> Response:
+        grant = self._grant(http)
+        if http.method == "POST":
+            if http.url.query:
+                raise Refused(
+                    400, "InputError", "POST takes its parameters in the body, none in the address."
+                )
+            request = questions.of_body(name, await _body(http))
+        else:
+            request = questions.of_query(name, http.query_params.multi_items())
+        request = replace(request, warehouse=self._named(request.warehouse))
+        wh, other = self._chosen(grant, request)
+
+        def ask(deadline: Deadline) -> str:
+            for right in sorted(questions.needs(deadline.limited(wh), request)):
+                self._check(grant, right, request.warehouse)
+            text = questions.answer(
+                deadline.limited(wh), request, None if other is None else deadline.limited(other)
+            )
+            if len(text) > ANSWER_BYTES:
+                raise Refused(422, "TooMuch", "the answer is larger than 64 MB. Ask about fewer groups.")
+            return text
+
+        return document(await self.desk.answer(ask, partial(_left, http)))
+
+    def _chosen(self, grant: Grant, request: questions.Request) -> tuple[Warehouse, Warehouse | None]:
+        """The warehouses of a request. Names that are not there are refused as those without rights are."""
+        self._check(grant, None, request.warehouse)
+        if request.other is not None:
+            self._check(grant, "aggregates", request.other)
+        wh = self.warehouses[request.warehouse or ""]
+        return wh, None if request.other is None else self.warehouses[request.other]
+
+    def _named(self, warehouse: str | None) -> str:
+        if warehouse is None and len(self.warehouses) > 1:
+            raise Refused(400, "InputError", "the server has several warehouses: give warehouse=NAME.")
+        return next(iter(self.warehouses)) if warehouse is None else warehouse
+
+    def _check(self, grant: Grant, right: str | None, name: str | None) -> None:
+        """Refuses a warehouse in which the token lacks the right; None: all rights but metrics."""
+        wanted = [one for one in RIGHTS if one != "metrics"] if right is None else [right]
+        if name is None or name not in self.warehouses or not any(grant.may(one, name) for one in wanted):
+            needed = "a right" if right is None else f"the right {right}"
+            raise Refused(
+                403, "Refused", f"the token does not have {needed} in a warehouse {shortened(name)}."
+            )
+
+    def _grant(self, http: HttpRequest) -> Grant:
+        token = bearer(http.headers)
+        grant = None if token is None else self.tokens.find(token)
+        if grant is None:
+            raise Refused(401, "Unauthorized", "give a token that counts: Authorization: Bearer TOKEN")
+        return grant
+
+    async def _warehouses(self, http: HttpRequest) -> Response:
+        grant = self._grant(http)
+        found = {}
+        for name, wh in self.warehouses.items():
+            rights = [right for right in RIGHTS if grant.may(right, name)]
+            if rights:
+                facts = await self.desk.answer(lambda _, wh=wh: _facts(wh), partial(_left, http))  # type: ignore[misc]
+                found[name] = {"rights": rights, **facts}
+        return document(json_text({"warehouses": found}))
+
+    async def _openapi(self, http: HttpRequest) -> Response:
+        self._grant(http)
+        return document(openapi())
+
+
+def _facts(wh: Warehouse) -> dict[str, object]:
+    options = wh.options
+    return {
+        "measures": {measure.name: measure.type for measure in options.measures},
+        "keys": [list(key.columns) for key in options.keys],
+        "groups": [list(names) for names in options.group_names],
+        "time": options.time,
+        "tick_seconds": None if wh.tick is None else wh.tick.total_seconds(),
+    }
+
+
+def _told(handler: Handler) -> Handler:
+    """The handler, whose errors are answers."""
+
+    async def run(http: HttpRequest) -> Response:
+        try:
+            return await handler(http)
+        except (Gone, ClientDisconnect):
+            return Response(status_code=499)  # nobody reads it
+        except Exception as error:  # noqa: BLE001  each is told, and logged where it is not the client's
+            return error_told(error)
+
+    return run
+
+
+async def _no_address(_: HttpRequest, __: Exception) -> Response:
+    return refusal(404, "NotFound", "there is no such address; /openapi.json has all of them.")
+
+
+async def _no_method(_: HttpRequest, error: Exception) -> Response:
+    response = refusal(405, "MethodNotAllowed", "questions are GET or POST; nothing can be changed here.")
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+async def _left(http: HttpRequest) -> None:
+    """Returns once the client has gone."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(http: HttpRequest) -> bytes:
+    """The body, of a bounded size, which came in a bounded time."""
+    kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" or http.headers.get("content-encoding", "identity") != "identity":
+        raise Refused(415, "UnsupportedMediaType", "the body must be application/json, without an encoding.")
+    announced = http.headers.get("content-length", "0")
+    if announced.isdecimal() and (len(announced) > 9 or int(announced) > BODY_BYTES):
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in http.stream():
+                body += chunk
+                if len(body) > BODY_BYTES:
+                    raise _too_large()
+    except TimeoutError:
+        raise Refused(408, "RequestTimeout", f"the body took longer than {BODY_SECONDS:g} seconds.") from None
+    return bytes(body)
+
+
+def _too_large() -> Refused:
+    return Refused(413, "ContentTooLarge", f"the body has more than {BODY_BYTES:,} bytes.")
+
+
+def _patient(app: ASGIApp) -> ASGIApp:
+    """The application; a client that does not take its answer is left after a while."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(SEND_SECONDS):
+                await send(message)
+
+        await app(scope, receive, send_in_time)
+
+    return run

@@ -1,0 +1,75 @@
+"""What a connection may cost before its request is there.
+
+* The head of a request has HEAD_SECONDS from its first byte on, or from the connection's begin; one that is
+  slower is closed, whatever it has sent by then.
+* At most MOST_WAITING connections wait for the heads of their first requests; one more closes the oldest.
+* At most MOST connections are open; one more is closed at once.
+
+So clients without a token cannot keep others out by holding connections open. Bodies have a limit of their
+own: see desk.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 2**16
+MOST_WAITING = 128
+MOST = 1024
+
+_waiting: OrderedDict[int, GuardedProtocol] = OrderedDict()  # those without a first request, oldest first
+
+
+class GuardedProtocol(H11Protocol):
+    """A connection, as uvicorn makes one for each client."""
+
+    head_seconds = HEAD_SECONDS
+    most_waiting, most = MOST_WAITING, MOST
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client came."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+            return
+        _waiting[id(self)] = self
+        if len(_waiting) > self.most_waiting:
+            _, oldest = _waiting.popitem(last=False)
+            oldest.transport.abort()
+        self._start()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._waits_for_head() and self._timer is None:
+            self._start()
+        super().data_received(data)
+        if not self._waits_for_head():
+            self._stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection ended."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _waits_for_head(self) -> bool:
+        return bool(self.conn.their_state is h11.IDLE)
+
+    def _start(self) -> None:
+        self._timer = self.loop.call_later(self.head_seconds, self._late)
+
+    def _stop(self) -> None:
+        _waiting.pop(id(self), None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        if self._waits_for_head() and not self.transport.is_closing():
+            cast("Any", self.transport).abort()

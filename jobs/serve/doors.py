@@ -1,0 +1,92 @@
+"""Who may come in, and what every answer says to browsers.
+
+A request is refused before anything else is looked at if its Host is not one that the server was told, or if
+it has an Origin that is neither the page's own nor one that the server was told. So a page of another site
+cannot use a browser to ask, also where it has a name that leads to this machine. There are no cookies: who
+asks shows a token in each request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidemark.jobs.serve.told import refusal
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def host_name(text: str) -> str:
+    """The name of a Host header or address without the port, in the form in which names are compared."""
+    name, colon, port = text.strip().lower().rpartition(":")
+    bare = name if colon and port.isdecimal() and (name.endswith("]") or ":" not in name) else text.strip()
+    bare = bare.lower().rstrip(".")
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        return bare
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Looks at Host and Origin, and sets the headers of all answers; a layer of the application.
+
+    hosts: the names that a request may have as Host, without ports. origins: Origins of other pages.
+    """
+
+    app: ASGIApp
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+    @classmethod
+    def of(cls, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> Doors:
+        """The doors of an application."""
+        return cls(app, frozenset(map(host_name, hosts)), frozenset(one.rstrip("/") for one in origins))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        problem = self._problem(Headers(scope=scope))
+        app = self.app if problem is None else refusal(403, "Refused", problem)
+        await app(scope, receive, with_headers)
+
+    def _problem(self, headers: Headers) -> str | None:
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
+            return "this Host is not served. Names that are served are given by --allow-host."
+        for origin in origins:
+            if origin not in self.origins and urlsplit(origin).netloc.lower() != hosts[0].strip().lower():
+                return "pages of this Origin may not ask. Those that may are given by --allow-origin."
+        return None
+
+
+def bearer(headers: Headers) -> str | None:
+    """The token of a request; None without one."""
+    given = headers.getlist("authorization")
+    scheme, _, token = given[0].strip().partition(" ") if len(given) == 1 else ("", "", "")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None

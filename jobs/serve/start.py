@@ -1,0 +1,188 @@
+"""`tidemark serve` and `tidemark token`: from the arguments to a server that listens, and to a token."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemark import query
+from tidemark.jobs.cli import command_options
+from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
+from tidemark.jobs.cli.stop_signals import stop_on_signals
+from tidemark.jobs.serve.tokens import Grant, Tokens, all_rights, digest_of, line_of, new_token, parse_rights
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.columns.ticks import width_us
+from tidemark.warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_EXTRA = ("starlette", "uvicorn")
+GRACE_SECONDS = 10  # for questions that are being answered when the server stops
+
+
+def run(given: argparse.Namespace) -> int:
+    """Serves until SIGTERM or Ctrl-C."""
+    return run_job(_serve, given)
+
+
+def run_token(given: argparse.Namespace) -> int:
+    """Makes a token, adds its line to the file, and prints the token, which is stored nowhere."""
+    return run_job(_token, given)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    if missing := [name for name in _EXTRA if importlib.util.find_spec(name) is None]:
+        raise InputError(
+            f"`tidemark serve` needs {', '.join(missing)}. Install the extra: pip install 'tidemark[serve]'."
+        )
+    from tidemark.jobs.serve.app import Served
+    from tidemark.jobs.serve.desk import Desk
+    from tidemark.jobs.serve.doors import LOCAL_NAMES
+
+    secure = _check_door(given)
+    printed, tokens = _tokens(given)
+    warehouses = _warehouses(given)
+    desk, stopping = Desk(given.parallel, given.queue, width_us(given.timeout) / 1e6), threading.Event()
+    served = Served(warehouses, tokens, desk)
+    app = served.application([*LOCAL_NAMES, given.host, *given.allow_host], given.allow_origin)
+    with _listening(given.host, given.port) as door, stop_on_signals(stopping):
+        server = server_of(app, stopping, given.certificate, given.private_key)
+        port, host = door.getsockname()[1], f"[{given.host}]" if ":" in given.host else given.host
+        address = f"{'https' if secure else 'http'}://{host}:{port}/"
+        _say(given, address, list(warehouses), printed)
+        asyncio.run(server.serve(sockets=[door]))
+        desk.close()
+    return DONE
+
+
+def _warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
+    """The warehouses by name, opened; that of the environment variable if none is named."""
+    texts = list(given.warehouse or filter(None, [os.environ.get(command_options.VARIABLE)]))
+    if not texts:
+        raise InputError("no warehouse was named. Give --warehouse NAME=PATH.")
+    named = [parse_warehouse(text) for text in texts]
+    if len(dict(named)) < len(named):
+        raise InputError(f"a name is given twice: {', '.join(name for name, _ in named)}.")
+    options = command_options.storage_options_of(given)
+    return {
+        name: query.open(uri, options, memory=given.memory, max_staleness=given.max_staleness)
+        for name, uri in named
+    }
+
+
+def _tokens(given: argparse.Namespace) -> tuple[str | None, Tokens]:
+    """The tokens of the file; without a file one that may all, which is printed."""
+    if given.tokens:
+        return None, Tokens(file=Path(given.tokens))
+    token = new_token()
+    return token, Tokens([all_rights("printed", token)])
+
+
+def _check_door(given: argparse.Namespace) -> bool:
+    """Whether the server speaks TLS itself; InputError where it has to and cannot."""
+    if bool(given.certificate) != bool(given.private_key):
+        raise InputError("--certificate and --private-key belong together. Give both, or none.")
+    for name, least in (("parallel", 1), ("queue", 0)):
+        if getattr(given, name) < least:
+            raise InputError(f"--{name} must be at least {least}, got {getattr(given, name)}.")
+    if given.certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(given.certificate, given.private_key)
+        except (OSError, ssl.SSLError) as error:
+            raise InputError(
+                f"--certificate {given.certificate} with its key cannot be used: {error}."
+            ) from error
+    elif not given.behind_proxy and not is_local_address(given.host):
+        raise InputError(
+            f"{given.host or 'every address'} can be reached from outside, and tokens would cross the "
+            "network in the clear. Give --certificate and --private-key, or --behind-proxy if a proxy in "
+            "front speaks TLS."
+        )
+    return bool(given.certificate)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    if not 0 <= port < 2**16:
+        raise InputError(f"--port must be a number from 0 to 65,535, got {port}.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        door = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        told = error.strerror or error
+        raise InputError(f"cannot listen on {host}:{port}: {told}. Give another address.") from error
+    with door:
+        yield door
+
+
+def server_of(
+    app: Any, stopping: threading.Event, certificate: str | None = None, private_key: str | None = None
+) -> uvicorn.Server:
+    """The server of an application; it ends once `stopping` is set. With a certificate it speaks TLS."""
+    import uvicorn
+
+    from tidemark.jobs.serve.connections import HEAD_BYTES, GuardedProtocol
+
+    class Server(uvicorn.Server):
+        """Whoever runs it handles the signals."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or stopping.is_set()
+
+    return Server(
+        uvicorn.Config(
+            app,
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            ssl_certfile=certificate,
+            ssl_keyfile=private_key,
+        )
+    )
+
+
+def _say(given: argparse.Namespace, address: str, names: list[str], token: str | None) -> None:
+    if given.json:
+        facts = {"url": address, "warehouses": names, **({} if token is None else {"token": token})}
+        print(json_text(facts), flush=True)
+        return
+    print(f"serving {', '.join(names)} at {address}", flush=True)
+    if token is not None:
+        print(f"token: {token}", flush=True)
+
+
+def _token(given: argparse.Namespace) -> int:
+    if not given.name.strip() or len(given.name.split()) > 1 or given.name.startswith("#"):
+        raise InputError(f"the name of a token is one word, got {given.name!r}.")
+    token = new_token()
+    line = line_of(Grant(given.name, digest_of(token), parse_rights(given.grant)))
+    try:
+        descriptor = os.open(given.tokens, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(line)
+    except OSError as error:
+        raise InputError(f"--tokens {given.tokens} cannot be written: {error.strerror}.") from error
+    print(json_text({"name": given.name, "token": token}) if given.json else token)
+    return DONE

@@ -1,0 +1,67 @@
+"""What the server tells: documents of JSON, and errors with their status.
+
+A client gets the text of an error about its own request. Of errors of the server's side, which may name files
+and addresses, it gets that there is one; the log has the text.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.responses import Response
+
+from tidemark.jobs.serve.desk import Busy
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.errors import (
+    EmptyWindow,
+    InputError,
+    NotAWarehouse,
+    NotBuilt,
+    TidemarkError,
+    TimeLimitReached,
+)
+
+_log = logging.getLogger("tidemark.serve")
+RETRY_SECONDS = "1"
+
+
+class Refused(TidemarkError):
+    """A request that is not answered; with its status."""
+
+    def __init__(self, status: int, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.status, self.kind = status, kind
+
+
+def document(text: str) -> Response:
+    """A document of JSON."""
+    return Response(text, media_type="application/json")
+
+
+def refusal(status: int, kind: str, text: str) -> Response:
+    """An error as a document: `error`, its kind, and `message`."""
+    response = document(json_text({"error": kind, "message": text}))
+    response.status_code = status
+    if status == 401:
+        response.headers["www-authenticate"] = 'Bearer realm="tidemark"'
+    if status in {429, 503}:
+        response.headers["retry-after"] = RETRY_SECONDS
+    return response
+
+
+def error_told(error: Exception) -> Response:
+    """The answer to a request that failed."""
+    kind, text = type(error).__name__, str(error)
+    if isinstance(error, Refused):
+        return refusal(error.status, error.kind, text)
+    if isinstance(error, Busy):
+        return refusal(429, kind, text)
+    if isinstance(error, (EmptyWindow, NotBuilt, TimeLimitReached)):
+        return refusal(422, kind, text)
+    if isinstance(error, InputError) and not isinstance(error, NotAWarehouse):
+        return refusal(400, kind, text)
+    if isinstance(error, TidemarkError):
+        _log.warning("a question failed: %s: %s", kind, text)
+        return refusal(503, kind, "the server cannot answer from its warehouse now; its log says why.")
+    _log.error("a question failed unexpectedly", exc_info=error)
+    return refusal(500, "InternalError", "the server failed unexpectedly; its log says how.")

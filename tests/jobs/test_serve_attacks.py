@@ -1,0 +1,291 @@
+"""What a stranger may send to `tidemark serve`: all of it is refused clearly, and the server stays."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.jobs.http_served import NAMES, TOKEN, Reply, Site, serving, small_world
+from tests.soak import draws
+from tidemark import query
+from tidemark.jobs.serve import app, connections, questions
+from tidemark.jobs.serve.desk import Desk
+from tidemark.jobs.serve.doors import HEADERS
+from tidemark.query.sql.calls import SIGNATURES
+from tidemark.warehouse.errors import TidemarkError
+
+
+@pytest.fixture(scope="module")
+def wh(tmp_path_factory: pytest.TempPathFactory) -> query.Warehouse:
+    return query.open(small_world(tmp_path_factory.mktemp("attacked")))
+
+
+@pytest.fixture(scope="module")
+def site(wh: query.Warehouse) -> Iterator[Site]:
+    with serving({"w": wh, "other": wh}, desk=Desk(parallel=2, waiting=64, seconds=30)) as found:
+        yield found
+
+
+def _q(**parameters: object) -> dict[str, object]:
+    return {"warehouse": "w", **parameters}
+
+
+DEEP = b'{"phi": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+# What is asked, and the statuses that it may have.
+GETS: dict[str, set[int]] = {
+    # paths
+    "/../../etc/passwd": {404},
+    "/%2e%2e/%2e%2e/etc/passwd": {404},
+    "/quantile/../info?warehouse=w": {404},
+    "//quantile?phi=0.5&warehouse=w": {404},
+    "/quantile%00?phi=0.5&warehouse=w": {404},
+    "/QUANTILE?phi=0.5&warehouse=w": {404},
+    "/__class__": {404},
+    "/sql": {404},
+    "/_session": {404},
+    "/with_time_limit?limit=1": {404},
+    "/refresh": {404},
+    # warehouses
+    "/info?warehouse=/etc": {403},
+    "/info?warehouse=..%2F..": {403},
+    "/info?warehouse=s3://bucket/x": {403},
+    "/info?warehouse=%00": {403},
+    "/info?warehouse=w&warehouse=other": {400},
+    "/info": {400},
+    # sizes
+    "/quantile?warehouse=w&phi=" + "9" * 5_000: {400},
+    "/quantile?warehouse=w&" + "&".join("phi=0.5" for _ in range(2_000)): {400},
+    "/top?warehouse=w&k=99999999999999999999999": {400},
+    "/top?warehouse=w&k=10001": {400},
+    "/quantile?warehouse=w&phi=0.5&every=1us": {400, 422},
+    "/quantile?warehouse=w&phi=0.5&by=name&limit=1000000000": {400},
+    "/histogram?warehouse=w&bins=1000000000": {400},
+    "/quantile?warehouse=w&phi=0.5&last=" + "9" * 400 + "d": {400},
+    "/rank?warehouse=w&measure=big&x=1e999999999": {200, 400},
+    "/rank?warehouse=w&measure=price&x=-1e-999999999": {200, 400},
+    # text that is code elsewhere
+    "/quantile?warehouse=w&phi=0.5&where=1=1;DROP TABLE events": {400},
+    "/quantile?warehouse=w&phi=0.5&where=ms > (SELECT max(x) FROM read_csv('/etc/passwd') t(x))": {400},
+    "/quantile?warehouse=w&phi=0.5&where=getenv('HOME') = 'x'": {400},
+    "/quantile?warehouse=w&phi=0.5&where=ms > 1 OR sleep(10)": {400},
+    "/quantile?warehouse=w&phi=0.5&where=name IN (FROM glob('/*'))": {400},
+    "/quantile?warehouse=w&phi=0.5&where=" + "(" * 2_000 + "ms>1" + ")" * 2_000: {200, 400},
+    "/quantile?warehouse=w&phi=0.5&measure=current_setting('home_directory')": {400},
+    "/quantile?warehouse=w&phi=0.5&measure=ms) FROM events; ATTACH '/tmp/x' --": {400},
+    '/quantile?warehouse=w&phi=0.5&by=site"; SELECT 1 --': {400},
+    "/distinct?warehouse=w&key=name'--": {400},
+    "/frequency?warehouse=w&value=' OR 1=1 --": {200},
+    "/frequency?warehouse=w&value=<script>alert(1)</script>": {200},
+    "/frequency?warehouse=w&value=%ff%fe%00": {200},
+    "/frequency?warehouse=w&key=site,name&value=a,b,c": {400},
+    "/quantile?warehouse=w&phi=${jndi:ldap://x}": {400},
+    "/quantile?warehouse=w&phi=nan": {400},
+    "/quantile?warehouse=w&phi=0.5&mode=__import__('os')": {400},
+    "/quantile?warehouse=w&phi=0.5&since=99999-01-01": {400},
+    "/quantile?warehouse=w&phi=0.5&self=1": {400},
+    "/quantile?warehouse=w&phi=0.5&kwargs=1": {400},
+    "/quantile?warehouse=w&phi=0.5&between=1": {400},
+    "/quantile?warehouse=w&phi=0.5&form=../../x": {400},
+    "/hierarchy?warehouse=w&phi=0.000000001&separator=": {200, 400},
+}
+BODIES: dict[str, tuple[str, object, set[int]]] = {
+    "no JSON": ("/quantile", b"{", {400}),
+    "no UTF-8": ("/quantile", b'{"phi": "\xff"}', {400}),
+    "nested 100,000 deep": ("/quantile", DEEP, {400}),
+    "a list": ("/quantile", [1, 2], {400}),
+    "a number": ("/quantile", b"1", {400}),
+    "nothing": ("/quantile", b"", {400}),
+    "3 MB": ("/frequency", b'{"warehouse": "w", "value": "' + b"x" * 3_000_000 + b'"}', {413}),
+    "a number of a million digits": ("/rank", b'{"warehouse": "w", "x": ' + b"9" * 1_000_000 + b"}", {400}),
+    "a huge exponent": ("/rank", b'{"warehouse": "w", "x": 1e999999999, "measure": "big"}', {400}),
+    "NaN": ("/rank", b'{"warehouse": "w", "x": NaN}', {400}),
+    "half of a character": ("/frequency", b'{"warehouse": "w", "value": "\\ud800"}', {200, 400}),
+    "half of a character as a column": ("/quantile", b'{"warehouse": "w", "phi": 1, "by": "\\ud800"}', {400}),
+    "NUL as a measure": ("/quantile", _q(phi=0.5, measure="\x00"), {400}),
+    "a name that is a list": ("/quantile", {"warehouse": ["w"], "phi": 0.5}, {400}),
+    "a mapping as phi": ("/quantile", _q(phi={"a": 1}), {400}),
+    "a list of lists as phi": ("/quantile", _q(phi=[[0.5]]), {400}),
+    "a boolean as k": ("/top", _q(k=True), {400}),
+    "a mapping as a window": ("/quantile", _q(phi=0.5, last={"a": []}), {400}),
+    "a list as every": ("/quantile", _q(phi=0.5, every=["1d"]), {400}),
+    "a mapping as key": ("/top", _q(key={"a": 1}), {400}),
+    "numbers as columns": ("/quantile", _q(phi=0.5, by=[1, 2]), {400}),
+    "a nested where": ("/quantile", _q(phi=0.5, where={"site": {"a": [1]}}), {200, 400}),
+    "where of mixed lists": ("/quantile", _q(phi=0.5, where=["site=eu", 3]), {400}),
+    "groups of anything": (
+        "/quantile",
+        _q(phi=0.5, by="site", groups=[{"x": 1}, [], None, "eu"]),
+        {200, 400},
+    ),
+    "a key of too few": ("/frequency", _q(value=[["eu"]], key=["site", "name"]), {400}),
+    "keys of no type": ("/frequency", _q(value=[{"a": [1]}]), {400}),
+    "other is not text": ("/inner_product", _q(other=7), {400}),
+    "other without rights": ("/inner_product", _q(other="/etc"), {403}),
+    "form of a list": ("/quantile", _q(phi=0.5, form=["rows"]), {400}),
+    "a key of HTML": ("/frequency", _q(value=[NAMES[2]]), {200}),
+    "a key of 1 MB": ("/frequency", _q(value=[NAMES[4]]), {200}),
+    "parameters at both places": ("/quantile?phi=0.1", _q(phi=0.5), {400}),
+}
+HOST, CLOSE = "Host: localhost\r\n", "Connection: close\r\n\r\n"
+BEARER = f"Authorization: Bearer {TOKEN}\r\n"
+HEAD = HOST + BEARER
+POST = f"POST /quantile HTTP/1.1\r\n{HEAD}"
+OF_JSON = "Content-Type: application/json\r\n"
+# Text that is no request, or one that two readers may read differently, and the statuses that it may have.
+RAW: dict[str, tuple[str, set[str]]] = {
+    "garbage": ("\x16\x03\x01\x02\x00\x01\xff\r\n\r\n", {"400"}),
+    "nothing": ("", {""}),
+    "a head of a megabyte": ("GET /info HTTP/1.1\r\nX: " + "a" * 2**20, {"400"}),
+    "100,000 headers": ("GET /info HTTP/1.1\r\n" + "A: b\r\n" * 100_000 + "\r\n", {"400"}),
+    "two lengths": (f"{POST}Content-Length: 1\r\nContent-Length: 2\r\n{CLOSE}ab", {"400"}),
+    "a length and chunks": (
+        f"{POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n{CLOSE}0\r\n\r\n",
+        {"400", "415"},
+    ),
+    "a negative length": (f"{POST}Content-Length: -1\r\n{CLOSE}", {"400"}),
+    "two Hosts": (f"GET /info HTTP/1.1\r\n{HEAD}Host: evil\r\n{CLOSE}", {"400"}),
+    "no Host": (f"GET /info HTTP/1.1\r\n{BEARER}{CLOSE}", {"400"}),
+    "no Host in HTTP/1.0": (f"GET /info HTTP/1.0\r\n{BEARER}{CLOSE}", {"403"}),
+    "two tokens": (f"GET /warehouses HTTP/1.1\r\n{HEAD}Authorization: Bearer x\r\n{CLOSE}", {"401"}),
+    "another scheme": (f"GET /info HTTP/1.1\r\n{HOST}Authorization: Basic {TOKEN}\r\n{CLOSE}", {"401"}),
+    "an address in the request": (f"GET http://evil/info HTTP/1.1\r\n{HEAD}{CLOSE}", {"400", "404"}),
+    "CONNECT": (f"CONNECT evil:80 HTTP/1.1\r\n{HEAD}{CLOSE}", {"400", "404"}),
+    "TRACE": (f"TRACE /info HTTP/1.1\r\n{HEAD}{CLOSE}", {"405"}),
+    "a web socket": (
+        f"GET /info HTTP/1.1\r\n{HEAD}Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n{CLOSE}",
+        {"400"},
+    ),
+    "a request inside another": (
+        f"GET /warehouses HTTP/1.1\r\n{HEAD}X: y\r\n\tGET /info HTTP/1.1\r\n{CLOSE}",
+        {"200", "400"},
+    ),
+    "compressed": (f"{POST}{OF_JSON}Content-Encoding: gzip\r\nContent-Length: 2\r\n{CLOSE}{{}}", {"415"}),
+    "a form": (f"{POST}Content-Type: text/plain\r\nContent-Length: 2\r\n{CLOSE}{{}}", {"415"}),
+    "a body that breaks off": (f"{POST}{OF_JSON}Content-Length: 99\r\n{CLOSE}{{", {"400", ""}),
+}
+
+
+def _check(reply: Reply, wh: query.Warehouse) -> None:
+    """No fault of the server, nothing of its inside, and the headers that browsers obey."""
+    assert reply.status < 500, reply.text[:500]
+    assert {name: reply.headers.get(name) for name in HEADERS} == HEADERS
+    for secret in ("Traceback", wh.store.uri.removeprefix("file://"), "root:", "site-packages", TOKEN):
+        assert secret not in reply.text
+    if reply.status >= 400:
+        assert set(reply.json) == {"error", "message"}
+        assert "NoneType" not in reply.text
+        assert "object has no attribute" not in reply.text
+
+
+def _stays(site: Site) -> None:
+    """The server answers as before, and no question is left at work."""
+    found = site.get("/quantile?warehouse=w&phi=1&measure=price")
+    assert (found.status, found.json["answers"][0]["value"]) == (200, "99.99")
+    while site.desk.taken:
+        threading.Event().wait(0.01)
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len(GETS) + len(BODIES) + len(RAW) >= 90
+
+
+@pytest.mark.parametrize("path", GETS, ids=lambda path: str(path)[:60])
+def test_a_hostile_address_is_refused(path: str, site: Site, wh: query.Warehouse) -> None:
+    reply = site.get(path.replace(" ", "%20"))
+    assert reply.status in GETS[path], reply.text[:500]
+    _check(reply, wh)
+    # Without a token nothing is looked at.
+    assert site.get(path.replace(" ", "%20"), None).status in {401, 404}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_hostile_body_is_refused(name: str, site: Site, wh: query.Warehouse) -> None:
+    path, body, statuses = BODIES[name]
+    reply = site.post(path, body)
+    assert reply.status in statuses, reply.text[:500]
+    _check(reply, wh)
+    _stays(site)
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_hostile_bytes_are_refused(name: str, site: Site) -> None:
+    text, statuses = RAW[name]
+    said = site.raw(text.encode("latin-1"), finish=not text.endswith(("\n", "}", "ab")))
+    assert said[9:12].decode() in statuses, said[:300]
+    _stays(site)
+    assert b"Traceback" not in said
+
+
+def test_slow_clients_and_many_connections_keep_nobody_out(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections.GuardedProtocol, "head_seconds", 0.2)
+    with socket.create_connection(("127.0.0.1", site.port)) as slow:
+        slow.sendall(b"GET /info HTTP/1.1\r\nHost: loc")
+        assert _is_closed(slow, 30)
+    monkeypatch.setattr(connections.GuardedProtocol, "head_seconds", 600)
+    monkeypatch.setattr(connections.GuardedProtocol, "most_waiting", 5)
+    held = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(50)]
+    assert site.get("/info?warehouse=w").status == 200
+    assert sum(_is_closed(one, 0.01) for one in held) >= 44
+    for one in held:
+        one.close()
+
+
+def _is_closed(one: socket.socket, seconds: float) -> bool:
+    """Whether the other side closes the connection within so many seconds."""
+    one.settimeout(seconds)
+    try:
+        return one.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_slow_body_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "BODY_SECONDS", 0.1)
+    head = f"{POST}{OF_JSON}Content-Length: 99\r\n{CLOSE}{{"
+    assert site.raw(head.encode(), finish=False)[9:12] == b"408"
+
+
+WEIRD = st.sampled_from(
+    [True, 0, -1, 2**70, 0.5, 1e300, "", "x", "7d", "\x00", "\ud800", "site", "ms", "ATL", "2001-09-09", "-1"]
+)
+JSON_VALUES = (
+    WEIRD | st.lists(WEIRD, max_size=2) | st.dictionaries(st.sampled_from(["site", "ms", "", "x"]), WEIRD)
+)
+
+
+@settings(max_examples=draws(100))
+@given(name=st.sampled_from(sorted(SIGNATURES)), data=st.data())
+def test_any_json_is_answered_or_refused(name: str, data: st.DataObject, wh: query.Warehouse) -> None:
+    """Only errors of the package come out: they are told with a status of their own."""
+    subjects = SIGNATURES[name].subjects
+    names = st.sampled_from([*SIGNATURES[name].parameters, "form", "explain"])
+    given_ = data.draw(st.dictionaries(names, JSON_VALUES | st.lists(JSON_VALUES, max_size=2), max_size=3))
+    sound = dict.fromkeys(subjects, 0.5 if "value" not in subjects else "ATL")
+    body = json.dumps({**sound, **given_}).encode()
+    with suppress(TidemarkError):
+        request = questions.of_body(name, body)
+        questions.needs(wh, request)
+        json.loads(questions.answer(wh, request))
+
+
+def test_keys_of_any_characters_come_as_they_are(site: Site) -> None:
+    found = {one["value"] for one in site.get("/top?warehouse=w&k=10&key=name").json["answers"]}
+    assert found == set(NAMES)
+    found = {row["key"] for row in site.get("/top?warehouse=w&k=10&key=name&form=rows").json}
+    assert found == set(NAMES)
+    text = site.get("/top?warehouse=w&k=10&key=name").text
+    assert json.loads(text)
+    assert "\x1b" not in text
+    assert "\x00" not in text
