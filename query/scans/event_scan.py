@@ -104,22 +104,21 @@ class EventScan(OpenScan):
     def _scanned(self) -> ScannedRows:
         """The selected rows; they are read once."""
         if self._rows is None:
-            self._rows = self._read(self._kept)
+            self._rows = self._read()
         return self._rows
 
-    def _kept(self, relation: str) -> ScannedRows:
-        """The rows of the relation, in memory or in a temporary table."""
+    def _read(self) -> ScannedRows:
+        """The rows, in memory or in a temporary table."""
         source = self._source
-        rows = f"({relation})"
-        if source.most_rows > HELD_ROWS:
-            self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {source.spread(rows)}")
-            self._is_reading = False
-            ((count,),) = self.rows("SELECT count(*) FROM scanned")
-            if count > HELD_ROWS:
-                return GroupedRows(source, self._measure, self)
-            rows = "scanned"
-        elif source.group_columns:
-            rows = source.spread(rows)
-        if not source.group_columns:
-            return HeldRows.of_all(self.columns(f"FROM {rows}"))
-        return HeldRows.by_group(source, rows, self)
+        with self._reading() as relation:
+            rows = source.spread(f"({relation})")
+            if source.most_rows <= HELD_ROWS:
+                return self._held(rows)
+            self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {rows}")
+        ((count,),) = self.rows("SELECT count(*) FROM scanned")
+        return GroupedRows(source, self._measure, self) if count > HELD_ROWS else self._held("scanned")
+
+    def _held(self, rows: str) -> HeldRows:
+        if self._source.group_columns:
+            return HeldRows.by_group(self._source, rows, self)
+        return HeldRows.of_all(self.columns(f"FROM {rows}"))

@@ -130,20 +130,19 @@ class KeyScan(OpenScan):
         by = ", ".join(self._groups)
         grouped = f" GROUP BY {by} ORDER BY {by}" if by else ""
         shown = f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}"
-        table = self._read(lambda relation: self._summed(shown, self._counted_keys(relation)))
+        with self._reading() as relation:
+            counted = self._counted_keys(relation)
+            if self._keeps_keys:  # single ones will be asked
+                self.rows(f"CREATE OR REPLACE TEMP TABLE counted AS {counted}")
+            else:
+                table = self.columns(f"WITH counted AS ({counted}) {shown}")
+        if self._keeps_keys:
+            table = self.columns(shown)
         width = len(self._groups)
         stored = [single_array(table.column(i)) for i in range(width)]
         codes = arrow_array(np.arange(len(table)))
         self._codes = table.select(range(width)).append_column("part", codes)
         return self._found_parts(table, stored)
-
-    def _summed(self, statement: str, counted: str) -> pa.Table:
-        """The rows of a statement about the counted keys, which are kept if single ones will be asked."""
-        if not self._keeps_keys:
-            return self.columns(f"WITH counted AS ({counted}) {statement}")
-        self.rows(f"CREATE OR REPLACE TEMP TABLE counted AS {counted}")
-        self._is_reading = False
-        return self.columns(statement)
 
     def _counted_keys(self, relation: str) -> str:
         """SQL of the rows of each key in each part."""

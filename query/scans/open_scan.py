@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar
 
@@ -116,32 +117,37 @@ class OpenScan:
         table: pa.Table = self._ask(lambda: self.connection.sql(statement).to_arrow_table())
         return table.combine_chunks()
 
-    def _read(self, read: Callable[[str], T]) -> T:
-        """What `read` returns; it takes SQL of the selected rows (row_source.py), to be run once."""
+    @contextmanager
+    def _reading(self) -> Iterator[str]:
+        """SQL of the selected rows (row_source.py), which is run once, inside.
 
-        def register(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-            reader = pa.RecordBatchReader.from_batches(schema, self._raised.kept(batches))
-            self.connection.register(ROWS, reader)
-
-        buckets = self._source.buckets
-        if buckets is not None and not buckets.are_windows:
-            self.connection.register(WINDOWS, buckets.pairs)
-        relation = self._source.relation(register, self._progress or (lambda _: None))
+        Errors inside are those of the expression, and progress is that of the files.
+        """
+        source = self._source
+        if source.buckets is not None and not source.buckets.are_windows:
+            self.connection.register(WINDOWS, source.buckets.pairs)
+        relation, batches = source.relation(self._progress)
+        if batches is not None:
+            kept = self._raised.kept(batches)
+            self.connection.register(ROWS, pa.RecordBatchReader.from_batches(source.schema, kept))
         self._is_reading = True
         try:
-            return read(relation)
+            yield relation
         finally:
             self._is_reading = False
             self.connection.unregister(ROWS)
             self.connection.unregister(WINDOWS)
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        expression = self._failing if self._is_reading else None
-        share = (lambda: self._source.share) if self._is_reading and not self._source.paths else None
-
-        def told(error: Exception) -> TidemarkError | None:
-            damaged = error_of_files(error, self._source.paths)
-            return unfit(expression.text, error) if damaged is None and expression is not None else damaged
-
-        with report_duckdb_errors(_OPERATION, self._raised, told):
+        share = self._share if self._is_reading and not self._source.paths else None
+        with report_duckdb_errors(_OPERATION, self._raised, self._explain):
             return run_query(self.connection, ask, self._progress, share)
+
+    def _share(self) -> float:
+        return self._source.share
+
+    def _explain(self, error: Exception) -> TidemarkError | None:
+        damaged = error_of_files(error, self._source.paths)
+        if damaged is None and self._is_reading and self._failing is not None:
+            return unfit(self._failing.text, error)
+        return damaged

@@ -19,7 +19,7 @@ on others. Conditions that cannot fail are told to DuckDB as they are: then stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -29,6 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading import spending
+from tidemark.query.reading.connections import Progress
 from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
@@ -149,27 +150,22 @@ class RowSource:
         """The columns of the group, as SQL."""
         return [quoted(group_name(i + 1)) for i in range(len(self.by) + (self.buckets is not None))]
 
-    def relation(
-        self,
-        register: Callable[[pa.Schema, Iterator[pa.RecordBatch]], None],
-        checked: Callable[[float], None],
-    ) -> str:
-        """SQL of the relation, to be run once.
+    def relation(self, progress: Progress | None) -> tuple[str, Iterator[pa.RecordBatch] | None]:
+        """SQL of the relation, to be run once, and the rows that it names ROWS, if it does.
 
-        register: gives DuckDB the rows named ROWS. checked: gets the share of the files that were compared.
+        progress: gets the share of the files that were compared with their digests.
 
         Raises DamagedWarehouse as `Contents.visible_files` does, and for a file that is missing or damaged.
         """
         files = [one for one in self.contents.visible_files() if not self._misses(one)]
-        by_duckdb, others = self._divided(files, checked)
+        by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for one in files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
         parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
         if others or not parts:
-            register(self._schema, self.batches(others))
-            parts.append(self._registered)
-        return " UNION ALL ".join(parts)
+            return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
+        return " UNION ALL ".join(parts), None
 
     def spread(self, rows: str) -> str:
         """SQL of rows with the last column of the group, with each window of their bucket in its place."""
@@ -182,7 +178,7 @@ class RowSource:
         )
 
     def _divided(
-        self, files: Sequence[VisibleFile], checked: Callable[[float], None]
+        self, files: Sequence[VisibleFile], progress: Progress | None
     ) -> tuple[dict[_Place, list[str]], list[VisibleFile]]:
         """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
         asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
@@ -198,7 +194,8 @@ class RowSource:
             path = columns.path_of(
                 one.file.path, [*names, *ticks, *(_BATCH_COLUMNS if place.batches else ())]
             )
-            checked(number / len(files))
+            if progress is not None:
+                progress(number / len(files))
             if path is None:
                 others.append(one)
                 spending.read(one.file.path, size=one.file.size)
@@ -306,7 +303,7 @@ class RowSource:
         return [key for key in self.by if key.name not in self.computed]
 
     @property
-    def _schema(self) -> pa.Schema:
+    def schema(self) -> pa.Schema:
         """The columns of the batches."""
         groups = [
             (group_name(number), pa.large_binary() if key.is_text else key.stored_type)
@@ -340,7 +337,7 @@ class RowSource:
 
         Raises DamagedWarehouse as `read_event_rows` does.
         """
-        schema = self._schema
+        schema = self.schema
         total, done = sum(max(1, one.file.rows) for one in files), 0
         for one in files:
             read = 0
