@@ -262,7 +262,8 @@ class Reader(KeyReader):
         phi: a number from 0 to 1, both inclusive, or a sequence of them; these share one round of reads.
 
         Returns one Answer for a number, Answers in the order of the sequence otherwise. A rank among the NaN
-        rows has the value NaN.
+        rows has the value NaN. In mode accurate, where the live rows do not fit into memory, an answer may
+        differ from that of its phi asked alone, as all share their reads; both keep the promised error.
 
         Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads
         one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.

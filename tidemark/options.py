@@ -3,7 +3,8 @@
 From a row follow the keyword of `create`, its check, the property of the table `events`, the comparison with
 what a caller gives later, whether `alter` takes it, and the option and the help of the command line. A new
 option is a row here, with its line in `GivenOptions`, and a field of `warehouse.settings.options.Options`,
-for the code that uses it.
+for the code that uses it. Warehouses that were created before lack its property: the row has a default and
+`is_later`, and they have the default.
 
 Nothing is imported here: the help of the command line is fast.
 """
@@ -52,6 +53,7 @@ class Option:
     is_told   whether `tidemark create` prints it
     is_altered
               whether `alter` changes it
+    is_later  whether it came after version 0.2.0: without its property, a warehouse has the default
     """
 
     name: str
@@ -67,6 +69,7 @@ class Option:
     at_load: bool = False
     is_told: bool = True
     is_altered: bool = False
+    is_later: bool = False
 
     def default_text(self, words: str) -> str:
         """The words about the default, such as ' (default {})'; nothing if there is none."""

@@ -1,8 +1,9 @@
 """The fields of all answers: the rows that they cover (the scope); and their HTML and JSON.
 
 To add a field to all answers: declare it in `Scope` and `ScopeFields`, name it in `Scope.FACTS`, and fill it
-in at the three places that make a scope: query/quantiles/questions.py, query/keys/key_question.py and
-query/asking/companion_questions.py. Output as JSON and the columns of the SQL functions follow.
+in at the four places that make a scope: query/quantiles/questions.py, query/keys/key_question.py,
+query/asking/companion_questions.py and query/asking/scanned_keys.py. Output as JSON and the columns of the
+SQL functions follow.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tidemark.query.reading.live_cache import LiveCache, LiveValues
 from tidemark.query.reading.spending import check_stop, spending, stopped_by
 from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.errors import DamagedWarehouse, InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
@@ -247,7 +247,7 @@ class Session:
     def _answer(self, plan: Plan[W, T], view: W, guess: Future[T] | None) -> T:
         """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
         if guess is not None:
-            with suppress(Exception):  # asked again below, it is raised there
+            with suppress(TidemarkError, OSError):  # asked again below, it is raised there
                 return guess.result()
         for _ in range(ATTEMPTS - 1):
             try:

@@ -14,7 +14,7 @@ from tidemark import warehouse
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.main import parser
 from tidemark.options import OPTIONS, Option
-from tidemark.warehouse import InputError, OptionsMismatch
+from tidemark.warehouse import InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options
 
@@ -78,6 +78,21 @@ def test_what_is_given_is_stored_read_and_compared(tmp_path: Path, monkeypatch: 
     for name, other in OTHER.items():
         with pytest.raises(OptionsMismatch, match=f"^{name} was given as"):
             warehouse.create(None, tmp_path / "w", **{name: other})
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+def test_a_warehouse_without_the_property_of_a_later_option_has_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_later: bool
+) -> None:
+    """Without one of an option that all warehouses have, it is damaged."""
+    properties = warehouse.create(None, tmp_path / "w", ["x"], kappa=3).properties()
+    del properties["tidemark.kappa"]
+    monkeypatch.setitem(OPTIONS, "kappa", replace(OPTIONS["kappa"], is_later=is_later))
+    if is_later:
+        assert Options.from_properties("w", properties, {}).kappa == 10
+    else:
+        with pytest.raises(NotAWarehouse, match=r"tidemark\.kappa .* it is missing"):
+            Options.from_properties("w", properties, {})
 
 
 def test_the_default_is_told_and_valid() -> None:

@@ -398,6 +398,8 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
 
 def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
     """The stored form of an option."""
+    if option.is_later and option.property not in stored:
+        return default_of(option.name)
     check = partial(KINDS[option.kind].check, option)
     return _read_property(uri, stored, option.property, check)
 

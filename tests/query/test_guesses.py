@@ -1,0 +1,41 @@
+"""Answers while a reader looks for newer data: what fails is asked again, a fault of ours is raised."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark import query, warehouse
+from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    ("error", "is_ours"),
+    [
+        (DamagedWarehouse("a file is missing"), False),
+        (StoreUnavailable("no answer"), False),
+        (EmptyWindow("no rows"), False),
+        (OSError("no such file"), False),
+        (KeyError("runs"), True),
+        (TypeError("None"), True),
+        (AssertionError(), True),
+    ],
+)
+def test_a_guess_that_failed_is_asked_again_unless_the_fault_is_ours(
+    tmp_path: Path, error: Exception, is_ours: bool
+) -> None:
+    warehouse.create(None, tmp_path, ["x"], schema=pa.schema([("x", pa.float64())]))
+    session: Any = query.open(tmp_path)._session
+    guess: Future[int] = Future()
+    guess.set_exception(error)
+    plan = SimpleNamespace(answer=lambda view: view + 1)
+    if is_ours:
+        with pytest.raises(type(error)):
+            session._answer(plan, 6, guess)
+    else:
+        assert session._answer(plan, 6, guess) == 7
