@@ -33,7 +33,7 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
 )
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -299,7 +299,7 @@ def _check_text(text: Any) -> None:
         raise InputError(
             "the expression is empty. Expected one such as \"dest LIKE 'S%' AND distance > 500\"."
         )
-    if "\x00" in text or not _is_unicode(text):
+    if "\x00" in text or not is_unicode(text):
         raise _refusal(text, "it has NUL or a code point that is no character. Leave it out.")
     if max(map(text.count, "([{")) > MAX_PARENTHESES:
         raise _refusal(text, f"it has more than {MAX_PARENTHESES:,} parentheses or brackets. {_SMALLER}")
@@ -421,14 +421,6 @@ def _without_positions(node: Node) -> Node:
 def _folded(name: str) -> str:
     """The name with ASCII letters in lower case: names that fold alike are one column to DuckDB."""
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _first_line(text: str) -> str:

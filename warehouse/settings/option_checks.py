@@ -24,7 +24,7 @@ def check_names(names: Iterable[str], role: str = "columns") -> None:
         raise InputError(
             f"the {role} {reserved} have the names of tidemark's own columns. Rename them in the input."
         )
-    forbidden = [name for name in names if _FORBIDDEN.search(name) or not _is_unicode(name)]
+    forbidden = [name for name in names if _FORBIDDEN.search(name) or not is_unicode(name)]
     if forbidden:
         raise InputError(
             f"the {role} {forbidden} cannot be stored. Delta refuses names that have a space, a tab, a line "
@@ -67,9 +67,10 @@ def check_dropped(moments: Any) -> None:
         )
 
 
-def _is_unicode(name: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether the text can be stored: it has no lone surrogates."""
     try:
-        name.encode()
-    except UnicodeEncodeError:  # a lone surrogate
+        text.encode()
+    except UnicodeEncodeError:
         return False
     return True
