@@ -455,6 +455,18 @@ SERVE = (
         metavar="BYTES",
         help="the memory for decoded rows of each warehouse (default 256MB)",
     ),
+    option(
+        "--metrics-phi",
+        action="append",
+        type=float,
+        metavar="PHI",
+        help="a quantile that /metrics tells of each measure; may be repeated (default 0.5, 0.9, 0.99)",
+    ),
+    option(
+        "--metrics-last",
+        metavar="SPAN",
+        help="the window of these quantiles, back from the newest tick (default: all rows)",
+    ),
     _JSON,
 )
 TOKEN = (
@@ -464,7 +476,7 @@ TOKEN = (
         action="append",
         required=True,
         metavar="WAREHOUSE=RIGHTS",
-        help="rights in a warehouse, * for every one: aggregates, rows, sql, separated by commas; "
+        help="rights in a warehouse, * for every one: aggregates, rows, sql, metrics, separated by commas; "
         "may be repeated",
     ),
     option(

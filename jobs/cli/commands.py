@@ -538,8 +538,8 @@ from other machines need TLS, by --certificate or by a proxy in front of the ser
 Makes a token, adds a line with its hash and its rights to a file, and prints the token, which is stored
 nowhere. To take a token back, delete its line: a running server reads the file again.""",
         (
-            "tidemark token grafana --grant flights=aggregates --tokens tokens",
-            "tidemark token ann --grant '*=aggregates,rows,sql' --tokens tokens",
+            "tidemark token grafana --grant flights=aggregates,metrics --tokens tokens",
+            "tidemark token ann --grant '*=aggregates,rows,sql,metrics' --tokens tokens",
         ),
         command_options.TOKEN,
         "tidemark.jobs.serve.start:run_token",

@@ -2,6 +2,7 @@
 
     GET, POST /quantile ...   a question, see questions.py; GET /span and /info facts
     GET /warehouses           what the token may ask: names, measures, keys, groups
+    GET /metrics              for Prometheus, see metrics.py
     GET /openapi.json         the description of all this
 
 A question is about the warehouse of the parameter `warehouse`, which may be left out where the server has
@@ -11,6 +12,7 @@ one.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidemark.jobs.serve import questions
 from tidemark.jobs.serve.desk import Deadline, Desk, Gone
 from tidemark.jobs.serve.doors import Doors, bearer
+from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
 from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
 from tidemark.jobs.serve.told import Refused, document, error_told, refusal
@@ -48,6 +51,7 @@ class Served:
     warehouses: Mapping[str, Warehouse]
     tokens: Tokens
     desk: Desk
+    metrics: Metrics
 
     def application(self, hosts: Iterable[str], origins: Iterable[str] = ()) -> ASGIApp:
         """The application, which answers to these Hosts and to pages of these Origins beside its own."""
@@ -61,6 +65,7 @@ class Served:
         ]
         routes += [
             Route("/warehouses", _told(self._warehouses), methods=["GET"]),
+            Route("/metrics", _told(self._metrics), methods=["GET"]),
             Route("/openapi.json", _told(self._openapi), methods=["GET"]),
         ]
         app: ASGIApp = Starlette(routes=routes, exception_handlers={404: _no_address, 405: _no_method})
@@ -96,7 +101,11 @@ class Served:
                 raise Refused(422, "TooMuch", "the answer is larger than 64 MB. Ask about fewer groups.")
             return text
 
-        return document(await self.desk.answer(ask, partial(_left, http)))
+        began = time.monotonic()
+        try:
+            return document(await self.desk.answer(ask, partial(_left, http)))
+        finally:
+            self.metrics.took(request.warehouse or "", name, time.monotonic() - began)
 
     def _chosen(self, grant: Grant, request: questions.Request) -> tuple[Warehouse, Warehouse | None]:
         """The warehouses of a request. Names that are not there are refused as those without rights are."""
@@ -136,6 +145,13 @@ class Served:
                 facts = await self.desk.answer(lambda _, wh=wh: _facts(wh), partial(_left, http))  # type: ignore[misc]
                 found[name] = {"rights": rights, **facts}
         return document(json_text({"warehouses": found}))
+
+    async def _metrics(self, http: HttpRequest) -> Response:
+        grant = self._grant(http)
+        names = [name for name in self.warehouses if grant.may("metrics", name)]
+        if not names:
+            raise Refused(403, "Refused", "the token has the right metrics in no warehouse.")
+        return await self.metrics.scrape(names)
 
     async def _openapi(self, http: HttpRequest) -> Response:
         self._grant(http)

@@ -85,6 +85,14 @@ def openapi() -> str:
             "responses": _responses({"type": "object"}),
         }
     }
+    text = {"description": "the metrics", "content": {"text/plain": {"schema": TEXT}}}
+    paths["/metrics"] = {
+        "get": {
+            "operationId": "metrics",
+            "summary": "Freshness, rows, runs, quantiles and latencies in the text form of Prometheus.",
+            "responses": {**_responses({"type": "object"}), "200": text},
+        }
+    }
     components = {
         "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         "schemas": schemas.parts,

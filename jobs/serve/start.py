@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
+from tidemark.jobs.ask.quantiles import parse_span
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_job
 from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
@@ -27,7 +28,7 @@ from tidemark.warehouse.errors import InputError
 if TYPE_CHECKING:
     import uvicorn
 
-_EXTRA = ("starlette", "uvicorn")
+_EXTRA = ("starlette", "uvicorn", "prometheus_client")
 GRACE_SECONDS = 10  # for questions that are being answered when the server stops
 
 
@@ -49,12 +50,15 @@ def _serve(given: argparse.Namespace) -> int:
     from tidemark.jobs.serve.app import Served
     from tidemark.jobs.serve.desk import Desk
     from tidemark.jobs.serve.doors import LOCAL_NAMES
+    from tidemark.jobs.serve.metrics import PHIS, Chosen, Metrics
 
     secure = _check_door(given)
     printed, tokens = _tokens(given)
     warehouses = _warehouses(given)
     desk, stopping = Desk(given.parallel, given.queue, width_us(given.timeout) / 1e6), threading.Event()
-    served = Served(warehouses, tokens, desk)
+    chosen = Chosen(given.metrics_phi or PHIS, parse_span(given.metrics_last))
+    metrics = Metrics(warehouses, chosen)
+    served = Served(warehouses, tokens, desk, metrics)
     app = served.application([*LOCAL_NAMES, given.host, *given.allow_host], given.allow_origin)
     with _listening(given.host, given.port) as door, stop_on_signals(stopping):
         server = server_of(app, stopping, given.certificate, given.private_key)
@@ -63,6 +67,7 @@ def _serve(given: argparse.Namespace) -> int:
         _say(given, address, list(warehouses), printed)
         asyncio.run(server.serve(sockets=[door]))
         desk.close()
+        metrics.close()
     return DONE
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from tidemark import query, stream, warehouse
 from tidemark.jobs.serve.app import Served
 from tidemark.jobs.serve.desk import Desk
+from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.start import server_of
 from tidemark.jobs.serve.tokens import Tokens, all_rights
 
@@ -98,7 +99,8 @@ def serving(
 ) -> Iterator[Site]:
     """A server on a free port until the end of the block."""
     desk = desk or Desk(parallel=2, waiting=8, seconds=60)
-    served = Served(warehouses, tokens or Tokens([all_rights("tests", TOKEN)]), desk)
+    metrics = Metrics(warehouses)
+    served = Served(warehouses, tokens or Tokens([all_rights("tests", TOKEN)]), desk, metrics)
     app = served.application(["localhost", "127.0.0.1", "[::1]"], origins)
     stopping, files = threading.Event(), map(str, certificate or ())
     server = server_of(app, stopping, *files)
@@ -111,6 +113,7 @@ def serving(
             stopping.set()
             thread.join()
             desk.close()
+            metrics.close()
 
 
 NAMES = ("ATL", "SEA", "<img src=x onerror=alert(1)>", "a\x00b\x1b[31m\u202e", "x" * 2**20, "漢,字")

@@ -1,0 +1,220 @@
+"""/metrics for Prometheus: freshness, rows, runs by level, live batches, quantiles, latency of questions.
+
+A scrape asks in mode quick, from memory. If that takes longer than WAIT_SECONDS, as where an object store
+does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old it is.
+What a warehouse has is cut at MOST_SERIES, and tidemark_series_left_out says how many series that left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from starlette.responses import Response
+
+from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.errors import EmptyWindow, TidemarkError
+
+WAIT_SECONDS = 0.8  # for what is new; then the last view answers
+FIRST_SECONDS = 10.0  # where there is no last view yet
+MOST_SERIES = 1_000  # of a warehouse, without the latencies, of which there are about 200
+BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+PHIS = (0.5, 0.9, 0.99)
+_SECONDS, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tidemark_up": ("Whether the last look at the warehouse succeeded.", ()),
+    "tidemark_newest_row_timestamp_seconds": (
+        "The start of the newest tick with rows that is not in the future: a row came at or after it.",
+        (),
+    ),
+    "tidemark_tick_seconds": ("The width of a tick.", ()),
+    "tidemark_rows": ("Rows, by side: history or live.", ("side",)),
+    "tidemark_steps": ("Loads that are in history.", ()),
+    "tidemark_live_batches": ("Streamed batches that are not loaded yet.", ()),
+    "tidemark_rejected_records": ("Records that could not be taken, by source.", ("source",)),
+    "tidemark_runs": ("Sorted runs of measures, keys and groups, by level.", ("kind", "projection", "level")),
+    "tidemark_quantile_value": ("A quantile of a measure, from memory.", ("measure", "phi")),
+    "tidemark_quantile_low": ("The exact quantile is certainly at least this.", ("measure", "phi")),
+    "tidemark_quantile_high": ("The exact quantile is certainly at most this.", ("measure", "phi")),
+}
+Sample = tuple[str, tuple[str, ...], float]  # the gauge, the values of its labels, the value
+
+
+_log = logging.getLogger("tidemark.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The quantiles that are told: these of every measure, of the rows of `last`, or of all."""
+
+    phis: Sequence[float] = PHIS
+    last: Any = None
+
+
+@dataclass
+class Metrics:
+    """What a scrape gets. Safe to share between threads."""
+
+    warehouses: Mapping[str, Warehouse]
+    chosen: Chosen = field(default_factory=Chosen)
+
+    def __post_init__(self) -> None:
+        self._latency = Histogram(
+            "tidemark_question_seconds",
+            "How long questions took, waiting included.",
+            ["warehouse", "question"],
+            buckets=BUCKETS,
+            registry=CollectorRegistry(),
+        )
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-metrics")
+        self._running: Future[None] | None = None
+        self._found: dict[str, list[Sample]] = {}
+        self._found_at = math.nan
+
+    def took(self, warehouse: str, question: str, seconds: float) -> None:
+        """Counts a question."""
+        self._latency.labels(warehouse, question).observe(seconds)
+
+    async def scrape(self, names: Iterable[str]) -> Response:
+        """The metrics of these warehouses, as text."""
+        if self._running is None or self._running.done():
+            self._running = self._pool.submit(self._look)
+        waits = WAIT_SECONDS if self._found else FIRST_SECONDS
+        await asyncio.wait({asyncio.wrap_future(self._running)}, timeout=waits)
+        text = generate_latest(_Families(list(self._families(set(names)))))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    def close(self) -> None:
+        """Ends the looks."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self) -> None:
+        self._found = {name: samples(wh, self.chosen) for name, wh in self.warehouses.items()}
+        self._found_at = time.monotonic()
+
+    def _families(self, names: set[str]) -> Iterator[Metric]:
+        found = {name: own for name, own in self._found.items() if name in names}
+        age = GaugeMetricFamily("tidemark_view_age_seconds", "How old what follows of the warehouses is.")
+        age.add_metric([], time.monotonic() - self._found_at)
+        yield age
+        for gauge, (words, labels) in GAUGES.items():
+            family = GaugeMetricFamily(gauge, words, labels=["warehouse", *labels])
+            for name, own in found.items():
+                for metric, values, value in own[:MOST_SERIES]:
+                    if metric == gauge:
+                        family.add_metric([name, *values], value)
+            yield family
+        cut = GaugeMetricFamily(
+            "tidemark_series_left_out", f"Series beyond {MOST_SERIES:,} of a warehouse.", labels=["warehouse"]
+        )
+        for name, own in found.items():
+            cut.add_metric([name], max(0, len(own) - MOST_SERIES))
+        yield cut
+        for latency in self._latency.collect():
+            latency.samples = [
+                one
+                for one in latency.samples
+                if one.labels["warehouse"] in names and not one.name.endswith("_created")
+            ]
+            yield latency
+
+
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """What prometheus_client takes for a registry."""
+
+    found: list[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        """The families."""
+        return self.found
+
+
+def samples(wh: Warehouse, chosen: Chosen) -> list[Sample]:
+    """What is told of a warehouse; of one that cannot be read, that it is not up."""
+    try:
+        info = wh.info()
+        found = [*_of_tables(info, _rows(wh)), *_newest(wh), *_quantiles(wh, chosen)]
+        return [("tidemark_up", (), 1.0), *found]
+    except TidemarkError as error:
+        _log.warning("a look at a warehouse failed: %s: %s", type(error).__name__, error)
+    except Exception as error:  # noqa: BLE001  the other warehouses are told all the same
+        _log.error("a look at a warehouse failed unexpectedly", exc_info=error)
+    return [("tidemark_up", (), 0.0)]
+
+
+def _rows(wh: Warehouse) -> int:
+    """The rows of all visible batches."""
+    try:
+        return sum(wh.contents().counts.values())
+    except EmptyWindow:  # no columns yet
+        return 0
+
+
+def _of_tables(info: Mapping[str, Any], rows: int) -> Iterator[Sample]:
+    yield "tidemark_rows", ("history",), rows - info["live_rows"]
+    yield "tidemark_rows", ("live",), info["live_rows"]
+    yield "tidemark_steps", (), info["steps"]
+    yield "tidemark_live_batches", (), info["live_batches"]
+    for source, rejected in info.get("rejected", {}).items():
+        yield "tidemark_rejected_records", (source,), rejected
+    for role in ("measures", "keys", "groups"):
+        for name, facts in info.get(role, {}).items():
+            for level, runs in facts["runs_by_level"].items():
+                yield "tidemark_runs", (role.removesuffix("s"), name, str(level)), runs
+
+
+def _newest(wh: Warehouse) -> Iterator[Sample]:
+    if wh.tick is None:
+        return
+    yield "tidemark_tick_seconds", (), wh.tick / _SECONDS
+    try:
+        start, _ = wh.span(last=wh.tick)
+    except EmptyWindow:
+        return
+    yield "tidemark_newest_row_timestamp_seconds", (), start.timestamp()
+
+
+def _quantiles(wh: Warehouse, chosen: Chosen) -> Iterator[Sample]:
+    for measure in wh.measures:
+        try:
+            answers = wh.quantile(list(chosen.phis), measure.name, last=chosen.last, mode="quick")
+        except EmptyWindow:
+            continue
+        for answer in answers:
+            labels = measure.name, f"{answer.phi:g}"
+            for name, towards in (("value", None), ("low", -math.inf), ("high", math.inf)):
+                yield f"tidemark_quantile_{name}", labels, number(getattr(answer, name), towards)
+
+
+def number(value: Any, towards: float | None = None) -> float:
+    """A value as a double; of a time the seconds since 1970.
+
+    towards: where a double is not the value, the next one in this direction, so that bounds stay bounds; None
+        for the nearest.
+    """
+    if isinstance(value, float):
+        return value
+    if isinstance(value, date):
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+        exact = Fraction(since // _MICROSECOND, 10**6)
+    else:
+        exact = Fraction(value)
+    found = float(exact)
+    if towards is not None and (Fraction(found) > exact if towards < 0 else Fraction(found) < exact):
+        return math.nextafter(found, towards)
+    return found

@@ -1,0 +1,175 @@
+"""/metrics by Prometheus's own parser, the rules over it, and the dashboard of Grafana against the server."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.jobs.http_served import Site, serving, small_world
+from tidemark import query
+from tidemark.jobs.serve import metrics
+from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, parse_rights
+
+GRAFANA = Path(__file__).resolve().parents[2] / "docs" / "grafana"
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture(scope="module")
+def wh(tmp_path_factory: pytest.TempPathFactory) -> query.Warehouse:
+    return query.open(small_world(tmp_path_factory.mktemp("watched")))
+
+
+@pytest.fixture(scope="module")
+def site(wh: query.Warehouse) -> Iterator[Site]:
+    with serving({"w": wh}) as found:
+        yield found
+
+
+def scraped(site: Site, *token: str) -> Series:
+    """The series of a scrape; each is there once, as Prometheus demands."""
+    reply = site.get("/metrics", *token)
+    assert (reply.status, reply.headers["content-type"][:10]) == (200, "text/plain")
+    found: Series = {}
+    for family in text_string_to_metric_families(reply.text):
+        for one in family.samples:
+            key = one.name, tuple(sorted(one.labels.items()))
+            assert key not in found, key
+            assert math.isnan(one.value) or one.value >= 0
+            found[key] = one.value
+    return found
+
+
+def value(found: Series, name: str, **labels: str) -> float:
+    return found[name, tuple(sorted({"warehouse": "w", **labels}.items()))]
+
+
+def test_the_metrics_are_what_the_questions_answer(site: Site, wh: query.Warehouse) -> None:
+    site.get("/distinct")
+    found = scraped(site)
+    assert [value(found, "tidemark_rows", side=side) for side in ("history", "live")] == [60, 40]
+    assert value(found, "tidemark_up") == value(found, "tidemark_steps") == 1
+    assert value(found, "tidemark_live_batches") == 1
+    assert value(found, "tidemark_runs", kind="measure", projection="big", level="0") == 1
+    newest = datetime.fromtimestamp(value(found, "tidemark_newest_row_timestamp_seconds"), UTC)
+    assert (newest, value(found, "tidemark_tick_seconds")) == (wh.span(last="1h")[0], 3600)
+    for measure in ("ms", "big", "price"):
+        for answer in wh.quantile([0.5, 0.9, 0.99], measure, mode="quick"):
+            labels = {"measure": measure, "phi": f"{answer.phi:g}"}
+            low, high = (value(found, f"tidemark_quantile_{name}", **labels) for name in ("low", "high"))
+            assert [low] == [answer.low] or low <= answer.low or math.isnan(low)
+            assert [high] == [answer.high] or high >= answer.high or math.isnan(high)
+    assert value(found, "tidemark_question_seconds_count", question="distinct") >= 1
+
+
+@given(
+    st.integers(-(2**63), 2**63)
+    | st.decimals(allow_nan=False, allow_infinity=False, places=2)
+    | st.datetimes(timezones=st.just(UTC))
+)
+def test_bounds_stay_bounds_as_doubles(exact: Any) -> None:
+    low, high = metrics.number(exact, -math.inf), metrics.number(exact, math.inf)
+    if isinstance(exact, datetime):
+        since = exact - datetime(1970, 1, 1, tzinfo=UTC)
+        exact = Fraction((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds, 10**6)
+    assert Fraction(low) <= Fraction(exact) <= Fraction(high)
+    assert high <= math.nextafter(low, math.inf)
+    assert metrics.number(Decimal("NaN").__float__()) != 0
+
+
+def test_a_token_sees_the_warehouses_that_it_may_watch(wh: query.Warehouse) -> None:
+    grants = [
+        Grant("one", digest_of("one"), parse_rights(["w=metrics"])),
+        Grant("none", digest_of("none"), parse_rights(["*=aggregates"])),
+    ]
+    with serving({"w": wh, "hidden": wh}, Tokens(grants)) as site:
+        assert "hidden" not in site.get("/metrics", "one").text
+        assert site.get("/metrics", "none").status == 403
+        assert site.get("/metrics", None).status == 401
+        assert site.get("/info?warehouse=w", "one").status == 403
+
+
+def test_a_scrape_that_would_wait_gets_the_last_view(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, may_end = scraped(site), threading.Event()
+    monkeypatch.setattr(metrics, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(metrics, "samples", lambda *_: [("tidemark_up", (), float(may_end.wait(60)) - 1)])
+    held = scraped(site)
+    assert value(held, "tidemark_rows", side="live") == value(first, "tidemark_rows", side="live")
+    assert held["tidemark_view_age_seconds", ()] >= 0
+    may_end.set()
+
+
+def test_a_warehouse_with_many_series_is_cut_and_one_that_is_gone_is_not_up(
+    wh: query.Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    many = [("tidemark_runs", ("measure", f"m{i}", "0"), 1.0) for i in range(1_500)]
+    monkeypatch.setattr(metrics, "samples", lambda *_: many)
+    with serving({"w": wh}) as site:
+        found = scraped(site)
+        assert sum(name == "tidemark_runs" for name, _ in found) == 1_000
+        assert value(found, "tidemark_series_left_out") == 500
+    monkeypatch.undo()
+    folder = Path(small_world(tmp_path))
+    gone = query.open(str(folder))
+    folder.rename(tmp_path / "elsewhere")
+    with serving({"w": gone, "other": wh}) as site:
+        found = scraped(site)
+        assert (value(found, "tidemark_up"), value(found, "tidemark_up", warehouse="other")) == (0, 1)
+
+
+def test_every_rule_is_about_series_that_the_server_has(site: Site) -> None:
+    found = scraped(site)
+    rules = yaml.safe_load((GRAFANA / "rules.yml").read_text())["groups"][0]["rules"]
+    assert {rule["alert"] for rule in rules} >= {"TidemarkStale", "SlowCertain", "SlowPossible"}
+    for rule in rules:
+        selected = re.findall(r"(tidemark_\w+)(?:\{([^}]*)\})?", rule["expr"])
+        assert selected
+        for name, labels in selected:
+            wanted = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+            wanted = {**wanted, **({"measure": "ms"} if "measure" in wanted else {})}
+            assert any(one == name and wanted.items() <= dict(own).items() for one, own in found), rule
+
+
+def test_every_panel_of_the_dashboard_gets_rows(site: Site) -> None:
+    board = json.loads((GRAFANA / "dashboard.json").read_text())
+    named = {one["name"] for one in board["templating"]["list"]}
+    assert named == {"source", "warehouse", "measure", "key", "every"}
+    filled = {
+        "warehouse": "w",
+        "measure": "price",
+        "key": "site",
+        "every": "1d",
+        "__from:date:iso": "2001-09-09T00:00:00.000Z",
+        "__to:date:iso": "2001-09-12T00:00:00.000Z",
+    }
+
+    def fill(text: str) -> str:
+        return re.sub(r"\$\{([^}]+)\}", lambda match: quote(filled[match[1]]), text)
+
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert (target["parser"], target["root_selector"]) == ("backend", "")
+            rows = site.get(fill(target["url"])).json
+            assert rows, panel["title"]
+            for column in target["columns"]:
+                for row in rows:
+                    cell = row[fill(column["selector"])]
+                    kinds = (int, float) if column["type"] != "string" else str
+                    assert cell is None or isinstance(cell, kinds), (panel["title"], column)
+                if column["type"] == "timestamp_epoch":
+                    assert all(10**11 < row["time"] < 10**13 for row in rows)
+            assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
