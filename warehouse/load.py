@@ -11,12 +11,13 @@
 
 Recovery. Running the same load again continues after a crash at any point:
 
-    after events   the replay finds the batch, checks that its rows are the same, and goes on
+            after events   the same call finds the batch there, compares its rows, and continues with the plan
     after plan     the plan is used as it is
     after files or marks
                    they are written again; maintenance deletes the files that no commit names
     after the commit of a run
-                   that projection is skipped and the next one is loaded; the key comes last
+                   the projection that has the run is skipped, the others follow in the order of
+                   `Options.projections`
     in a merge     the input runs are still there: the merge is planned again
 
 Steps enter history in order. A load that finds an earlier step unfinished loads it first. So two

@@ -123,12 +123,12 @@ class Session:
             return self.options
 
     def ask(self, request: Asks[T]) -> T:
-        """The answer to a request that is understood by the newest options.
+        """The answer to a request, by the newest options.
 
-        It is understood by the options of the last look. The look for newer data brings newer options, too,
-        without a round of requests of its own; if there are any, the question is asked again. A question that
-        does not fit is refused only after a look: a column, key or group may have come since. A refusal of
-        the system is told.
+        The request is interpreted with the options that were read last. The check for newer data brings newer
+        options, too, without a round of requests of its own; if they changed, the request is interpreted
+        again. One that does not fit is refused only after a check: a column, key or group may have come
+        since. A refusal of the system is told.
         """
         stop = None if self.time_limit is None else self.time_limit.begin()
         with report_os_errors("a question"), stopped_by(stop):
@@ -228,8 +228,8 @@ class Session:
         """The newest view of a plan, and the answer from it if that is being found already.
 
         In an object store the question is answered from the last view of its topic while a newer view is
-        looked for. If there is no newer view, that answer stands, and its reads took no time of their own. If
-        there is one, the next question of the topic waits for its look, as further views may come.
+        looked for. If there is no newer view, this answer is returned: its reads ran beside the check. If
+        there is one, the next question of the topic waits for its check, as further views may come.
         """
         topic = plan.topic
         known, is_settled = self._views.get(topic, (None, False))

@@ -1,8 +1,7 @@
 """The order of the groups in an answer, and how many of them: `order`, `top` and `least_rows`.
 
-Each window has an order of its own. The bounds of an answer say where its group can stand, so that most
-groups are never read: all have quick answers first, which need no read, and only those are answered further
-that can be among the `top`.
+Each window has an order of its own. All groups have quick answers first, which need no read. Their bounds
+limit the positions that a group can have, so blocks are read only for the groups that can be among the `top`.
 """
 
 from __future__ import annotations

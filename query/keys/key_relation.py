@@ -28,7 +28,7 @@ from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.checked_files import duckdb_reads, facts_of
+from tidemark.query.reading.checked_files import checked_file, duckdb_reads
 from tidemark.query.reading.connections import give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
@@ -207,14 +207,14 @@ def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | N
     relative = f"{view.root}/{file.path}"
     path = f"{folder}/{relative}"
 
-    def find(_: Sequence[str]) -> dict[str, bool]:
-        if not pq.read_metadata(path).equals(blocks.footer(view.root, file).metadata):
-            raise ValueError("its footer is not what was read before")
-        is_text = all(map(_is_unicode, _blocks(blocks, view, file)))
-        return {"rows": is_text and duckdb_reads(folder, path, COLUMNS)}
-
     with report_unreadable_file(f"{relative} of the warehouse {folder}"):
-        return path if facts_of(path, ["rows"], find)["rows"] else None
+        known = checked_file(path)
+        if known.missing(["rows"]):
+            if not pq.read_metadata(path).equals(blocks.footer(view.root, file).metadata):
+                raise ValueError("its footer is not what was read before")
+            is_text = all(map(_is_unicode, _blocks(blocks, view, file)))
+            known.keep({"rows": is_text and duckdb_reads(folder, path, COLUMNS)})
+        return path if known.facts["rows"] else None
 
 
 def _is_unicode(block: Any) -> bool:

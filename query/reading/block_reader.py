@@ -20,7 +20,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,8 +172,9 @@ class BlockReader:
             return
         wanted = [self._ranges(root, *part) for part in parts]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
-        for _, share in groupby(range(len(parts)), lambda i: sizes[i] // ROUND_BYTES):
-            numbers = list(share)
+        rounds = sizes // ROUND_BYTES
+        for number in np.unique(rounds):
+            numbers = np.flatnonzero(rounds == number).tolist()
             self._fetch(self._remote, [one for i in numbers for one in wanted[i]])
             yield from (parts[i] for i in numbers)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,39 +27,42 @@ KNOWN_FILES = 2**14
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
-    """The identity of a file, when it was first compared, and what was found by the name of its parts."""
+class CheckedFile:
+    """A local file, and what was found of its parts, such as columns, by their names.
 
+    identity: of the file when it was first compared, which was at the time `at`.
+    """
+
+    path: str
     identity: tuple[int, ...]
     at: float
     facts: dict[str, Any] = field(default_factory=dict)
 
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """The parts of which nothing is known: the caller compares them with their digests."""
+        missing = [name for name in names if name not in self.facts]
+        if missing:
+            spending.compared_files()
+        return missing
 
-_checked: LRUCache[_Checked] = LRUCache(KNOWN_FILES)
+    def keep(self, found: Mapping[str, Any]) -> None:
+        """Keeps what was found of parts, for this process."""
+        self.facts.update(found)
+        _checked.drop(self.path)
+        _checked.put(self.path, self)
 
 
-def facts_of(
-    path: str, names: Sequence[str], find: Callable[[Sequence[str]], Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """What is known of parts of a local file, by their names, such as columns.
+_checked: LRUCache[CheckedFile] = LRUCache(KNOWN_FILES)
 
-    find: compares the parts of these names with their digests, and returns what was found for each. It is
-        called for those that are not known since the file last changed.
 
-    Raises the errors of `find`, and OSError if there is no such file.
-    """
+def checked_file(path: str) -> CheckedFile:
+    """The file, with what is known since it last changed; OSError if there is no such file."""
     status = os.stat(path)  # noqa: PTH116  Path's takes five times as long
     identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     known = _checked.peek(path)
     if known is None or known.identity != identity or time.monotonic() - known.at > RECHECK_SECONDS:
-        known = _Checked(identity, time.monotonic())
-    missing = [name for name in names if name not in known.facts]
-    if missing:
-        spending.compared_files()
-        known.facts.update(find(missing))
-        _checked.drop(path)
-        _checked.put(path, known)
-    return known.facts
+        return CheckedFile(path, identity, time.monotonic())
+    return known
 
 
 def duckdb_reads(folder: str, path: str, columns: Sequence[str]) -> bool:

@@ -1,11 +1,12 @@
 """What the question of a thread reads, for its plan, and what it may still spend on the way that it takes.
 
-Whoever reads data tells it here, so that nobody passes plans along. What a reader says without a question,
-such as a check of all files, is not counted. Statements of DuckDB read in threads of their own: those of our
-batches get the question of the thread that started them (duckdb_errors.py).
+Reads are counted through a context variable, so no function has a parameter for the plan. Reads without a
+question, such as those of a check of all files, are not counted. Statements of DuckDB read in threads of
+their own: those of our batches get the question of the thread that started them (duckdb_errors.py).
 
 A way is left at the next call of `check`: between the blocks of a look-up, between windows, and while a scan
-waits for DuckDB. It is not left inside a statement over the runs of a key, whose cost is known best.
+waits for DuckDB. A statement over the runs of a key is never stopped for another way, because its estimate is
+reliable.
 
 A question with a time limit (`Reader.with_time_limit`) is stopped at the same places, and inside those
 statements, too.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 
-from tidemark.query.reading.checked_files import duckdb_reads, facts_of
+from tidemark.query.reading.checked_files import checked_file, duckdb_reads
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import ColumnType, column_type
 from tidemark.warehouse.delta.store import Store
@@ -56,16 +56,15 @@ class ScannedColumns:
             return None
         path = self.store.table(f"{EVENTS}/{file}")
 
-        def find(missing: Sequence[str]) -> Mapping[str, int | None]:
-            fits = self._checked(file, missing)
-            read = [name for name in missing if fits[name] is not None]
-            if read and not duckdb_reads(folder, path, read):
-                fits |= {name: None for name in read if not duckdb_reads(folder, path, [name])}
-            return fits
-
         with report_unreadable_file(path):
-            facts = facts_of(path, names, find)
-        sizes = [facts[name] for name in names]
+            known = checked_file(path)
+            if missing := known.missing(names):
+                fits = self._checked(file, missing)
+                read = [name for name in missing if fits[name] is not None]
+                if read and not duckdb_reads(folder, path, read):
+                    fits |= {name: None for name in read if not duckdb_reads(folder, path, [name])}
+                known.keep(fits)
+        sizes = [known.facts[name] for name in names]
         return None if None in sizes else (path, sum(sizes))
 
     def _checked(self, file: str, names: Sequence[str]) -> dict[str, int | None]:

@@ -131,7 +131,7 @@ class UnsureWrite(ABC):
         """Whether the write is there, after this error; a lost race if that of another writer is."""
 
     def make(self) -> LostRace | None:
-        """Writes; returns None only if the write is certainly there, also where its answer was lost.
+        """Writes. None if it is there, even if the store's answer was lost; else the race that it lost.
 
         A write that is not there is made again a few times while an object store does not answer.
         """
@@ -139,7 +139,7 @@ class UnsureWrite(ABC):
         while True:
             try:
                 self.write()
-            except Exception as error:  # of any type: only a look can tell
+            except Exception as error:  # of any type: only the log shows whether the write is there
                 if found := self.found(error):
                     return None if found is True else found
                 pause = next(pauses, None) if is_store_failure(error) else None

@@ -1,4 +1,4 @@
-"""A commit that other writers may win: planned on the newest version, and planned anew after each lost race.
+"""Commits that other writers may win: after each lost race the change is planned anew on the newest version.
 
     race = Race(store, name)
     while is_wanted(race.table):

@@ -1,7 +1,7 @@
 """History of a load: one step into every projection, and the merges that follow.
 
-Each commit takes what was written and looked at. A file that maintenance deleted is written again before the
-commit, and replaced after it (own_files.py); the source of a run writes it again.
+The writer of a commit checks that the files it wrote are still there. One that maintenance deleted is written
+again before the commit, and replaced after it (own_files.py); the source of a run writes it again.
 """
 
 from __future__ import annotations

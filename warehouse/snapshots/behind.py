@@ -4,15 +4,16 @@ A load commits the plan of a step to `steps`, then the step to one projection af
 before its runs. So, whenever a load was killed, of tables that are read in the order runs, steps, marks:
 
     planned      no runs table has a step without a plan
-    marks        a runs table has all steps of its marks but the newest; if that is of a merge, it has it, too
-    order        a runs table has every step that a later one has, and at most one step less than an earlier
-                 one
+        marks        if the marks of a projection have step s, its runs have all steps below s; if the newest
+                 marks are those of a merged run, the runs have step s, too
+    order        a runs table has every step that a later table has (in the order of commits), and lacks at
+                 most one step that an earlier table has
 
 A log that does not fit lost commits: its folder was copied while a load ran, its last lines were cut off, or
 it was put back to an earlier version. Who reads it sees fewer rows, so it is refused by its name.
 
 A step has *begun* once a projection, or its marks, have it. A projection that lacks the newest begun step is
-legally behind: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
+not damaged: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
 were added later may lack more: questions about them wait for a load.
 
 Cost: a few comparisons, of numbers that are in memory.

@@ -5,8 +5,8 @@ version. Then the steps: they hold the plan of every step in those runs. Then th
 every batch that those steps do not cover, because ledger rows stay for the grace period after their batch
 was loaded. So no batch is missing and none is counted twice.
 
-The state of a reader is one immutable snapshot, which is replaced once a look has ended. Where a look is
-interrupted the snapshot stays as it was, and the next look begins from there.
+The state of a reader is one immutable snapshot, which is replaced once an update has ended. If an update is
+interrupted, the snapshot is unchanged, and the next update starts from it.
 
 Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
 rows of runs and batches that the previous views did not have.
@@ -114,7 +114,7 @@ class SnapshotReader:
             self._snapshot = Snapshot(state, self._tables, told)
 
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
-        """What the tables say of the steps; None if none of these lacks a step that another table has.
+        """What the tables say of the steps; None if each of these has all steps that another table has.
 
         If one does, all tables are looked at, again and again while that finds newer versions. A view of a
         table that lacks a step even then is refused, see behind.py.
