@@ -58,8 +58,7 @@ class FarTables:
         self._lock = threading.Lock()  # of `events`: live rows are read without the lock of the session
         self._prefetched: frozenset[BatchRange] = frozenset()
         names = (STEPS, LEDGER)
-        first = [self._catch_up_events(), *map(self._reading, names), self._prepare_first_measure()]
-        in_rounds(self._files, first)
+        in_rounds(self._files, [self._open_events(), *map(self._reading, names)])
         self._options_at = self._events.version
         self.state = TableState.of(store, existing(EVENTS, self._events.table), self._parts)
         self.state = self.state.with_tables({name: self._opened[name].table for name in names})
@@ -157,10 +156,9 @@ class FarTables:
             if self._events.table is None:
                 open_directly(self._store, EVENTS)  # raises the error
 
-    def _prepare_first_measure(self) -> Rounds[None]:
-        """Reads ahead for the question that most readers ask first."""
-        while self._events.table is None:  # the options are there with the table
-            yield []
+    def _open_events(self) -> Rounds[None]:
+        """Opens `events`, which has the options, and reads ahead for what most readers ask first."""
+        yield from self._catch_up_events()
         for measure in read_options(self._store, self._events.table).measures[:1]:
             yield from self._replica(SortedValues(measure).runs_table).prepare()
 
