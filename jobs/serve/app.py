@@ -2,6 +2,7 @@
 
     GET, POST /quantile ...   a question, see questions.py; GET /span and /info facts
     GET /warehouses           what the token may ask: names, measures, keys, groups
+    GET /                     the page for people, and its files below /page
     GET /metrics              for Prometheus, see metrics.py
     GET /openapi.json         the description of all this
 
@@ -25,7 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.jobs.serve import questions
+from tidemark.jobs.serve import pages, questions
 from tidemark.jobs.serve.desk import Deadline, Desk, Gone
 from tidemark.jobs.serve.doors import Doors, bearer
 from tidemark.jobs.serve.metrics import Metrics
@@ -66,6 +67,7 @@ class Served:
         routes += [
             Route("/warehouses", _told(self._warehouses), methods=["GET"]),
             Route("/metrics", _told(self._metrics), methods=["GET"]),
+            *pages.routes(),
             Route("/openapi.json", _told(self._openapi), methods=["GET"]),
         ]
         app: ASGIApp = Starlette(routes=routes, exception_handlers={404: _no_address, 405: _no_method})
