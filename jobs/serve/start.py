@@ -60,7 +60,7 @@ def _serve(given: argparse.Namespace) -> int:
     metrics = Metrics(warehouses, chosen)
     served = Served(warehouses, tokens, desk, metrics)
     app = served.application([*LOCAL_NAMES, given.host, *given.allow_host], given.allow_origin)
-    with _listening(given.host, given.port) as door, stop_on_signals(stopping):
+    with listening(given.host, given.port) as door, stop_on_signals(stopping):
         server = server_of(app, stopping, given.certificate, given.private_key)
         port, host = door.getsockname()[1], f"[{given.host}]" if ":" in given.host else given.host
         address = f"{'https' if secure else 'http'}://{host}:{port}/"
@@ -118,7 +118,8 @@ def _check_door(given: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens on the address until the end of the block; InputError where that is refused."""
     if not 0 <= port < 2**16:
         raise InputError(f"--port must be a number from 0 to 65,535, got {port}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -128,6 +129,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         told = error.strerror or error
         raise InputError(f"cannot listen on {host}:{port}: {told}. Give another address.") from error
     with door:
+        # Head and body of an answer are two packets. asyncio sets this only where a socket names TCP, so the
+        # body would wait 40 ms for the acknowledgement of the head. Connections inherit it.
+        door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield door
 
 

@@ -29,8 +29,9 @@ class TimeLimit:
                 raise TimeLimitReached("the question was cancelled: nobody waits for its answer.")
             if end is not None and time.monotonic() > end:
                 raise TimeLimitReached(
-                    f"the question took longer than {self.seconds:g} seconds. Ask about a shorter window or "
-                    "fewer groups, in another mode, or with more time; `plan` of an answer says what is read."
+                    f"the question took longer than {round(self.seconds or 0, 1):g} seconds. Ask about a "
+                    "shorter window or fewer groups, in another mode, or with more time; `plan` of an answer "
+                    "says what is read."
                 )
 
         return stop

@@ -20,7 +20,7 @@ from tidemark import query, stream, warehouse
 from tidemark.jobs.serve.app import Served
 from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.metrics import Metrics
-from tidemark.jobs.serve.start import server_of
+from tidemark.jobs.serve.start import listening, server_of
 from tidemark.jobs.serve.tokens import Tokens, all_rights
 
 TOKEN = "the-token-of-the-tests"  # noqa: S105  it opens nothing else
@@ -104,7 +104,7 @@ def serving(
     app = served.application(["localhost", "127.0.0.1", "[::1]"], origins)
     stopping, files = threading.Event(), map(str, certificate or ())
     server = server_of(app, stopping, *files)
-    with socket.create_server(("127.0.0.1", 0), backlog=128) as door:
+    with listening("127.0.0.1", 0) as door:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[door])))
         thread.start()
         try:
@@ -121,6 +121,11 @@ NAMES = ("ATL", "SEA", "<img src=x onerror=alert(1)>", "a\x00b\x1b[31m\u202e", "
 
 def small_world(folder: Path) -> str:
     """A warehouse with every kind of column at its ends: 60 rows loaded and 40 that streamed in."""
+    return fill(str(folder / "w"))
+
+
+def fill(uri: str, storage_options: dict[str, str] | None = None) -> str:
+    """That warehouse at an address; returns the address."""
     rows = pa.table(
         {
             "time": pa.array([1_000_000_000 + 3_600 * i for i in range(100)], pa.timestamp("s", "UTC")),
@@ -132,7 +137,6 @@ def small_world(folder: Path) -> str:
             "site": pa.array([["eu", "us", "ap"][i % 3] for i in range(100)]),
         }
     )
-    uri = str(folder / "w")
     warehouse.create(
         None,
         uri,
@@ -142,7 +146,8 @@ def small_world(folder: Path) -> str:
         time="time",
         tick="1 hour",
         schema=rows.schema,
+        storage_options=storage_options,
     )
-    warehouse.load(None, uri, rows.slice(0, 60), batch="first")
-    stream.append(None, uri, rows.slice(60), source="web", batch=0)
+    warehouse.load(None, uri, rows.slice(0, 60), batch="first", storage_options=storage_options)
+    stream.append(None, uri, rows.slice(60), source="web", batch=0, storage_options=storage_options)
     return uri

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,20 +13,27 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.jobs.http_served import NAMES, TOKEN, Site, serving, small_world
+from tests.jobs.http_served import NAMES, TOKEN, Site, fill, serving, small_world
 from tests.jobs.said import environment
+from tests.stores.gate import Fault
+from tests.stores.server import running
 from tidemark import query
 from tidemark.jobs.cli.main import main
 from tidemark.jobs.serve import questions
 from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.openapi import openapi, parameters_of
+from tidemark.jobs.serve.start import listening
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, new_token, parse_rights
 from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.reading import connections
@@ -283,6 +291,13 @@ def test_the_command_makes_tokens_that_count(tmp_path: Path, capsys: pytest.Capt
     assert main(["token", "two words", "--grant", "w=sql", "--tokens", str(file)]) == 2
 
 
+def test_the_body_of_an_answer_does_not_wait_for_its_head() -> None:
+    with listening("127.0.0.1", 0) as door, socket.create_connection(door.getsockname()):
+        accepted, _ = door.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_hosts_and_origins_are_checked(wh: W) -> None:
     with serving({"w": wh}, origins=("https://desk.example",)) as site:
         own = f"127.0.0.1:{site.port}"
@@ -396,6 +411,63 @@ def test_the_description_has_every_parameter_as_it_is_taken(site: Site) -> None:
     assert all(one["description"] for one in document["components"]["schemas"].values())
     unknown = site.get("/quantile?phi=0.5&nonsense=1")
     assert (unknown.status, "nonsense" in unknown.json["message"]) == (400, True)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost that signs itself, and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2040, 1, 1, tzinfo=UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, secret = folder / "site.crt", folder / "site.key"
+    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return pem, secret
+
+
+def test_it_speaks_tls_and_nothing_else(wh: W, tmp_path: Path) -> None:
+    files = _certificate(tmp_path)
+    with serving({"w": wh}, certificate=files) as site:
+        assert site.raw(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n")[:4] != b"HTTP"
+        site.secure = ssl.create_default_context(cafile=files[0])
+        assert site.get("/info").json["live_rows"] == 40
+        site.secure = ssl.create_default_context()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            site.get("/info")
+
+
+def test_a_warehouse_in_a_store_answers_and_leaves_nothing_of_its_secrets(site: Site) -> None:
+    with running() as store:
+        far = query.open(fill(store.address("w"), store.options), store.options, max_staleness="1s")
+        with serving({"w": far}) as served:
+            for path in (
+                "/quantile?phi=0.5&phi=0.99&measure=price&by=site",
+                "/top?k=3",
+                "/info",
+                "/distinct",
+            ):
+                here, there = site.get(path), served.get(path)
+                assert (there.status, _counted(there.json)) == (200, _counted(here.json))
+            assert served.get("/metrics").text.count("tidemark_up{") == 1
+            store.set(Fault("403"))  # from now on the store refuses
+            failed = served.get("/quantile?phi=0.5&where=ms%20%3E%204")
+            assert (failed.status, failed.json["error"]) == (503, "StoreUnavailable")
+            said = " ".join(reply.text for reply in served.replies)
+            for secret in (store.secret, store.user, store.url):
+                assert secret not in said
+
+
+def _counted(document: Any) -> Any:
+    """What does not depend on the place: of each answer the fields of its own."""
+    return [
+        {name: one[name] for name in ("value", "count", "phi", "group") if name in one}
+        for one in document.get("answers", [document])
+    ]
 
 
 def test_a_real_server_says_where_it_is_and_stops_when_told(wh: W) -> None:

@@ -44,7 +44,7 @@ def test_no_request_of_the_description_makes_the_server_fail(site: Site) -> None
         for mode in GenerationMode:
 
             @settings(
-                max_examples=draws(5), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+                max_examples=draws(2), deadline=None, database=None, suppress_health_check=list(HealthCheck)
             )
             @given(operation.as_strategy(generation_mode=mode))
             def ask(case: Any) -> None:
