@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from tidemark.query.reading import costs
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 java.set_options()
 
@@ -109,12 +112,34 @@ TESTS = Path(__file__).resolve().parent
 PROCESSOR = "processor seconds"
 
 
+# What a file says whose tests use the session `spark`. One that is not seen costs a worker a session.
+IN_SPARK = re.compile(r'\bspark: SparkSession|usefixtures\("spark"\)|stage: Stage|: Grown|names: dict')
+
+
+@cache
+def in_spark(file: Path) -> bool:
+    """Whether tests of the file use the session `spark`, as its text has it."""
+    return IN_SPARK.search(file.read_text()) is not None
+
+
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # published without types
-    """The tests of a file go to one worker, in order; those of the files in APART go anywhere."""
+    """The tests of a file go to one worker, in order; those of the files in APART go anywhere.
+
+    Half of the workers take files in Spark while there are any, the others take the rest: a session takes
+    twenty seconds of the processor until it is warm.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
         return nodeid if file.removeprefix("tests/") in APART else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        wanted = self.nodes.index(node) < (len(self.nodes) + 1) // 2
+        for scope in self.workqueue:
+            if in_spark(TESTS.parent / scope.split("::", 1)[0]) == wanted:
+                self.workqueue.move_to_end(scope, last=False)
+                break
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -216,6 +241,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "2",
+            "spark.sql.codegen.wholeStage": "true",  # as users have it, and unlike the jobs of java.py
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
             **FAST,
         },
