@@ -1,4 +1,4 @@
-"""The Java processes that tests start: their options, and an archive of Spark's classes.
+"""The Java processes that tests start: their options, an archive of Spark's classes, and its Python workers.
 
 `make test` runs `python -m tests.java` once, which writes the archive into build/java. With it a start of
 Spark takes two thirds of the processor time: Java maps classes that are parsed and verified already, and does
@@ -6,7 +6,8 @@ not read them from jars (class data sharing, JEP 350). Without the archive, or w
 the jars, the tests are the same and take longer.
 
 An archive holds no classes of folders, and is used only where the class path begins with the archive's own
-jars. Spark puts its folder of settings first, so build/java/bin/java puts it last.
+jars. Spark puts its folder of settings first, so build/java/bin/java puts it last. In that folder is also
+which daemon of Python workers is taken (tests/spark_daemon.py), which saves most of a second for each.
 """
 
 from __future__ import annotations
@@ -22,11 +23,20 @@ ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / "build" / "java"
 CONF = HOME / "conf"
 ARCHIVE = HOME / "spark.jsa"
+WORKERS = HOME / "workers"  # nothing else of `tests` is in this folder
+
+# Of the jobs that tests start, and not of the session that they share: each query runs once or twice, which
+# takes less than to compile it.
+DEFAULTS = f"""\
+spark.sql.codegen.wholeStage  false
+spark.python.daemon.module  spark_daemon
+spark.executorEnv.PYTHONPATH  {WORKERS}
+"""
 
 # These processes end before the second compiler would pay off, and have one or two cores for a small heap:
 # together this halves the processor time of a start of Spark. Without the second compiler the code cache
-# would be small, and would fill.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+# would be small, and would fill; so would the first share of memory for classes, for which all is collected.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -XX:MetaspaceSize=256m"
 
 JAVA = """\
 #!/bin/bash
@@ -70,6 +80,9 @@ def write_archive() -> None:
     settings = Path(pyspark.__file__).resolve().parent / "conf"
     shutil.copy(settings / "log4j2.properties", CONF)
     (CONF / "spark-env.sh").write_text(f"JAVA_HOME='{HOME}'\n: \"${{PYSPARK_PYTHON:={sys.executable}}}\"\n")
+    (CONF / "spark-defaults.conf").write_text(DEFAULTS)
+    WORKERS.mkdir()
+    shutil.copy(ROOT / "tests" / "spark_daemon.py", WORKERS)
     java = HOME / "bin" / "java"
     java.parent.mkdir()
     java.write_text(JAVA.format(conf=CONF, archive=ARCHIVE, java=f"{java_home()}/bin/java"))
