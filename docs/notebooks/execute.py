@@ -8,23 +8,31 @@ from __future__ import annotations
 import base64
 import io
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import nbformat
-from nbclient import NotebookClient
-from PIL import Image
+if TYPE_CHECKING:  # tests import this module in every process that collects them
+    import nbformat
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 300  # for one cell, on a machine that is busy
 COLOURS = 64  # of a picture: a third of the bytes, and nobody sees a difference
-read_notebook: Callable[..., nbformat.NotebookNode] = nbformat.read  # published without types
-write_notebook: Callable[..., None] = nbformat.write
+
+
+def read_notebook(path: Path) -> nbformat.NotebookNode:
+    """The notebook of a file."""
+    import nbformat  # noqa: PLC0415
+
+    read: Any = nbformat.read  # published without types
+    notebook: nbformat.NotebookNode = read(path, as_version=4)
+    return notebook
 
 
 def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of its cells, executed in the folder; what differs each time left out."""
-    notebook = read_notebook(path, as_version=4)
+    from nbclient import NotebookClient  # noqa: PLC0415
+
+    notebook = read_notebook(path)
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(
         notebook, timeout=SECONDS, resources=where, record_timing=False, coalesce_streams=True
@@ -41,6 +49,8 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
 
 def _smaller(png: str) -> str:
     """The picture with few colours."""
+    from PIL import Image  # noqa: PLC0415
+
     stored = io.BytesIO()
     with Image.open(io.BytesIO(base64.b64decode(png))) as picture:
         picture.convert("RGB").quantize(COLOURS).save(stored, "png", optimize=True)
@@ -49,9 +59,12 @@ def _smaller(png: str) -> str:
 
 def main() -> None:
     """Executes the notebooks that are named, or all of them."""
+    import nbformat  # noqa: PLC0415
+
+    write: Any = nbformat.write
     for path in sorted(HERE.glob("*.ipynb")):
         if not sys.argv[1:] or path.stem in sys.argv[1:]:
-            write_notebook(executed(path, HERE), path)
+            write(executed(path, HERE), path)
             print(f"{path.name}: {path.stat().st_size // 1000} kB")
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from docs.notebooks.execute import executed, read_notebook
+from tests.docs.notebooks import folder_for
 from tests.docs.pages import DOCS
-from tests.stream.kafka import Broker, Producer, client_jars
 from tidemark import query, warehouse
 
 pytestmark = pytest.mark.spark
@@ -23,13 +21,7 @@ MOST_BYTES = 150_000
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a notebook finds the data as in its own folder, and nothing of this session's Spark."""
-    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))
-    (tmp_path / "docs/notebooks").mkdir(parents=True)
-    (tmp_path / "docs/data").symlink_to(DOCS / "data")
-    return tmp_path / "docs/notebooks"
+    return folder_for(tmp_path, monkeypatch)
 
 
 def kinds(notebook: Any) -> list[list[tuple[str, list[str]]]]:
@@ -42,7 +34,7 @@ def kinds(notebook: Any) -> list[list[tuple[str, list[str]]]]:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_its_committed_outputs_are_of_its_kind(path: Path, folder: Path) -> None:
-    committed = read_notebook(path, as_version=4)
+    committed = read_notebook(path)
     fresh = executed(path, folder)
     assert kinds(fresh) == kinds(committed)
     assert [cell.source for cell in fresh.cells] == [cell.source for cell in committed.cells]
@@ -60,32 +52,6 @@ def test_what_is_committed_is_small_and_tells_of_no_machine(path: Path) -> None:
     assert path.stat().st_size < MOST_BYTES
     text = path.read_text()
     assert not any(place in text for place in (str(DOCS.parent), "/tmp/", "/home/", "/root", sys.prefix))  # noqa: S108  looked for, not written
-    cells = read_notebook(path, as_version=4).cells
+    cells = read_notebook(path).cells
     assert all(cell.execution_count for cell in cells if cell.cell_type == "code")
     assert sum("image/png" in one.get("data", {}) for cell in cells for one in cell.get("outputs", [])) >= 1
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    (tmp_path / "kafka").mkdir()
-    one = Broker(tmp_path / "kafka")
-    yield one
-    one.end()
-
-
-def test_the_stream_of_a_notebook_comes_from_kafka_where_a_broker_is_named(
-    spark: SparkSession, broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    march = spark.read.parquet(str(DOCS / "data/flights-20k.parquet")).where("month(time) = 3")
-    broker.create("flights")
-    producer = Producer(broker, "flights")
-    producer.send([row.event for row in march.selectExpr("to_json(struct(*)) AS event").collect()])
-    producer.send(['{"delay": "much"}'])
-    producer.end()
-    monkeypatch.setenv("TIDEMARK_KAFKA", f"{broker.address}/flights")
-    jars = ",".join(map(str, client_jars()))
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--jars {jars} pyspark-shell")
-    executed(DOCS / "notebooks/nightly_and_stream.ipynb", folder)
-    uri = folder.parents[1] / "build/notebooks/nightly_and_stream/flights"
-    assert query.open(uri).info()["rejected"] == {"live": 1}
-    assert query.open(uri).quantile(0.5).N == 20_000

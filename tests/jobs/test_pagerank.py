@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import networkx as nx
 import pyarrow as pa
 import pytest
 
@@ -19,6 +18,8 @@ from tidemark.jobs.pagerank import EdgeTable
 def crawl(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, str]]]:
     """Les Misérables: who is in a chapter with whom, in both directions; each edge twice, and NULLs."""
     at = tmp_path_factory.mktemp("crawl") / "w"
+    import networkx as nx  # noqa: PLC0415  half a second for each process that collects
+
     edges = [*nx.les_miserables_graph().to_directed().edges()]
     columns = [[*(a for a, _ in edges), None], [*(b for _, b in edges), "Nobody"], [1.0] * (len(edges) + 1)]
     rows = pa.table(dict(zip(("page", "link.to", "x"), columns, strict=True)))

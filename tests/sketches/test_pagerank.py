@@ -4,7 +4,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -14,9 +13,12 @@ from tidemark.sketches.pagerank import PageRank
 Edges = list[tuple[int, int]]
 
 
-def shipped(make: Callable[[], Any]) -> Edges:
-    """The edges of an undirected graph in both directions, its nodes numbered."""
-    return [*nx.convert_node_labels_to_integers(make()).to_directed().edges()]
+def shipped(name: str) -> Edges:
+    """The edges of an undirected graph of networkx in both directions, its nodes numbered."""
+    import networkx as nx  # noqa: PLC0415  half a second for each process that collects
+
+    graph: Any = getattr(nx, name)()
+    return [*nx.convert_node_labels_to_integers(graph).to_directed().edges()]
 
 
 def random_edges(seed: int) -> Edges:
@@ -26,8 +28,8 @@ def random_edges(seed: int) -> Edges:
 
 
 GRAPHS: dict[str, Callable[[], Edges]] = {
-    "karate club": lambda: shipped(nx.karate_club_graph),
-    "les miserables": lambda: shipped(nx.les_miserables_graph),
+    "karate club": lambda: shipped("karate_club_graph"),
+    "les miserables": lambda: shipped("les_miserables_graph"),
     "random": lambda: random_edges(1),
     "one edge": lambda: [(7, 8)],
     "a node alone with itself": lambda: [(-5, -5)],
@@ -36,6 +38,8 @@ GRAPHS: dict[str, Callable[[], Edges]] = {
 
 def true_ranks(edges: Edges, damping: float) -> dict[int, float]:
     """By networkx's matrix of the walk, applied until nothing changes."""
+    import networkx as nx  # noqa: PLC0415
+
     graph = nx.DiGraph(edges)
     matrix = np.asarray(nx.google_matrix(graph, alpha=damping))
     shares = np.full(len(matrix), 1 / len(matrix))

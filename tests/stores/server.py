@@ -21,10 +21,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
-from werkzeug.test import Client
-
 from tests.stores.gate import Fault, Gate, Request, Settings
 
 BUCKET = "warehouses"
@@ -89,6 +85,10 @@ def running() -> Iterator[Server]:
 
 def _serve() -> None:
     """Serves until standard input ends: when the process that started it is gone, in whatever way."""
+    # Here alone, because they take most of a second, and each process that collects tests has this module.
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app  # noqa: PLC0415
+    from werkzeug.serving import make_server  # noqa: PLC0415
+    from werkzeug.test import Client  # noqa: PLC0415
 
     class Handler(MotoRequestHandler):
         protocol_version = "HTTP/1.1"  # connections stay open

@@ -20,8 +20,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from docs.notebooks.execute import executed
 from tests import soak
 from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
+from tests.docs.notebooks import folder_for
+from tests.docs.pages import DOCS
 from tests.query.answers import several
 from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
@@ -216,10 +219,32 @@ def flow(
     one.end()
 
 
-def test_from_kafka_to_an_answer_while_a_load_and_a_notebook_run_beside(flow: Flow) -> None:
+def test_from_kafka_to_an_answer_and_faults_at_random_moments_count_every_event_once(
+    flow: Flow, spark: SparkSession
+) -> None:
+    """A load and a notebook run beside; then jobs are killed, the broker restarted, batches brought again."""
+    began = time.monotonic()
+    reading = flow.read()
+    stream_while_a_load_runs(flow)
+    attack(flow, spark, began)
+    flow.producer.end()
+    finishing, log = flow.stream("--once")
+    backlog = max(PATIENCE, 60 * MINUTES)  # jobs that are killed fall behind: all that they left is taken now
+    assert finishing.wait(backlog) == 0, log.read_text()
+    loading, log = flow.load()
+    assert loading.wait(PATIENCE) == 0, log.read_text()
+    flow.check(reading)
+    assert flow.figures["answers held against their batches"] > 10
+    flow.figures["minutes"] = round((time.monotonic() - began) / 60)
+    if MINUTES:
+        soak.write_section("A stream under mixed faults", ABOUT, flow.figures)
+    print(soak.table(flow.figures))
+
+
+def stream_while_a_load_runs(flow: Flow) -> None:
+    """A job that streams until it is asked to stop says what it did, and a load beside it makes one step."""
     flow.send(3000)
     streaming, log = flow.stream()
-    reading = flow.read()
     flow.until(flow.sent)
     flow.send(3000)
     loading, load_log = flow.load()
@@ -227,22 +252,18 @@ def test_from_kafka_to_an_answer_while_a_load_and_a_notebook_run_beside(flow: Fl
         flow.send(300)
         time.sleep(0.2)
     assert loading.wait(PATIENCE) == 0, load_log.read_text()
-    flow.producer.end()
     flow.until(flow.sent)
     os.kill(streaming.pid, signal.SIGTERM)
     assert streaming.wait(PATIENCE) == 0, log.read_text()
     said = log.read_text()
     assert re.search(r"batch 0: [\d,]+ rows, [\d,]+ rejected, .* rows/s, behind [\d,]+ records, live m", said)
     assert "stopped" in said
-    flow.check(reading)
-    assert flow.figures["answers held against their batches"] > 10
     assert query.open(flow.uri).info()["steps"] == 1
 
 
-def test_faults_at_random_moments_count_every_event_once(flow: Flow, spark: SparkSession) -> None:
+def attack(flow: Flow, spark: SparkSession, began: float) -> None:
     """Jobs killed, the broker restarted, batches replayed and brought twice, events late and malformed."""
-    moments, began = random.Random(11), time.monotonic()
-    reading = flow.read()
+    moments = random.Random(11)
     while flow.figures["kills of each job"] < KILLS or time.monotonic() - began < MINUTES * 60:
         streaming, log = flow.stream()
         loading, _ = flow.load()
@@ -264,14 +285,22 @@ def test_faults_at_random_moments_count_every_event_once(flow: Flow, spark: Spar
             flow.broker.restart()
         if moments.random() < 0.5 or not MINUTES:
             flow.replay()
-    flow.producer.end()
-    finishing, log = flow.stream("--once")
-    backlog = max(PATIENCE, 60 * MINUTES)  # jobs that are killed fall behind: all that they left is taken now
-    assert finishing.wait(backlog) == 0, log.read_text()
-    loading, log = flow.load()
-    assert loading.wait(PATIENCE) == 0, log.read_text()
-    flow.check(reading)
-    flow.figures["minutes"] = round((time.monotonic() - began) / 60)
-    if MINUTES:
-        soak.write_section("A stream under mixed faults", ABOUT, flow.figures)
-    print(soak.table(flow.figures))
+
+
+def test_the_stream_of_a_notebook_comes_from_kafka_where_a_broker_is_named(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_for(tmp_path, monkeypatch)
+    march = spark.read.parquet(str(DOCS / "data/flights-20k.parquet")).where("month(time) = 3")
+    broker.create("flights")
+    producer = Producer(broker, "flights")
+    producer.send([row.event for row in march.selectExpr("to_json(struct(*)) AS event").collect()])
+    producer.send(['{"delay": "much"}'])
+    producer.end()
+    monkeypatch.setenv("TIDEMARK_KAFKA", f"{broker.address}/flights")
+    jars = ",".join(map(str, client_jars()))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--jars {jars} pyspark-shell")
+    executed(DOCS / "notebooks/nightly_and_stream.ipynb", folder)
+    uri = folder.parents[1] / "build/notebooks/nightly_and_stream/flights"
+    assert query.open(uri).info()["rejected"] == {"live": 1}
+    assert query.open(uri).quantile(0.5).N == 20_000
