@@ -42,7 +42,7 @@ JANUARY, FEBRUARY, STREAM, FROM_STREAM, MAINTAIN = LINES
 KAPPA = 2
 PARQUET = re.compile(r"/killed/events/.*\.parquet")
 
-# Where the code comes from in the driver and in the tasks of both workers.
+# Tells where the code comes from in the driver and in the tasks of both workers, then does a load's job.
 WHERE = """
 import json, os, sys, time
 from tidemark.jobs import load_batch
@@ -53,7 +53,8 @@ def where(_):
     time.sleep(0.5)
     return [(os.environ.get("SPARK_EXECUTOR_ID") or os.getcwd(), warehouse.__file__)]
 tasks = spark.sparkContext.parallelize(range(4), 4).mapPartitions(where).collect()
-print(json.dumps({"driver": load_batch.__file__, "tasks": tasks}))
+print(json.dumps({"driver": load_batch.__file__, "tasks": tasks}), flush=True)
+sys.exit(load_batch.main())
 """
 
 
@@ -119,21 +120,28 @@ def check(wh: query.Warehouse, rows: pa.Table) -> None:
         assert wh.frequency(origin, mode="exact").count == count
 
 
-def test_the_code_is_of_the_zip_in_the_driver_and_on_both_workers(place: Cluster) -> None:
+def load_telling_where(line: str, place: Cluster, **variables: str) -> None:
+    """A line that loads, by the zip's code in the driver and on both workers; AssertionError otherwise."""
     (place.folder / "where.py").write_text(WHERE)
-    said = json.loads(place.run(here(JANUARY.split(" jobs/")[0], place) + " where.py"))
+    told = place.run(re.sub(r"\S+/load_batch\.py", "where.py", line), **variables).splitlines()[0]
+    said = json.loads(told)
     files = [said["driver"], *(file for _, file in said["tasks"])]
     assert all(".zip/tidemark/" in file for file in files), files
     assert len({worker for worker, _ in said["tasks"]}) == 2
 
 
-def test_the_lines_of_the_guide_answer_as_a_local_warehouse_does(
+def test_the_lines_of_the_guide_run_the_code_of_the_zip_and_answer_as_a_local_warehouse_does(
     place: Cluster, server: Server, tmp_path: Path
 ) -> None:
-    """Several loads, so that a level overflows; a stream; a load of what streamed; maintenance."""
+    """Several loads, so that a level overflows; a stream; a load of what streamed; maintenance.
+
+    The first load and the one that overflows have both workers, the others one: it starts fewer processes.
+    """
     server.set()
-    for line in LINES:
-        place.run(here(line, place), **server.options)
+    load_telling_where(here(JANUARY, place), place, **server.options)
+    for line in LINES[1:]:
+        alone = "" if line == FROM_STREAM else " --conf spark.cores.max=1"
+        place.run(here(line.replace("spark-submit", f"spark-submit{alone}"), place), **server.options)
     january, february, march = month(1), month(2), month(3).slice(0, 2000)
     far = query.open("s3://warehouses/flights", server.options)
     check(far, pa.concat_tables([january, february, march]))
