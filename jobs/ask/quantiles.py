@@ -156,8 +156,10 @@ def parse_phi(text: str) -> Any:
 
 
 def parse_points(wh: query.Warehouse, name: str | None, texts: list[str]) -> list[Any]:
-    """Points in the measure's type; an unknown measure is refused by the query that follows."""
+    """Points in the measure's type; the query that follows refuses a measure, or a warehouse, without one."""
     known = [*wh.measures, *([asked_measure(wh.options, name)] if computed_values(wh.options, name) else [])]
+    if not known:  # without columns yet
+        return list(texts)
     measure = next((measure for measure in known if measure.name == name), known[0])
     return [parse_number(measure, text) if measure.column_type.is_number else text for text in texts]
 

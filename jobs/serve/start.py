@@ -160,6 +160,7 @@ def server_of(
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level="error",  # not a line for each request that is no HTTP
             access_log=False,
             server_header=False,
             proxy_headers=False,

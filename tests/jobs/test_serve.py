@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,7 +29,7 @@ from tests.jobs.http_served import NAMES, TOKEN, Site, fill, serving, small_worl
 from tests.jobs.said import environment
 from tests.stores.gate import Fault
 from tests.stores.server import running
-from tidemark import query
+from tidemark import query, warehouse
 from tidemark.jobs.cli.main import main
 from tidemark.jobs.serve import questions
 from tidemark.jobs.serve.desk import Desk
@@ -141,6 +142,18 @@ def _apart(document: Any) -> Any:
     """The document without what depends on what was in memory."""
     text = json.dumps(document)
     return [part.partition(",")[2] for part in text.split('"blocks_read"')]
+
+
+@pytest.mark.parametrize("schema", [None, pa.schema([("x", pa.float64()), ("k", pa.string())])])
+def test_a_warehouse_without_rows_is_answered_or_refused(schema: pa.Schema | None, tmp_path: Path) -> None:
+    warehouse.create(None, str(tmp_path / "w"), measures=["x"], key="k", schema=schema)
+    with serving({"w": query.open(tmp_path / "w")}) as site:
+        for name, needed in ((name, SIGNATURES[name].needed) for name in SIGNATURES):
+            subject = f"{SIGNATURES[name].subjects[0]}=0.5&" if needed else ""
+            assert site.get(f"/{name}?{subject}").status in {200, 400, 422}, name
+            assert site.get(f"/{name}?{subject}form=rows").status in {200, 400}, name
+        assert 'tidemark_up{warehouse="w"} 1.0' in site.get("/metrics").text
+    assert main(["rank", "1", "-w", str(tmp_path / "w")]) == 2
 
 
 def test_facts_name_no_place(site: Site, wh: W) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from requests import RequestException
 
 from tests import soak
 from tests.jobs.http_served import TOKEN, Site, serving, small_world
 from tests.soak import draws
 from tidemark import query
+from tidemark.jobs.serve.connections import HEAD_BYTES
 from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.openapi import openapi
 
@@ -48,7 +50,16 @@ def test_no_request_of_the_description_makes_the_server_fail(site: Site) -> None
             )
             @given(operation.as_strategy(generation_mode=mode))
             def ask(case: Any) -> None:
-                reply = case.call(base_url=address, headers=headers)
+                reply, address_of = None, ""
+                try:
+                    reply = case.call(base_url=address, headers=headers, timeout=300)
+                    address_of = str(reply.request.url)
+                except RequestException as error:  # refused before all of it was sent
+                    address_of = "" if error.request is None else str(error.request.url)
+                if len(address_of) > HEAD_BYTES:
+                    assert reply is None or reply.status_code == 400
+                    return
+                assert reply is not None
                 asked[reply.status_code] = asked.get(reply.status_code, 0) + 1
                 assert reply.status_code < 500, reply.text
                 own = {"200", *document["components"]["responses"], "404", "405"}
