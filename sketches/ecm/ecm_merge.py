@@ -48,11 +48,10 @@ from tidemark.sketches.ecm.frequency_bounds import require_same_hashes
 from tidemark.sketches.errors import InvalidInput
 
 
-def merge_ecm(sketches: Sequence[ECM], *, eps_sw: float | None = None) -> ECM:
+def merge_ecm(sketches: Sequence[ECM]) -> ECM:
     """A new sketch of the union of disjoint streams; the inputs do not change.
 
     sketches: at least one, all with the same row hashes, kind, window and clock.
-    eps_sw: the eps of the counters of the result; None means the largest of the inputs'.
 
     The `point_eps` of the result states its error. For inputs of one eps it is about 2 * eps after one merge
     and about (h + 1) * eps after h levels of merges, so build sketches that will be merged with a smaller
@@ -66,7 +65,7 @@ def merge_ecm(sketches: Sequence[ECM], *, eps_sw: float | None = None) -> ECM:
     if not sketches:
         raise InvalidInput("got no sketches to merge; expected at least one; pass an empty ECM")
     require_same_hashes([s.hashes for s in sketches])
-    counts = merge_counts([s.counts for s in sketches], eps=eps_sw)
+    counts = merge_counts([s.counts for s in sketches])
     eps, delta = max(s.eps for s in sketches), max(s.delta for s in sketches)
     return ECM.of(sketches[0].hashes, counts.counting, eps=eps, delta=delta, counts=counts)
 

@@ -75,7 +75,7 @@ class FarFiles(Files):
         if objects is not None:
             return at_once(lambda wanted: objects.get(wanted.path, wanted.start, wanted.stop), ranges)
         client = self._client_for({wanted.path for wanted in ranges})
-        return at_once(lambda wanted: _read(client, wanted), ranges)
+        return at_once(partial(_read, client), ranges)
 
     def fetch(self, ranges: Iterable[ByteRange]) -> int:
         """Reads the ranges that are not in memory, in one round, and keeps those of files that exist."""
