@@ -39,7 +39,7 @@ class Sizes:
     by_norms: int = 32  # sites at most, where the zones of the paper are measured
 
 
-QUICK = Sizes(400, (2, 4), (0.15, 0.3), (200, 400), 2)
+QUICK = Sizes(200, (2, 4), (0.15, 0.3), (100, 200), 2)
 
 
 @dataclass(frozen=True, slots=True)
