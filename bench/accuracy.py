@@ -270,7 +270,7 @@ def _merge(store: Store, values: SortedValues, options: Options) -> None:
             return
         new = merge_runs(Work(LocalExecutor(), store, options), values, merge, found)
         run_tables.append_marks(store, values, new)
-        assert run_tables.commit_merge(store, values, merge, new)
+        assert run_tables.commit_merge(store, values, merge, new, found)
 
 
 # Sketches of the whole stream

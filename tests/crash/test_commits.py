@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.warehouse.committing import MEASURE, VALUES, new_run, new_store
+from tests.warehouse.committing import MEASURE, RUNS, VALUES, new_run, new_store
 from tidemark.sketches import GK
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.races import Race
@@ -115,15 +115,15 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
     rows = 0
     merges = 0
     for step in range(ROUNDS):
-        before, _ = layout(store)
-        merge = plan_merge(before, 2)
+        files = run_tables.runs_of(tables.open_table(store, RUNS))
+        merge = plan_merge(Layout.of(files), 2)
         run = Run(step, step, 0)
         work = [partial(_commit_new, store, run) for _ in range(2)]
         if merge is not None:
             size = 3 * (merge.output.last - merge.output.first + 1)
             for _ in range(2):
                 new = new_run(store, merge.output, size)
-                work.append(partial(run_tables.commit_merge, store, VALUES, merge, new))
+                work.append(partial(run_tables.commit_merge, store, VALUES, merge, new, files))
         results = at_once(work)
         assert all(isinstance(one, bool) for one in results), results
         assert sum(results[:2]) == 1

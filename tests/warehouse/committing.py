@@ -92,9 +92,10 @@ def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
 
 
 def merge_steps(store: Store) -> bool:
-    merge = plan_merge(layout(store), 2)
+    runs = run_tables.runs_of(tables.open_table(store, RUNS))
+    merge = plan_merge(Layout.of(runs), 2)
     assert merge is not None
-    return run_tables.commit_merge(store, VALUES, merge, new_run(store, merge.output))
+    return run_tables.commit_merge(store, VALUES, merge, new_run(store, merge.output), runs)
 
 
 def a_plan(step: int) -> StepPlan:

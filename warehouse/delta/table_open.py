@@ -9,7 +9,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import COPIED_FROM, EVENTS, LEDGER, PROPERTY_PREFIX, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import (
+    COPIED_FROM,
+    EVENTS,
+    LEDGER,
+    PROPERTY_PREFIX,
+    REJECTED,
+    REMOVALS,
+    REMOVED,
+    STEPS,
+)
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
@@ -32,7 +41,7 @@ def exists(store: Store, name: str) -> bool:
 
 def remedy(name: str) -> str:
     """How a table that is damaged as a whole, or missing, is brought back."""
-    if name in (EVENTS, REJECTED):
+    if name in (EVENTS, REJECTED, REMOVALS, REMOVED):
         return "Restore its folder from a copy."
     return "Run `tidemark repair`, which makes it again from the table events."
 

@@ -184,14 +184,12 @@ def read_event_rows(
     for share in shares:
         with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
-                overlap = (
-                    "all" if batches is None else _group_overlap(file.metadata.row_group(group), batches)
-                )
+                overlap = "all" if batches is None else group_overlap(file.metadata.row_group(group), batches)
                 if overlap == "none":
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(file.read_group(group, needed), texts)
-                rows = table if overlap == "all" else table.filter(_batch_filter(table, batches or ()))
+                rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
 
@@ -254,7 +252,7 @@ def count_rows(
     return counts
 
 
-def _group_overlap(
+def group_overlap(
     group: pq.RowGroupMetaData, batches: Sequence[BatchRange]
 ) -> Literal["all", "some", "none"]:
     """Whether all, some or none of a row group's rows belong to the batches; "some" if that is unknown.
@@ -304,7 +302,7 @@ def decode_rows(
     )
 
 
-def _batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:
+def batch_filter(table: pa.Table, batches: Sequence[BatchRange]) -> pa.ChunkedArray:
     """For each row, whether it belongs to one of the batches; all False without batches."""
     source, number = table.column("_source"), table.column("_batch")
     mask = None

@@ -10,13 +10,14 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.removals import NONE, NOTHING, decided, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
@@ -24,6 +25,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.work import Work
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tidemark.load")
 
-_Written = Sequence[tuple[Projection[Any], NewRun]]
+Written = Sequence[tuple[Projection[Any], NewRun]]
 
 
 @dataclass(slots=True)
@@ -93,6 +95,17 @@ def open_history(work: Work) -> History:
     return History(events, steps, list(zip(others[::2], others[1::2], strict=True)), last_steps)
 
 
+class RunSource(Protocol):
+    """What runs are written from; they may have to be written again."""
+
+    @property
+    def work(self) -> Work:
+        """The call that writes them."""
+
+    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
+        """Writes the run of each projection, in their order, and commits nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What the runs of a step are written from: its rows in `events`."""
@@ -104,20 +117,25 @@ class _Step:
         """Writes the step's run of each projection; `events`, opened before, is read if it is given."""
         events = events or tables.open_table(self.work.store, EVENTS)  # maintenance may have joined its files
         run = Run(self.plan.step, self.plan.step, 0)
-        return run_builder.sort_run(self.work, projections, run, [self.plan], events)
+        return run_builder.sort_run(self.work, projections, run, [self.plan], events, decided(events))
 
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """What the output run of a merge is written from: the files of its input runs."""
+    """What the output run of a merge is written from: the files of its input runs.
+
+    `net_of` is the newest removal whose rows no input has any more.
+    """
 
     work: Work
     merge: Merge
     files: Mapping[Run, Sequence[DataFile]]
+    net_of: int
 
     def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
         """Writes the run of the projection that is merged."""
-        return [run_builder.merge_runs(self.work, one, self.merge, self.files) for one in projections]
+        work, merge, files = self.work, self.merge, self.files
+        return [run_builder.merge_runs(work, one, merge, files, self.net_of) for one in projections]
 
 
 def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
@@ -128,16 +146,10 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
     with work.phase("sort"):
         runs = source.write(projections, opened.events)
     work.reached("sorted")
-    written = _kept(source, list(zip(projections, runs, strict=True)))
+    written = kept(source, list(zip(projections, runs, strict=True)))
     committed = []
     for (_, marks_table, runs_table), (projection, run) in zip(behind, written, strict=True):
-        rows = run.totals.rows
-        if rows != plan.rows:
-            reason = (
-                f"step {plan.step} was not loaded: its plan has {plan.rows} rows, "
-                f"but the table events has {rows}"
-            )
-            raise batch_counts.changed_rows_error(work.store, dict(plan.parts), reason)
+        _check_rows(work, plan, run)
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, marks_table)
             work.reached("marked")
@@ -146,7 +158,21 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
         work.reached("committed")
         report.add_run(projection, run)
         _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
-    _replace_lost(source, committed)
+    replace_lost(source, committed)
+
+
+def _check_rows(work: Work, plan: StepPlan, run: NewRun) -> None:
+    """DamagedWarehouse unless the run has the rows of its plan that are left."""
+    net_of, rows = run_tables.net_of(run.attempt), run.totals.rows
+    if net_of == NONE and rows == plan.rows:
+        return
+    removed = NOTHING if net_of == NONE else removed_at(work.store, tables.open_table(work.store, EVENTS))
+    parts = removed.up_to(net_of).parts(dict(plan.parts))
+    if rows != (expected := sum(parts.values())):
+        reason = (
+            f"step {plan.step} was not loaded: its plan has {expected} rows, but the table events has {rows}"
+        )
+        raise batch_counts.changed_rows_error(work.store, removed.parts(dict(plan.parts)), reason)
 
 
 def _commit_run(work: Work, projection: Projection[Any], run: NewRun, table: DeltaTable) -> bool:
@@ -164,22 +190,26 @@ def _commit_run(work: Work, projection: Projection[Any], run: NewRun, table: Del
 
 
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
-    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table."""
+    """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table.
+
+    Nothing is merged while an input has rows that left: its run is written again first.
+    """
     while True:
         runs = run_tables.runs_of(table)
         layout = Layout.of(runs, projection.runs_table)
         merge = plan_merge(layout, work.options.kappa)
-        if merge is None:
+        net_of = None if merge is None else _net_of_inputs(work, merge, runs)
+        if merge is None or net_of is None:
             return layout
         with work.phase("merge"):
-            source = _Merge(work, merge, runs)
+            source = _Merge(work, merge, runs, net_of)
             (merged,) = source.write([projection])
             work.reached("merge sorted")
-            ((_, merged),) = _kept(source, [(projection, merged)])
+            ((_, merged),) = kept(source, [(projection, merged)])
             run_tables.append_marks(work.store, projection, merged)
             work.reached("merge marked")
-            if run_tables.commit_merge(work.store, projection, merge, merged):
-                _replace_lost(source, [(projection, merged)])
+            if run_tables.commit_merge(work.store, projection, merge, merged, runs):
+                replace_lost(source, [(projection, merged)])
                 report.bytes_written += sum(file.size for file in merged.files)
                 _LOG.info(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
@@ -188,7 +218,21 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
         table = tables.open_table(work.store, projection.runs_table)
 
 
-def _kept(source: _Step | _Merge, written: _Written) -> _Written:
+def _net_of_inputs(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]) -> int | None:
+    """The newest removal whose rows no input of the merge has any more; None if one has rows that left.
+
+    The options may be older than the runs, so a run that is net of a removal counts, too.
+    """
+    inputs = {run: run_tables.net_of(runs[run][0].path) for run in merge.inputs}
+    if SIGNED not in work.options.features and max(inputs.values()) == NONE:
+        return NONE
+    removed = removed_at(work.store, tables.open_table(work.store, EVENTS))  # after the runs: not older
+    if any(removed.pending(run.first, run.last, net_of) for run, net_of in inputs.items()):
+        return None
+    return removed.number
+
+
+def kept(source: RunSource, written: Written) -> Written:
     """The runs, not committed; those of which a file is gone are written again."""
     looks = own_files.Looks(source.work.store, before_commit=True)
     while lost := looks.lost(_paths(written, with_marks=False)):
@@ -196,7 +240,7 @@ def _kept(source: _Step | _Merge, written: _Written) -> _Written:
     return written
 
 
-def _replace_lost(source: _Step | _Merge, committed: _Written) -> None:
+def replace_lost(source: RunSource, committed: Written) -> None:
     """Replaces the files of committed runs, and their marks, that were gone before the commit."""
     store = source.work.store
     looks = own_files.Looks(store)
@@ -209,7 +253,7 @@ def _replace_lost(source: _Step | _Merge, committed: _Written) -> None:
         committed = again
 
 
-def _written_again(source: _Step | _Merge, written: _Written, lost: Set[str]) -> _Written:
+def _written_again(source: RunSource, written: Written, lost: Set[str]) -> Written:
     """What was written, with new runs in the place of those of which a file is lost."""
     gone = [one for one in written if not lost.isdisjoint(_paths([one], with_marks=True))]
     projections = [projection for projection, _ in gone]
@@ -217,5 +261,5 @@ def _written_again(source: _Step | _Merge, written: _Written, lost: Set[str]) ->
     return [(projection, new.get(projection.runs_table, run)) for projection, run in written]
 
 
-def _paths(written: _Written, *, with_marks: bool) -> list[str]:
+def _paths(written: Written, *, with_marks: bool) -> list[str]:
     return [path for one in written for path in run_tables.written_files(*one, with_marks=with_marks)]

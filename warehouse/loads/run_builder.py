@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import Cells
-from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
+from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.run_paths import Attempt
@@ -44,15 +44,18 @@ def sort_run(
     run: Run,
     plans: Sequence[StepPlan],
     events: DeltaTable,
+    net_of: int = NONE,
 ) -> list[NewRun]:
     """Writes the run of each projection from `events`; commits nothing; returns the runs in the same order.
 
-    `plans` are those of the run's steps. `events` is the table, opened after they were committed.
+    plans    those of the run's steps
+    events   the table, opened after they were committed
+    net_of   the newest removal that is decided at this version of `events`: the run has none of its rows
     """
     batches = tuple(planned_batches(plans))
     event_files = files_of_batches(events, batches)
     with _chunk_store(work.executor, work.store) as chunk_store:
-        attempt = Attempt(work, run, data_files.unique_name(), chunk_store)
+        attempt = Attempt(work, run, run_tables.new_attempt(net_of), chunk_store)
         return _sort_run(attempt, projections, batches, event_files)
 
 
@@ -86,11 +89,19 @@ def _sort_run(
 
 
 def merge_runs(
-    work: Work, projection: Projection[Any], merge: Merge, files: Mapping[Run, Sequence[DataFile]]
+    work: Work,
+    projection: Projection[Any],
+    merge: Merge,
+    files: Mapping[Run, Sequence[DataFile]],
+    net_of: int = NONE,
 ) -> NewRun:
-    """Writes the output run of the merge and commits nothing; `files` are the files of each input run."""
+    """Writes the output run of the merge and commits nothing.
+
+    files    of each input run
+    net_of   the newest removal whose rows no input has any more
+    """
     store = work.store
-    attempt = Attempt(work, merge.output, data_files.unique_name(), store)
+    attempt = Attempt(work, merge.output, run_tables.new_attempt(net_of), store)
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])

@@ -9,8 +9,9 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -89,6 +90,17 @@ def run_path(projection: Projection[Any], run: Run, attempt: str, number: int) -
 def attempt_name(path: str) -> str:
     """The name of the attempt that wrote a file of the runs table or the marks table."""
     return path.rsplit("/", 1)[-1].split(".", maxsplit=1)[0].split("-", maxsplit=1)[0]
+
+
+def new_attempt(net_of: int = -1) -> str:
+    """A unique name of an attempt to write a run, net of the removals up to a number; -1: of none."""
+    return data_files.unique_name() + (f"r{net_of}" if net_of >= 0 else "")
+
+
+def net_of(path: str) -> int:
+    """The newest removal whose rows the run with this file has no more; -1 for none."""
+    _, _, number = attempt_name(path).partition("r")  # the unique name has hexadecimal digits alone
+    return int(number) if number else -1
 
 
 def other_format(table: DeltaTable) -> str | None:
@@ -194,23 +206,52 @@ def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: New
     replace_files(store, projection.marks_table, {_marks_in_table(old)})
 
 
-def commit_merge(store: Store, projection: Projection[Any], merge: Merge, new: NewRun) -> bool:
-    """Replaces the merge's inputs by its output in one commit; False if an input has gone from the layout."""
+def commit_merge(
+    store: Store,
+    projection: Projection[Any],
+    merge: Merge,
+    new: NewRun,
+    files: Mapping[Run, Sequence[DataFile]],
+) -> bool:
+    """Replaces the merge's inputs, of which these files were read, by its output; see `replace_if_same`."""
+    return replace_if_same(store, projection, {run: files[run] for run in merge.inputs}, [new])
+
+
+def replace_if_same(
+    store: Store,
+    projection: Projection[Any],
+    olds: Mapping[Run, Sequence[DataFile]],
+    news: Sequence[NewRun],
+) -> bool:
+    """Replaces runs by others in one commit, if the table still names exactly their files that were read.
+
+    olds   these files, by run
+    news   the runs in their place, whose marks are appended; they may have the names of old ones
+
+    False, and nothing is changed, if one of the runs has gone or has other files: its rows may be others.
+    """
     race = Race(store, projection.runs_table)
-    while Layout.of(runs := runs_of(race.table)).allows(merge):
-        removed = [data_files.remove_action(file) for run in merge.inputs for file in runs[run]]
-        if race.commit([*removed, *_add_actions(new)]):
+    while True:
+        runs = runs_of(race.table)
+        if not all(_are_same(runs.get(run, ()), files) for run, files in olds.items()):
+            return False
+        removed = [data_files.remove_action(file) for run in olds for file in runs[run]]
+        if race.commit([*removed, *chain.from_iterable(map(_add_actions, news))]):
             return True
-    return False
 
 
 def replace_runs(
-    store: Store, projection: Projection[Any], gone: Collection[Run], new: NewRun | None = None
+    store: Store,
+    projection: Projection[Any],
+    gone: Mapping[Run, Sequence[DataFile]],
+    new: NewRun | None = None,
 ) -> None:
     """Removes runs, and adds one in their place, in one commit. The layout may be invalid before and after.
 
-    Runs that left meanwhile are passed over. Nothing is changed if another run has steps of the new one by
-    then: a load or a merge was faster.
+    gone   the files that were read of each
+
+    Runs that left meanwhile are passed over. Nothing is changed if one of them has other files by then, or if
+    another run has steps of the new one: somebody else was faster.
     """
     race = Race(store, projection.runs_table)
     while True:
@@ -218,9 +259,17 @@ def replace_runs(
         others = [run for run in runs if run not in gone]
         if new and any(run.first <= new.run.last and new.run.first <= run.last for run in others):
             return
-        removed = [data_files.remove_action(file) for run in gone for file in runs.get(run, ())]
+        left = {run: runs[run] for run in gone if run in runs}
+        if not all(_are_same(files, gone[run]) for run, files in left.items()):
+            return
+        removed = [data_files.remove_action(file) for files in left.values() for file in files]
         if race.commit([*removed, *(_add_actions(new) if new else ())]):
             return
+
+
+def _are_same(files: Sequence[DataFile], others: Sequence[DataFile]) -> bool:
+    """Whether these are the same files, in any order."""
+    return {file.path for file in files} == {file.path for file in others}
 
 
 def append_marks(

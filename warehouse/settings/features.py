@@ -13,14 +13,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tidemark.warehouse.events import removals
+
 # The features that this version reads and writes, with the first version that knows each. The first version,
 # 0.2.0, has none.
 #
 #   added-measures   live batches from before a measure was added have no summary of it
 #   changed-eps      live batches from before eps or key_eps was changed have summaries of another error
+#   signed           rows of history leave: who reads or writes looks at `removals` (docs/signed_steps.md)
 ADDED_MEASURES = "added-measures"
 CHANGED_EPS = "changed-eps"
-KNOWN: Mapping[str, str] = {ADDED_MEASURES: "0.3.0", CHANGED_EPS: "0.3.0"}
+SIGNED = removals.FEATURE
+KNOWN: Mapping[str, str] = {ADDED_MEASURES: "0.3.0", CHANGED_EPS: "0.3.0", SIGNED: "0.3.0"}
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

@@ -1,0 +1,38 @@
+"""Rows leave once, in whatever order writers, readers and kills come; each rule of the protocol is needed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.warehouse.removal_model import Torn, play
+
+# A rule that is broken, and a draw near which a reader notices it.
+BROKEN = {
+    "runs do not say what they are net of": 0,
+    "files are not looked for": 21,
+    "the number is that of another version": 24,
+    "merges do not wait": 123,
+    "a merge forgets kept rows": 0,
+    "inputs are compared by name": 110,
+    "events is looked at before the runs": 12,
+}
+
+
+@given(st.randoms(use_true_random=False))
+def test_each_reader_sees_whole_removals_and_each_row_once(choose: random.Random) -> None:
+    play(choose)
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_without_a_rule_a_reader_sees_rows_twice_or_not_at_all(broken: str) -> None:
+    with pytest.raises((AssertionError, Torn)):
+        _play_many(broken)
+
+
+def _play_many(broken: str) -> None:
+    for seed in range(BROKEN[broken], BROKEN[broken] + 1000):
+        play(random.Random(seed), broken, moves=400)

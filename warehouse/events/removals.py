@@ -1,0 +1,329 @@
+"""Removals: which rows of history left, by part of a step; their records, and what is left of a plan.
+
+A removal is planned by a record, which is committed to the table `removals`. It is decided by the commit to
+`events` that sets the transaction TRANSACTION to its number: that commit replaces the files which held the
+rows, or it sets VOIDED too, and then the removal never happens. docs/signed_steps.md has the protocol.
+
+    rows of a part in `events`  =  rows of its plan  -  rows of its removals up to the decided one
+
+All functions but `removed_at`, `read_removals`, `commit_removal` and `withdraw` are pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, REMOVALS
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.steps import StepPlan
+
+TRANSACTION, VOIDED = "tidemark.removed", "tidemark.voided"  # of `events`: the newest number of each
+FEATURE = "signed"  # of the format of a warehouse of which rows may leave, see settings/features.py
+NONE = -1  # the number before the first removal
+_MAX_FILES = 4  # of the table, before the records are written again as one file
+
+Kind: TypeAlias = Literal["delete", "unload"]
+
+SCHEMA = pa.schema(
+    [
+        ("removal", pa.int64()),
+        ("kind", pa.string()),
+        ("step", pa.int64()),
+        ("source", pa.string()),
+        ("first_batch", pa.int64()),
+        ("last_batch", pa.int64()),
+        ("rows", pa.int64()),
+        ("kept", pa.bool_()),
+        ("file", pa.string()),
+        ("request", pa.string()),
+        ("planned_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedPart:
+    """How many rows left of `batches`, a part of the plan of `step`, as the plan has it."""
+
+    step: int
+    batches: BatchRange
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The record of a removal.
+
+    kept      whether its file has the removed rows, for readers to subtract; else runs are written again
+    file      its file in the table `removed`
+    request   the caller's name of the call; None without one
+    """
+
+    number: int
+    kind: Kind
+    parts: tuple[RemovedPart, ...]
+    kept: bool
+    file: str
+    request: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows that left."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def steps(self) -> frozenset[int]:
+        """The steps that lost rows."""
+        return frozenset(part.step for part in self.parts if part.rows)
+
+
+def decided(events: DeltaTable) -> int:
+    """The newest removal that is decided, or void, at this version of `events`; NONE without removals."""
+    return tables.newest_transaction(events, TRANSACTION) if is_signed(events) else NONE
+
+
+def voided(events: DeltaTable) -> int:
+    """The newest removal that is void at this version of `events`; NONE if none ever was."""
+    return tables.newest_transaction(events, VOIDED) if is_signed(events) else NONE
+
+
+def is_signed(events: DeltaTable) -> bool:
+    """Whether rows may have left at this version; to find no transaction takes the reading of a log."""
+    return f'"{FEATURE}"' in (events.metadata().configuration.get(f"{PROPERTY_PREFIX}features") or "")
+
+
+def valid(removals: Iterable[Removal], decided: int, voided: int) -> list[Removal]:
+    """The removals that happened, at a version of `events` with these numbers."""
+    return [one for one in removals if one.number <= decided and one.number != voided]
+
+
+def open_removal(removals: Iterable[Removal], decided: int) -> Removal | None:
+    """The removal that is planned and not decided; None if there is none."""
+    return next((one for one in removals if one.number > decided), None)
+
+
+def next_number(removals: Iterable[Removal], decided: int) -> int:
+    """The number of the next removal: those of void ones are not used again."""
+    return max([decided, *(one.number for one in removals)]) + 1
+
+
+def pending(first: int, last: int, net_of: int, removals: Iterable[Removal]) -> list[Removal]:
+    """The removals of which a run of the steps first..last, which is net of `net_of`, still has rows."""
+    return [
+        one for one in removals if one.number > net_of and any(first <= step <= last for step in one.steps)
+    ]
+
+
+def net_parts(
+    parts: Mapping[BatchRange, int], removals: Iterable[Removal], up_to: int
+) -> dict[BatchRange, int]:
+    """The rows of parts of plans that are left after the removals up to a number (inclusive)."""
+    gone = Counter[BatchRange]()
+    for removal in removals:
+        if removal.number <= up_to:
+            for part in removal.parts:
+                gone[part.batches] += part.rows
+    return {batches: rows - gone[batches] for batches, rows in parts.items()}
+
+
+def net_rows(plan: StepPlan, removals: Iterable[Removal], up_to: int) -> int:
+    """The rows of a step that are left after the removals up to a number (inclusive)."""
+    return plan.rows - sum(
+        part.rows
+        for removal in removals
+        if removal.number <= up_to
+        for part in removal.parts
+        if part.step == plan.step
+    )
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What had left history at a version of `events`: the newest number, and the removals that happened.
+
+    damage   why some of the removals are not known
+    """
+
+    number: int = NONE
+    removals: tuple[Removal, ...] = ()
+    damage: str | None = None
+
+    @classmethod
+    def of(cls, removals: Sequence[Removal], decided: int, voided: int) -> Removed:
+        """By the records, and the numbers of `events`; DamagedWarehouse if one is missing."""
+        return cls.seen(removals, decided, voided).check()
+
+    @classmethod
+    def seen(cls, removals: Sequence[Removal], decided: int, voided: int) -> Removed:
+        """As `of`; what is missing is in `damage`."""
+        missing = {*range(voided + 1, decided + 1)}.difference(one.number for one in removals)
+        damage = None
+        if missing:
+            damage = (
+                f"the log of the table {REMOVALS} is behind the others: it lacks removal {min(missing)}, but "
+                f"the table events has {decided}. It was copied while others wrote, cut off, or put back to "
+                "an earlier version. Put back the newest one: it alone knows which rows left."
+            )
+        return cls(decided, tuple(valid(removals, decided, voided)), damage)
+
+    def check(self) -> Removed:
+        """This; DamagedWarehouse if some of the removals are not known."""
+        if self.damage is not None:
+            raise DamagedWarehouse(self.damage)
+        return self
+
+    def up_to(self, number: int) -> Removed:
+        """What had left when this number was the newest."""
+        return Removed(number, tuple(one for one in self.removals if one.number <= number))
+
+    def parts(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
+        """The rows of parts of plans that are left."""
+        return net_parts(parts, self.removals, self.number)
+
+    def rows(self, plans: Iterable[StepPlan]) -> int:
+        """The rows of steps that are left."""
+        return sum(self.parts({part: rows for plan in plans for part, rows in plan.parts}).values())
+
+    def pending(self, first: int, last: int, net_of: int) -> list[Removal]:
+        """See `pending`. O(log n) for runs without any, which are most."""
+        steps, numbers = self._newest
+        start, stop = steps.searchsorted(first), steps.searchsorted(last, "right")
+        if start == stop or numbers[start:stop].max() <= net_of:
+            return []
+        return pending(first, last, net_of, self.removals)
+
+    def before(self, batches: Iterable[BatchRange]) -> int:
+        """The newest removal before any that took rows of the batches."""
+        near = [one for one in batches if one.first <= self._last_of_source.get(one.source, -1)]
+        took = (
+            one.number
+            for one in self.removals
+            if near and any(part.batches.overlaps(batch) for part in one.parts for batch in near)
+        )
+        return min(took, default=self.number + 1) - 1
+
+    @cached_property
+    def _last_of_source(self) -> dict[str, int]:
+        """The greatest batch of each source that lost rows, at most: live batches are above it."""
+        last: dict[str, int] = {}
+        for one in self.removals:
+            for part in one.parts:
+                source, newest = part.batches.source, part.batches.last
+                last[source] = max(newest, last.get(source, -1))
+        return last
+
+    @cached_property
+    def _newest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The steps that lost rows, ascending, and the newest removal of each."""
+        newest = {step: one.number for one in self.removals for step in one.steps}
+        steps = sorted(newest)
+        return np.array(steps, np.int64), np.array([newest[step] for step in steps], np.int64)
+
+
+NOTHING = Removed()
+
+
+def removed_at(store: Store, events: DeltaTable, cache: dict[str, pa.Table] | None = None) -> Removed:
+    """What had left at the version of `events`, which was opened before; the records are read if it has any.
+
+    `cache` is that of `data_files.read`. DamagedWarehouse if a record is missing.
+    """
+    number = decided(events)
+    if number == NONE:
+        return NOTHING
+    (table,) = tables.find_tables(store, REMOVALS)
+    return Removed.of(read_removals(store, table, cache), number, voided(events))
+
+
+def removals_of_rows(rows: pa.Table) -> list[Removal]:
+    """The removals that rows of the table `removals` tell, by number."""
+    ordered = rows.sort_by([("removal", "ascending"), ("step", "ascending"), ("source", "ascending")])
+    names = [name for name in SCHEMA.names if name != "planned_at"]
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in ordered.select(names).to_pylist():
+        found.setdefault(row["removal"], []).append(row)
+    return [_removal(number, of_one) for number, of_one in found.items()]
+
+
+def _removal(number: int, rows: Sequence[Mapping[str, Any]]) -> Removal:
+    head = rows[0]
+    parts = tuple(
+        RemovedPart(
+            row["step"], BatchRange(row["source"], row["first_batch"], row["last_batch"]), row["rows"]
+        )
+        for row in rows
+    )
+    return Removal(number, head["kind"], parts, head["kept"], head["file"], head["request"])
+
+
+def rows_of_removals(removals: Iterable[Removal]) -> pa.Table:
+    """The rows of the table `removals` for these, planned now."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "removal": one.number,
+            "kind": one.kind,
+            "step": part.step,
+            "source": part.batches.source,
+            "first_batch": part.batches.first,
+            "last_batch": part.batches.last,
+            "rows": part.rows,
+            "kept": one.kept,
+            "file": one.file,
+            "request": one.request,
+            "planned_at": now,
+        }
+        for one in removals
+        for part in one.parts
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def read_removals(
+    store: Store, table: DeltaTable | None, cache: dict[str, pa.Table] | None = None
+) -> list[Removal]:
+    """All records, by number; none without a table. `cache` is that of `data_files.read`."""
+    return [] if table is None else removals_of_rows(data_files.read(store, REMOVALS, table, cache))
+
+
+def commit_removal(store: Store, race: Race, removal: Removal) -> bool:
+    """Commits the record on top of the version of the race; whether it won.
+
+    If the table already has `_MAX_FILES` files, one file with all records replaces them.
+    """
+    rows, replaced = rows_of_removals([removal]), data_files.list_files(race.table)
+    if len(replaced) < _MAX_FILES:
+        replaced = []
+    else:
+        rows = pa.concat_tables([data_files.read(store, REMOVALS, race.table), rows])
+    return race.commit(data_files.append_actions(store, REMOVALS, rows, replaces=replaced))
+
+
+def withdraw(store: Store, number: int) -> None:
+    """Takes the record of a void removal out of the table; nothing if it is not there any more."""
+    race = Race(store, REMOVALS)
+    while True:
+        files = data_files.list_files(race.table)
+        rows = data_files.read(store, REMOVALS, race.table)
+        left = np.flatnonzero(as_numpy(rows.column("removal")) != number)
+        if len(left) == rows.num_rows:
+            return
+        kept = rows.take(arrow_array(left))
+        if race.commit(data_files.append_actions(store, REMOVALS, kept, replaces=files)):
+            return
