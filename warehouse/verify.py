@@ -46,8 +46,15 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.snapshots.behind import check_marks
-from tidemark.warehouse.verification import companion_checks, file_checks, ledger_checks, run_checks
+from tidemark.warehouse.verification import (
+    companion_checks,
+    file_checks,
+    ledger_checks,
+    removal_checks,
+    run_checks,
+)
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
 PATIENCE = Patience(
@@ -130,6 +137,8 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     yield "ledger: each tick once, wide ranges add up", ledger_checks.ticks_once_and_sums_equal
     yield "events: each batch has the rows that came", _batches_complete
     yield "events: every file is as it was written", _events_readable
+    if SIGNED in pinned.snapshot.options.features:
+        yield "removals: every row that left is accounted for", removal_checks.rows_accounted_for
     yield "rejected: each record has a reason", _rejected_have_reasons
     options = pinned.snapshot.options
     for projection in options.projections:
@@ -260,7 +269,7 @@ def _plans_disjoint(pinned: PinnedTables) -> str:
 def _batches_complete(pinned: PinnedTables) -> str:
     """Checks that `events` has the number of rows that the plan or ledger has of each batch."""
     store = pinned.store
-    expected = batch_counts.expected_rows(store, pinned.plans(), pinned.table(LEDGER))
+    expected = batch_counts.expected_rows(store, pinned.plans(), pinned.table(LEDGER), pinned.removed())
     missing = _unaccounted(pinned)
     changes = batch_counts.changed_ranges(store, expected)
     if changes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark.query.reading.windows import rows_in_the_future, shown_window, tick_range
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.events.reader import BULK
+from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -33,10 +33,11 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
     loaded = _loaded(contents) if contents else []
     batches = {
         _range_text(row["source"], row["first_batch"], row["last_batch"]): {
-            "rows": row["rows"],
+            "rows": contents.counts[BatchRange(row["source"], row["first_batch"], row["last_batch"])],
             "step": row["step"],
         }
         for row in loaded[-LAST_BATCHES:]
+        if contents
     }
     live = view.live if view else ()
     for one in contents.live[-LAST_BATCHES:] if contents else ():

@@ -21,8 +21,6 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.companions.kinds import kind_named
-from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
@@ -88,11 +86,16 @@ class _Scan:
     companion: Companion
     rows: int = 0
 
-    def cells(self, batches: Sequence[BatchRange], windows: Sequence[Window], rows: int) -> list[Cell]:
-        """The cells of the batches' rows in the windows, one a tick; DamagedWarehouse if not so many rows."""
+    def cells(
+        self, batches: Sequence[BatchRange], windows: Sequence[Window], rows: int, removed: int
+    ) -> list[Cell]:
+        """The cells of the batches' rows in the windows, one a tick; DamagedWarehouse if not so many rows.
+
+        removed: the newest removal whose rows are not read.
+        """
         only = Companions.of([self.companion], self.session.options.time_column)
-        store, name = self.contents.store, self.companion.name
-        cells = cells_of_rows(store, tables.open_table(store, EVENTS), only, batches, windows)[name]
+        store, events = self.contents.store, self.contents.files_at(removed)
+        cells = cells_of_rows(store, events, only, batches, windows)[self.companion.name]
         read = sum(cell.rows for cell in cells)
         if read != rows:
             raise DamagedWarehouse(
@@ -150,7 +153,7 @@ def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> l
     missing = [part for part in cut if part.holds(ticks).any()]
     if missing:
         rows = sum(sum(marks.totals.within(part)) for part in missing)
-        taken += scan.cells(_batches_of_run(scan.contents, marks), missing, rows)
+        taken += scan.cells(_batches_of_run(scan.contents, marks), missing, rows, view.removed)
     return taken
 
 
@@ -185,7 +188,7 @@ def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
         missing = {one.tick: one.rows for one in cells if one.cell is None}
         if missing:
             ticks = [Window(tick, tick + 1) for tick in sorted(missing)]
-            taken += scan.cells([batches], ticks, sum(missing.values()))
+            taken += scan.cells([batches], ticks, sum(missing.values()), scan.contents.removed)
     return taken
 
 

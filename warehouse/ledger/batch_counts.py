@@ -31,6 +31,7 @@ from tidemark.warehouse.events.reader import (
     files_of_batches,
     stated_rows,
 )
+from tidemark.warehouse.events.removals import Removed, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
@@ -58,14 +59,17 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
     """The ranges of which `events` has another number of rows than expected, by source and first batch.
 
     `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside those:
-    where a narrower range is wrong, the wider range around it is left out.
+    where a narrower range is wrong, the wider range around it is left out. Those inside a range that rows
+    left by a removal are not compared: the ledger has the rows that came.
     """
-    wanted = list(expected)
-    files = files_of_batches(tables.open_table(store, EVENTS), wanted)
+    wanted, events = list(expected), tables.open_table(store, EVENTS)
+    files = files_of_batches(events, wanted)
     actual = _EventCounts(count_rows(store.filesystem(), map(EventRowGroups.whole_file, files), wanted))
     counts = dict(expected)
     with suppress(DamagedWarehouse, FileNotFoundError):  # a damaged ledger has none that would help
-        counts = _ledger_counts(store, expected) | counts
+        removals = removed_at(store, events).removals
+        shrunk = {part.batches for one in removals for part in one.parts if part.rows}
+        counts = _ledger_counts(store, expected.keys() - shrunk) | counts
     changed = [ChangedRange(batches, rows, actual.of(batches)) for batches, rows in counts.items()]
     changed = [change for change in changed if change.expected != change.actual]
     changed.sort(key=lambda change: (change.batches.source, change.batches.first, -change.batches.last))
@@ -77,13 +81,18 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
 
 
 def expected_rows(
-    store: Store, plans: Iterable[StepPlan], ledger: DeltaTable | None, without: Collection[str] = ()
+    store: Store,
+    plans: Iterable[StepPlan],
+    ledger: DeltaTable | None,
+    removed: Removed,
+    without: Collection[str] = (),
 ) -> dict[BatchRange, int]:
-    """The rows of each planned range, and of each range of the ledger that is not planned.
+    """The rows that are left of each planned range, and of each range of the ledger that is not planned.
 
-    `without` are damaged files of the ledger; None is a ledger that is lost.
+    removed   what had left by the version of `events` that is compared
+    without   damaged files of the ledger; None is a ledger that is lost
     """
-    expected = {batches: rows for plan in plans for batches, rows in plan.parts}
+    expected = removed.parts({batches: rows for plan in plans for batches, rows in plan.parts})
     files = {} if ledger is None else ledger_table.ranges_by_file(store, ledger, without=without)
     live = ledger_table.live_ranges(chain.from_iterable(files.values()), expected)
     rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"])

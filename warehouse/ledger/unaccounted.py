@@ -24,6 +24,7 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import BULK, BatchRange, EventRowGroups, count_rows, only_batch
+from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
@@ -80,7 +81,7 @@ def find(
             found[batch] += file.rows
     if unclear:
         rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"])
-        known = sum(plan.rows for plan in plans) + sum(ledger_table.row_counts(rows).values())
+        known = removed_at(store, events).rows(plans) + sum(ledger_table.row_counts(rows).values())
         every = data_files.list_files(events)
         counted = all(file.rows >= 0 for file in every)
         if not counted or sum(file.rows for file in every) != known + found.total():

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from deltalake import DeltaTable
 from deltalake.transaction import AddAction, Transaction
 
 from tidemark.warehouse.delta import data_files, table_open, tables
@@ -20,6 +21,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
+from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table, unaccounted
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
@@ -78,11 +80,12 @@ def find_missing(store: Store, damage: LedgerDamage, plans: Sequence[StepPlan]) 
     return unaccounted.find(store, tables.open_table(store, EVENTS), ledger, plans, set(damage.faults))
 
 
-def expected_rows(store: Store, plans: Sequence[StepPlan]) -> dict[BatchRange, int]:
+def expected_rows(store: Store, plans: Sequence[StepPlan], events: DeltaTable) -> dict[BatchRange, int]:
     """The rows that `events` should have of each batch: by the plans and by the sound part of the ledger."""
     damage = find_damage(store)
     ledger = None if damage.log is not None else tables.open_table(store, LEDGER)
-    return batch_counts.expected_rows(store, plans, ledger, set(damage.faults))
+    removed = removed_at(store, events)
+    return batch_counts.expected_rows(store, plans, ledger, removed, set(damage.faults))
 
 
 def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:

@@ -21,6 +21,7 @@ from tidemark.warehouse.delta.races import add_files, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.removals import Removed, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.ledger import batch_counts
@@ -41,6 +42,7 @@ class RunsDamage:
 
     logs      of its tables whose log cannot be opened, why
     faults    of runs that are not as they were written, why
+    files     of each run that the table names
     plan      which runs leave and which are built
     unlisted  marks of runs that stay, of which the table of marks does not know
     lost      marks that their table names, of runs of any time, that are missing or cut, or of no plan's step
@@ -50,6 +52,7 @@ class RunsDamage:
     projection: Projection[Any]
     logs: Mapping[str, str]
     faults: Mapping[Run, str]
+    files: Mapping[Run, Sequence[DataFile]]
     plan: LayoutPlan
     unlisted: tuple[str, ...]
     lost: tuple[DataFile, ...]
@@ -106,7 +109,9 @@ def find_damage(
 ) -> RunsDamage:
     """What is wrong with the projection's tables, if `plans` are the steps. Reads every run once."""
     logs, runs = _unreadable(store, projection), present_runs(store, projection)
-    faults = {run: fault for run in runs if (fault := _fault(store, projection, run, runs[run], plans))}
+    removed = removed_at(store, tables.open_table(store, EVENTS))
+    found = {run: _fault(store, projection, run, runs[run], plans, removed) for run in runs}
+    faults = {run: fault for run, fault in found.items() if fault is not None}
     plan = plan_layout(runs, runs.keys() - faults.keys(), len(plans) - 1, options.kappa)
     marks: list[DataFile] = []
     if projection.marks_table not in logs:
@@ -127,7 +132,7 @@ def find_damage(
     last = max(
         (run.last for run in {*runs, *plan.built} if run not in plan.leaves or run in plan.built), default=-1
     )
-    return RunsDamage(projection, logs, faults, plan, unlisted, lost, range(last + 1, len(plans)))
+    return RunsDamage(projection, logs, faults, runs, plan, unlisted, lost, range(last + 1, len(plans)))
 
 
 def _fault(
@@ -136,6 +141,7 @@ def _fault(
     run: Run,
     files: Sequence[DataFile],
     plans: Sequence[StepPlan],
+    removed: Removed,
 ) -> str | None:
     """What is wrong with the files of a run; None if all are as they were written."""
     if run.last >= len(plans):
@@ -154,7 +160,8 @@ def _fault(
             marks.cells()
     except (DamagedWarehouse, FileNotFoundError, pa.ArrowException) as error:
         return first_line(error)
-    rows = sum(plan.rows for plan in plans[run.first : run.last + 1])
+    net_of = run_tables.net_of(files[0].path)
+    rows = removed.up_to(net_of).rows(plans[run.first : run.last + 1])
     return None if marks.totals.rows == rows else f"it has {marks.totals.rows} rows, its plans {rows}"
 
 
@@ -169,11 +176,11 @@ def mend(work: Work, damage: RunsDamage, plans: Sequence[StepPlan]) -> None:
         damage = find_damage(store, options, projection, plans)
     if damage.unlisted:
         _list_marks(store, projection, damage.unlisted)
-    leaves = set(damage.plan.leaves)
+    leaves = {run: damage.files[run] for run in damage.plan.leaves}
     for run in damage.plan.built:
-        replaced = {one for one in leaves if one.first <= run.last and run.first <= one.last}
+        gone = [one for one in leaves if one.first <= run.last and run.first <= one.last]
+        replaced = {one: leaves.pop(one) for one in gone}
         _build(work, projection, run, plans, replaced)
-        leaves -= replaced
     if leaves:
         run_tables.replace_runs(store, projection, leaves)
     if damage.lost:
@@ -181,19 +188,24 @@ def mend(work: Work, damage: RunsDamage, plans: Sequence[StepPlan]) -> None:
 
 
 def _build(
-    work: Work, projection: Projection[Any], run: Run, plans: Sequence[StepPlan], replaced: set[Run]
+    work: Work,
+    projection: Projection[Any],
+    run: Run,
+    plans: Sequence[StepPlan],
+    replaced: Mapping[Run, Sequence[DataFile]],
 ) -> None:
     """Builds the run from `events`, and puts it in the place of the runs `replaced`."""
     store, of_run = work.store, plans[run.first : run.last + 1]
     events = tables.open_table(store, EVENTS)
-    (new,) = run_builder.sort_run(work, [projection], run, of_run, events)
-    expected = sum(plan.rows for plan in of_run)
+    removed = removed_at(store, events)
+    (new,) = run_builder.sort_run(work, [projection], run, of_run, events, removed.number)
+    expected = removed.rows(of_run)
     if new.totals.rows != expected:
         reason = (
             f"run {run.name} of {projection.title!r} was not built: its plans have {expected} rows, "
             f"but the table events has {new.totals.rows}"
         )
-        parts = {batches: rows for plan in of_run for batches, rows in plan.parts}
+        parts = removed.parts({batches: rows for plan in of_run for batches, rows in plan.parts})
         raise batch_counts.changed_rows_error(store, parts, reason)
     run_tables.append_marks(store, projection, new)
     run_tables.replace_runs(store, projection, replaced, new)

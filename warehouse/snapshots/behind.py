@@ -29,11 +29,13 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import data_files, table_open
 from tidemark.warehouse.delta.data_files import DataFile
-from tidemark.warehouse.delta.table_names import STEPS
-from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.delta.table_names import EVENTS, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse, NotBuilt
+from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.snapshots.table_state import TableState
 
 LOAD = "Run a load: it builds the missing steps again from the table events."
 
@@ -160,3 +162,26 @@ def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: Del
         path = run_tables.marks_path(projection, run, files)
         if path.removeprefix(f"{projection.marks_table}/") not in named:
             raise behind_error(projection.marks_table, f"it does not name {path}, the marks of a run")
+
+
+def check_removed(state: TableState, projection: Projection[Any]) -> int:
+    """The newest removal that the projection shows; an error if it shows a part of one.
+
+    DamagedWarehouse if a table is behind the others; NotBuilt if only some of the runs that had removed rows
+    are written again, and nobody is at it.
+    """
+    removed, table = state.removed, state.files[projection.runs_table]
+    removed.check()
+    if (shown := state.removed_of(projection.runs_table)) is not None:
+        return shown
+    nets = [run_tables.net_of(files[0].path) for files in table.runs.values()]
+    if max(nets, default=NONE) > removed.number:
+        what = f"its newest removal is {removed.number}, but {projection.runs_table} is without {max(nets)}"
+        raise behind_error(EVENTS, what)
+    lost = max(step for one in removed.removals for step in one.steps)
+    if lost > table.layout.last_step:
+        raise behind_error(table.name, _lacks(table.layout.last_step, lost, "the table removals"), LOAD)
+    raise NotBuilt(
+        f"some runs of {projection.title!r} have rows that were removed, and others do not. Run "
+        "`tidemark maintain`, or a load: it writes these runs again."
+    )

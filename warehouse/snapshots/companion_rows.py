@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import window_codes
 from tidemark.warehouse.columns.ticks import Window
@@ -15,18 +14,19 @@ from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.companions.declared import CellCollector, Companions
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_of_batches, read_event_rows
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_with, read_event_rows
 
 
 def cells_of_rows(
     store: Store,
-    events: DeltaTable,
+    events: Sequence[DataFile],
     companions: Companions,
     batches: Sequence[BatchRange],
     windows: Sequence[Window],
 ) -> dict[str, list[Cell]]:
     """The cells of the batches' rows in some windows: one a companion and tick, ascending.
 
+    events: the files of `events` that are looked at.
     windows: they ascend and do not overlap. Files without rows of the batches or the windows are not opened.
     InputError if a kind is not registered.
     """
@@ -34,7 +34,7 @@ def cells_of_rows(
     if not windows:
         return collector.finish()
     whole = Window(windows[0].start, windows[-1].stop)
-    for file in files_of_batches(events, batches):
+    for file in files_with(events, batches):
         if not _may_have_rows(file, whole):
             continue
         shares = [EventRowGroups.whole_file(file)]

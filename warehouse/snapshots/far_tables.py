@@ -21,16 +21,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from deltalake import DeltaTable
+
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.log_replica import LogReplica
 from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
+from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, REMOVALS, STEPS
 from tidemark.warehouse.delta.table_open import existing, open_directly
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import BatchRange, files_of_batches
+from tidemark.warehouse.events.reader import BatchRange, files_with
+from tidemark.warehouse.events.removals import decided, voided
+from tidemark.warehouse.events.versions import FilesBefore
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.companion_cells import CompanionCells
@@ -39,6 +43,7 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.table_state import Parts, TableFiles, TableState, are_recent
@@ -57,6 +62,8 @@ class FarTables:
         self._events = LogReplica(store, EVENTS, COMMITS_OF_STREAMS + 1)
         self._lock = threading.Lock()  # of `events`: live rows are read without the lock of the session
         self._prefetched: frozenset[BatchRange] = frozenset()
+        self._before = FilesBefore(store)
+        self._taken: tuple[int, int] | None = None  # the numbers of removals that the state has
         names = (STEPS, LEDGER)
         in_rounds(self._files, [self._open_events(), *map(self._reading, names)])
         self._options_at = self._events.version
@@ -77,7 +84,33 @@ class FarTables:
                 runs = needed.runs_tables(self.state.options)
                 self._catch_up([name for name in runs if name not in names])
             self._look_again(needed, [*runs, STEPS, LEDGER], since)
+            if self.state is since:
+                self._take_removed()
+            else:  # `events` is to be looked at after what moved
+                self._look_for_removed()
         return runs
+
+    def look_for_removed(self) -> None:
+        """Takes what had left by the newest version of `events`; see `Tables`."""
+        with report_os_errors("looking for rows that left"):
+            self._look_for_removed()
+
+    def _look_for_removed(self) -> None:
+        if SIGNED in self.state.options.features:
+            in_rounds(self._files, [self._catch_up_events()])
+            self._take_removed()
+
+    def _take_removed(self) -> None:
+        """Takes what had left by the version of `events` that was looked at."""
+        if SIGNED not in self.state.options.features:
+            return
+        with self._lock:
+            table = existing(EVENTS, self._events.table)
+            numbers = decided(table), voided(table)
+        if numbers != self._taken:
+            self._catch_up([REMOVALS])
+            self.state = self.state.with_removed(*numbers)
+            self._taken = numbers if self.state.removed.damage is None else None
 
     def _look_again(self, needed: Needed, order: Sequence[str], since: TableState) -> None:
         """Looks at the tables after one that moved, until none has."""
@@ -101,16 +134,19 @@ class FarTables:
                 in_rounds(self._files, [self._events.catch_up()])
             self._take_options()
 
-    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
         """The files of `events` at a version that has the batches; see `Tables`."""
         with self._lock:
             if not self._events_have(batches):
                 in_rounds(self._files, [self._events.catch_up()])
-            return files_of_batches(existing(EVENTS, self._events.table), batches)
+            return files_with(self._files_of(existing(EVENTS, self._events.table), removed), batches)
 
-    def list_events(self) -> Sequence[DataFile]:
-        """The files of `events` at its newest version; see `Tables`."""
-        return list_files(tables.open_table(self._store, EVENTS))
+    def list_events(self, removed: int) -> Sequence[DataFile]:
+        """The files of `events`; see `Tables`."""
+        return self._files_of(tables.open_table(self._store, EVENTS), removed)
+
+    def _files_of(self, newest: DeltaTable, removed: int) -> Sequence[DataFile]:
+        return list_files(newest) if decided(newest) <= removed else self._before.of(newest, removed)
 
     def look_for_events(self) -> bool:
         """Moves `events` to its newest version; see `Tables`."""
@@ -190,7 +226,7 @@ class FarTables:
         with self._lock:
             if new and not self._events_have(new):
                 yield from self._events.catch_up()
-            files = files_of_batches(existing(EVENTS, self._events.table), list(new))
+            files = files_with(list_files(existing(EVENTS, self._events.table)), list(new))
         if sum(file.size for file in files) <= PREFETCHED_BYTES:
             yield from fetching(self._files, [ByteRange(f"{EVENTS}/{file.path}") for file in files])
 

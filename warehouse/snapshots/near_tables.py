@@ -19,8 +19,11 @@ from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, STEPS
+from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, REMOVALS, STEPS
 from tidemark.warehouse.events.reader import BatchRange, files_with
+from tidemark.warehouse.events.removals import NONE, decided, voided
+from tidemark.warehouse.events.versions import FilesBefore
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
@@ -37,6 +40,10 @@ class NearTables:
         self._events.update()
         self._rows = NearTable(store, EVENTS)  # its files; the other one is at the version of the options
         self._files: Sequence[DataFile] | None = None
+        self._before = FilesBefore(store)
+        self._rows_are_new = True
+        self._numbers = (NONE, NONE)  # of removals, at the version of these rows: decided and void ones
+        self._taken: tuple[int, int] | None = None  # the numbers that the state has
         self._watch = MetadataWatch(store, EVENTS)
         self._watch.start_from(self._events.existing.version())
         self._lock = threading.Lock()
@@ -44,15 +51,34 @@ class NearTables:
         self.look(ALL, self.state)
 
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
-        """Looks at the options, then at the runs tables, steps and ledger in this order."""
+        """Looks at the options, the runs tables, steps, ledger, `events` and removals, in this order."""
         self.look_for_options(max_age)
-        runs = needed.runs_tables(self.state.options)
-        if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
-            return runs
-        self.look_at(runs)
-        # New plans matter to a question only if a run has their steps.
-        self.look_at([STEPS, LEDGER] if needed.all or self.state is not since else [LEDGER])
+        while True:
+            options = self.state.options
+            runs = needed.runs_tables(options)
+            if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
+                return runs
+            self.look_at(runs)
+            # New plans matter to a question only if a run has their steps.
+            self.look_at([STEPS, LEDGER] if needed.all or self.state is not since else [LEDGER])
+            if self.state is not since:
+                self.look_for_options()  # which may say since then that rows leave
+            if self.state.options is options:
+                break
+        self.look_for_removed()
         return runs
+
+    def look_for_removed(self) -> None:
+        """Takes what had left by the newest version of `events`; see `Tables`."""
+        if SIGNED not in self.state.options.features:
+            return
+        with self._lock:
+            self._look_for_rows()
+            numbers = self._numbers
+        if numbers != self._taken:
+            self._update(REMOVALS)
+            self.state = self.state.with_removed(*numbers)
+            self._taken = numbers if self.state.removed.damage is None else None
 
     def look_at(self, names: Sequence[str]) -> None:
         """Moves tables to their newest versions, one after the other."""
@@ -69,17 +95,26 @@ class NearTables:
                 self._watch.start_from(self._events.existing.version())
                 self.state = self.state.with_events(self._events.existing)
 
-    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
-        """The files of `events` at its newest version; see `Tables`."""
-        return files_with(self.list_events(), batches)
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
+        """The files of `events` that may have rows of the batches; see `Tables`."""
+        return files_with(self.list_events(removed), batches)
 
-    def list_events(self) -> Sequence[DataFile]:
-        """The files of `events` at its newest version: the same object until there is a newer one."""
+    def list_events(self, removed: int) -> Sequence[DataFile]:
+        """The files of `events`: the same object until there is a newer one; see `Tables`."""
         with self._lock:
-            if self._rows.update() or self._files is None:
-                self._files = None
+            self._look_for_rows()
+            if self._numbers[0] > removed:
+                return self._before.of(self._rows.existing, removed)
+            if self._files is None:
                 self._files = list_files(self._rows.existing)
             return self._files
+
+    def _look_for_rows(self) -> None:
+        """Moves `events` to its newest version."""
+        if self._rows.update() or self._rows_are_new:
+            self._rows_are_new, self._files = True, None  # until the numbers are read: that may fail
+            self._numbers = decided(self._rows.existing), voided(self._rows.existing)
+            self._rows_are_new = False
 
     def look_for_events(self) -> bool:
         """Does nothing: `event_files` looks for the newest version."""

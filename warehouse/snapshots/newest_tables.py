@@ -26,6 +26,8 @@ class Tables(Protocol):
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
         """Moves the needed runs tables, steps and ledger to a state of one moment, and takes newer options.
 
+        If rows of the warehouse may leave, `events` is looked at after them: the state has what had left.
+
         since     the last state of one moment: steps and ledger are not older than what moved since
         max_age   nothing is looked at if that was done less than so many seconds ago
 
@@ -42,11 +44,20 @@ class Tables(Protocol):
     def look_for_events(self) -> bool:
         """Lets `event_files` see the newest version of `events`; returns whether it did not before."""
 
-    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
-        """The files of `events` that may have rows of these batches, at a version that has all of them."""
+    def look_for_removed(self) -> None:
+        """Takes what had left by the newest version of `events`, if rows of the warehouse may leave."""
 
-    def list_events(self) -> Sequence[DataFile]:
-        """The files of `events` at its newest version."""
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches, at a version that has all of them.
+
+        removed   as in `list_events`
+        """
+
+    def list_events(self, removed: int) -> Sequence[DataFile]:
+        """The files of `events` at its newest version with no removal after the number `removed`.
+
+        DamagedWarehouse if that version is not kept any more.
+        """
 
 
 def open_tables(store: Store) -> Tables:

@@ -22,6 +22,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, NotBuilt
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table, live_summaries
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
@@ -32,7 +33,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.behind import StepsTold, behind_text
+from tidemark.warehouse.snapshots.behind import StepsTold, behind_text, check_removed
 from tidemark.warehouse.snapshots.facts import facts_of
 from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.needed import Needed
@@ -89,8 +90,11 @@ class Snapshot:
         return self
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
-        """The files of `events` that may have rows of these batches, at a version that has all of them."""
-        return self.tables.event_files(batches)
+        """The files of `events` that may have rows of these batches, at a version that has all of them.
+
+        They were live at this moment or before it: it is a version before any of their rows left.
+        """
+        return self.tables.event_files(batches, self.state.removed.before(batches))
 
     def table(self, name: str) -> DeltaTable | None:
         """A runs table, the steps or the ledger; None if it does not exist."""
@@ -208,7 +212,7 @@ class Snapshot:
         state, view = self.state, self._newest_view()
         last_step = state.files[view.root].layout.last_step
         loaded = [plan for plan in state.plans if plan.step <= last_step]
-        counts = {batches: rows for plan in loaded for batches, rows in plan.parts}
+        counts = state.removed.parts({batches: rows for plan in loaded for batches, rows in plan.parts})
         live = Counter(dict.fromkeys(view.batches, 0))
         for row in view.live:
             live[row.batches] += row.rows
@@ -221,7 +225,8 @@ class Snapshot:
             counts=counts | live,
             steps=state.step_rows,
             runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
-            list_events=self.tables.list_events,
+            files_at=self.tables.list_events,
+            removed=state.removed.number,
         )
 
     @cached_property
@@ -245,7 +250,8 @@ class Snapshot:
         self._check_fits(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(self.options.measure(), batches, pending))
-        return CellsView(projection, *history, batches, counts, self.state.ledger_ranges)
+        removed = check_removed(self.state, projection)
+        return CellsView(projection, *history, batches, counts, self.state.ledger_ranges, removed)
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         self._check_built(projection)
@@ -269,6 +275,8 @@ class Snapshot:
         pending = self._pending(last_step)
         names = {"runs": projection.runs_table, "steps": STEPS, "ledger": LEDGER}
         versions = {role: self.state.files[name].version for role, name in names.items()}
+        if self.state.removed.number != NONE:
+            versions["removed"] = self.state.removed.number
         if self.told is not None and pending:
             versions["begun"] = self.told.begun
         runs = tuple(marks for marks in self.marks(projection) if marks.run.last <= last_step)
@@ -283,6 +291,7 @@ class Snapshot:
         damage = None if self.told is None else self.told.damage(projection.runs_table)
         if damage is not None:
             raise damage
+        check_removed(self.state, projection)
 
     def _check_built(self, projection: Projection[Any]) -> None:
         """NotBuilt if steps were loaded before the warehouse had this measure, key or group."""

@@ -3,7 +3,9 @@
 Snapshot isolation comes from the order of the reads. First the runs tables are read, at their newest
 version. Then the steps: they hold the plan of every step in those runs. Then the ledger: it has rows for
 every batch that those steps do not cover, because ledger rows stay for the grace period after their batch
-was loaded. So no batch is missing and none is counted twice.
+was loaded. So no batch is missing and none is counted twice. If rows of the warehouse may leave, `events` is
+read last, which says what had left, and then the removals up to there. A removal that the runs of a
+projection do not show yet is shown by none of them (table_state.py).
 
 The state of a reader is one immutable snapshot, which is replaced once an update has ended. If an update is
 interrupted, the snapshot is unchanged, and the next update starts from it.
@@ -88,7 +90,7 @@ class SnapshotReader:
 
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` that may have rows of these batches, at a version that has all of them."""
-        return self._tables.event_files(batches)
+        return self._snapshot.event_files(batches)
 
     def current(self, needed: Needed = ALL) -> Snapshot:
         """The snapshot as of the last refresh, of which the needed parts may be asked.
@@ -116,22 +118,37 @@ class SnapshotReader:
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
         """What the tables say of the steps; None if each of these has all steps that another table has.
 
-        If one does, all tables are looked at, again and again while that finds newer versions. A view of a
-        table that lacks a step even then is refused, see behind.py.
+        If one does, or if one shows a part of a removal, all tables are looked at, again and again while that
+        finds newer versions. A view of a table that lacks a step even then is refused, see behind.py.
         """
         told = None
         with suppress(DamagedWarehouse):  # told by the view that reads the table
+            self._look_until_whole(runs_tables)
             while self._tables.state.lacks_steps(runs_tables):
-                before, runs = self._tables.state, ALL.runs_tables(self.options)
-                self._tables.look_at([*runs, *self.options.dropped_measures])
-                has_moved = self._tables.state is not before
-                if has_moved:
-                    self._tables.look_at([STEPS, LEDGER])
+                has_moved = self._look_at_all()
                 self._tables.look_at([one.marks_table for one in self.options.projections])
                 told = steps_told(self._tables.state)
                 if not has_moved or not any(map(told.damage, runs_tables)):
                     break
+            self._look_until_whole(runs_tables)
         return told
+
+    def _look_until_whole(self, runs_tables: Sequence[str]) -> None:
+        """Looks at all tables while one shows a part of a removal, and that finds newer versions."""
+        while self._tables.state.is_torn(runs_tables):
+            self._tables.look_for_options()  # they say whether rows may leave
+            if not self._look_at_all():
+                break
+
+    def _look_at_all(self) -> bool:
+        """Looks at the runs tables, and at what comes after them if one has moved; returns that."""
+        before = self._tables.state
+        self._tables.look_at([*ALL.runs_tables(self.options), *self.options.dropped_measures])
+        has_moved = self._tables.state is not before
+        if has_moved:
+            self._tables.look_at([STEPS, LEDGER])
+        self._tables.look_for_removed()
+        return self._tables.state is not before
 
 
 def steps_told(state: TableState) -> StepsTold:

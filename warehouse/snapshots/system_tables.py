@@ -27,6 +27,7 @@ from tidemark.warehouse.events.reader import (
     may_contain,
     read_event_rows,
 )
+from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.runs.levels import Run
@@ -44,7 +45,8 @@ class Contents:
     `history` and `live` are disjoint ranges of batches, `counts` has the rows of each. `last_step` is -1 if
     nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
     `runs` has the files of each run, by title of the projection: every measure, then the key.
-    `list_events` lists the files of `events` at its newest version.
+    `removed` is the newest removal by this moment, and `files_at` lists the files of `events` at the newest
+    version with no removal after a number.
     """
 
     store: Store
@@ -55,7 +57,8 @@ class Contents:
     counts: Mapping[BatchRange, int]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
-    list_events: Callable[[], Sequence[DataFile]] = field(compare=False, repr=False)
+    files_at: Callable[[int], Sequence[DataFile]] = field(compare=False, repr=False)
+    removed: int = NONE
     # The files that were listed last, and those of them with visible rows.
     _visible: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -63,6 +66,10 @@ class Contents:
     def columns(self) -> dict[str, str]:
         """The columns of `events` with their types, the system columns first."""
         return {**SYSTEM_COLUMNS, **dict(self.options.columns)}
+
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version with no removal after this moment."""
+        return self.files_at(self.removed)
 
     def batches(self) -> Iterator[tuple[Any, ...]]:
         """The visible ranges: source, first_batch, last_batch (inclusive), and 'history' or 'live'."""

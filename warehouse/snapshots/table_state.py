@@ -18,10 +18,11 @@ from deltalake import DeltaTable
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import LEDGER, STEPS
+from tidemark.warehouse.delta.table_names import LEDGER, REMOVALS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events import steps
+from tidemark.warehouse.events import removals, steps
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.removals import NONE, NOTHING, Removed
 from tidemark.warehouse.events.steps import StepPlan, newest_plan, planned_batches, plans_of_rows
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
@@ -47,7 +48,7 @@ class Parts:
     """Immutable parts of the newest views, from which the next views take what they have in common.
 
     marks are by runs table, then by marks file; rows by measure, then by range; keys by key, then by range;
-    ranges, of ledger files, and plans, of files of `steps`, by path.
+    ranges, of ledger files, and plans and removals, of the rows of their tables, by path.
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class Parts:
     keys: dict[str, dict[BatchRange, list[LiveKeys]]] = field(default_factory=dict)
     ranges: ledger_table.RangeCache = field(default_factory=dict)
     plans: dict[str, pa.Table] = field(default_factory=dict)
+    removals: dict[str, pa.Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class TableState:
     """The files of the tables that were looked at, by table, and the options of `events`.
 
     identity   the id of the table `events`: it differs from that of another warehouse at the same place
+    removed    what had left by the version of `events` that was looked at after the other tables
     """
 
     store: Store
@@ -110,7 +113,9 @@ class TableState:
     identity: str
     parts: Parts
     files: Mapping[str, TableFiles] = field(default_factory=dict)
+    removed: Removed = NOTHING
     _complete: set[str] = field(default_factory=set, init=False)  # runs tables with all steps any table has
+    _whole: dict[str, int] = field(default_factory=dict, init=False)  # by runs table, `removed_of`
 
     @classmethod
     def of(cls, store: Store, events: DeltaTable, parts: Parts | None = None) -> TableState:
@@ -132,6 +137,18 @@ class TableState:
             if name not in self.files or not self.files[name].is_of(table)
         }
         return replace(self, files={**self.files, **moved}) if moved else self
+
+    def with_removed(self, decided: int, voided: int) -> TableState:
+        """The state with these numbers of `events`; the records of removals were looked at after it."""
+        removed = NOTHING
+        try:
+            if decided != NONE:
+                files, known = self.files[REMOVALS].files, self.parts.removals
+                rows = data_files.read_files(self.store, REMOVALS, files, removals.SCHEMA, known)
+                removed = Removed.seen(removals.removals_of_rows(rows), decided, voided)
+        except DamagedWarehouse as error:  # told by the views
+            removed = Removed(decided, damage=str(error))
+        return self if removed == self.removed else replace(self, removed=removed)
 
     def has_moved(self, name: str, since: TableState) -> bool:
         """Whether the table has another version than in an earlier state."""
@@ -188,3 +205,42 @@ class TableState:
             return True
         self._complete.update(runs_tables)
         return False
+
+    def removed_of(self, runs_table: str) -> int | None:
+        """The newest removal that a projection shows; None if it shows a part of one.
+
+        That is the newest of all, or the one before it while none of the runs that had its rows is written
+        again. None means that the table was not looked at in one moment with `events`, or that it is damaged.
+        """
+        if runs_table in self._whole:
+            return self._whole[runs_table]
+        table, removed = self.files[runs_table], self.removed
+        try:
+            runs, last_step = table.runs, table.layout.last_step
+        except DamagedWarehouse:  # told by the view that reads the table
+            return removed.number
+        nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+        if max(nets.values(), default=NONE) > removed.number or self._lacks_removed(runs_table, last_step):
+            return None
+        found = ((run, removed.pending(run.first, run.last, net)) for run, net in nets.items())
+        pending = {run: [one for one in late if not one.kept] for run, late in found}
+        late = {one.number for of_run in pending.values() for one in of_run}
+        if not late:
+            return removed.number
+        newest = removed.removals[-1]
+        its_runs = [run for run in runs if any(run.first <= step <= run.last for step in newest.steps)]
+        is_before = late == {newest.number} and all(pending[run] for run in its_runs)
+        return newest.number - 1 if is_before else None
+
+    def _lacks_removed(self, runs_table: str, last_step: int) -> bool:
+        """Whether rows left a step that a table lacks, which was there when they left."""
+        newest = max((step for one in self.removed.removals for step in one.steps), default=-1)
+        return last_step < newest and runs_table not in self.options.built_from
+
+    def is_torn(self, runs_tables: Iterable[str]) -> bool:
+        """Whether one of the tables shows neither the state before a removal nor that after it."""
+        if self._whole.keys() >= set(runs_tables):
+            return False
+        found = {name: self.removed_of(name) for name in runs_tables if name in self.files}
+        self._whole.update((name, number) for name, number in found.items() if number is not None)
+        return None in found.values()

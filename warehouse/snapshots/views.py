@@ -32,7 +32,8 @@ LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the 
 class AnyView:
     """A projection at one moment: the marks of its runs, and which batches are live.
 
-    versions      the versions of the tables read, by role (runs, steps, ledger)
+    versions      the versions of the tables read, by role (runs, steps, ledger); `removed` is the newest
+                  removal by then, if there is one
     batches       the live ranges, including those without rows
     live_counts   the rows of `events` in the live batches
     """
@@ -96,11 +97,16 @@ class GroupView(AnyView):
 
 @dataclass(frozen=True)
 class CellsView(AnyView):
-    """The companions at one moment; `ledger` are the ranges of each file of the ledger, by path."""
+    """The companions at one moment.
+
+    ledger    the ranges of each file of the ledger, by path
+    removed   the newest removal whose rows the cells of history do not have
+    """
 
     projection: CompanionCells
     runs: tuple[CellMarks, ...]
     ledger: Mapping[str, Sequence[BatchRange]]
+    removed: int
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.companions.cells import Cell, join_cells, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.companions.kinds import is_registered, kind_named
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
@@ -27,12 +29,14 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
     if not snapshot.options.columns:
         return "no rows yet"
     view, plans = snapshot.cells_view(), pinned.plans()
+    events = data_files.list_files(pinned.table(EVENTS))
+    is_after = view.removed == pinned.removed().number
     checked = 0
-    for marks in view.runs:
+    for marks in view.runs if is_after else ():
         cells = marks.cells_of(companion.name)
         of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
         batches = [batches for plan in of_run for batches in plan.batches]
-        checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}")
+        checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}", events)
     live: dict[BatchRange, list[LiveCell]] = {batches: [] for batches in view.batches}
     for row in live_cells(pinned.store, view.ledger, view.batches, companion.name):
         live[row.batches].append(row)
@@ -40,10 +44,10 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
         cells = [row.cell for row in rows if row.cell is not None]
         if len(cells) < len(rows):
             raise DamagedWarehouse(f"{live_range.text} has no cell of the companion {companion.name!r}")
-        checked += _check(pinned, companion, cells, [live_range], live_range.text)
+        checked += _check(pinned, companion, cells, [live_range], live_range.text, events)
     if not is_registered(companion.kind):
         return f"{checked} cells, only their rows: the kind {companion.kind!r} is not registered here"
-    return f"{checked} cells"
+    return f"{checked} cells{'' if is_after else '; run a load to take out removed rows'}"
 
 
 def _check(
@@ -52,13 +56,14 @@ def _check(
     stored: Sequence[Cell],
     batches: Sequence[BatchRange],
     place: str,
+    events: Sequence[DataFile],
 ) -> int:
     """DamagedWarehouse unless the cells are those of the batches' rows; returns how many there are."""
     if not is_registered(companion.kind):
         return len(stored)
     kind, time = kind_named(companion.kind), pinned.snapshot.options.time_column
     only = Companions.of([companion], time)
-    expected = cells_of_rows(pinned.store, pinned.table(EVENTS), only, batches, [ALL_TIME])[companion.name]
+    expected = cells_of_rows(pinned.store, events, only, batches, [ALL_TIME])[companion.name]
     for cell in stored:
         inside = [part for part in expected if cell.first <= part.first <= cell.last]
         whole = join_cells(inside) if inside else None

@@ -1,27 +1,31 @@
 """All tables of a warehouse, each pinned to one version, for `verify`. Later commits do not change them.
 
 A load commits to `events` first, then to the ledger, the steps, the marks and the runs. Here each table is
-opened after the tables that refer to it: runs, steps, ledger, the steps a second time, marks, `rejected`, and
-`events` last. So every reference in a pinned table resolves in a table that was opened after it: `events` has
-the rows of every batch in the ledger and in every plan, the marks tables have the marks of every run, and the
-second reading of the steps has the plan of every step that the ledger no longer holds. A load at the same
-time does not change that. Only files may disappear: maintenance deletes those that left their table longer
-ago than the grace.
+opened after the tables that refer to it: runs, steps, ledger, the steps a second time, marks, `rejected`,
+`events`, and, if rows of the warehouse may leave, the records of removals and their files. So every reference
+in a pinned table resolves in a table that was opened after it: `events` has the rows of every batch in the
+ledger and in every plan, the marks tables have the marks of every run, and the second reading of the steps
+has the plan of every step that the ledger no longer holds. A load at the same time does not change that. Only
+files may disappear: maintenance deletes those that left their table longer ago than the grace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.events.removals import Removal, Removed, decided, read_removals, voided
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.features import SIGNED
+from tidemark.warehouse.snapshots.behind import check_removed
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
@@ -70,6 +74,20 @@ class PinnedTables:
         """All plans, ordered by step."""
         return read_step_plans(self.store, self.table(STEPS))
 
+    def removals(self) -> list[Removal]:
+        """The records of all removals; none without their table."""
+        table = self.opened.get(REMOVALS)
+        return [] if table is None else read_removals(self.store, self.table(REMOVALS))
+
+    def removed(self) -> Removed:
+        """What had left by the pinned version of `events`; DamagedWarehouse if a record is missing."""
+        events = self.table(EVENTS)
+        return Removed.of(self.removals(), decided(events), voided(events))
+
+    def removed_of(self, projection: Projection[Any]) -> Removed:
+        """What had left by the state that the runs of the projection show; an error if they show a part."""
+        return self.removed().up_to(check_removed(self.snapshot.state, projection))
+
     def file_sizes(self) -> dict[str, int]:
         """The size of every file of every table, as the table's log states it, by path."""
         return {
@@ -93,6 +111,8 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
     snapshot = open_snapshot(uri, storage_options).newest()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
     names = (STEPS, *marks_tables, REJECTED, EVENTS)
+    if SIGNED in snapshot.options.features:
+        names = (*names, REMOVALS, REMOVED)
     return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})
 
 

@@ -1,0 +1,72 @@
+"""The check of `verify` on removals: each row that left is told by a record, and each record is of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta.table_names import EVENTS, REMOVED
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.removals import Removal, decided
+from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
+from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.snapshots.behind import check_removed
+from tidemark.warehouse.verification.pinned_tables import PinnedTables
+
+
+def rows_accounted_for(pinned: PinnedTables) -> str:
+    """Checks the records of removals against the plans and their files; reads each of these files.
+
+    Each number up to that of `events` has a record or is void, at most one number above it has one, and no
+    part of a plan lost more rows than it had. Which rows `events` has is checked by its batches.
+    """
+    records, removed = pinned.removals(), pinned.removed()
+    newest = decided(pinned.table(EVENTS))
+    undecided = [one.number for one in records if one.number > newest]
+    if len(undecided) > 1:
+        raise DamagedWarehouse(
+            f"the removals {undecided} are planned, expected at most one that is undecided"
+        )
+    _check_parts(records, pinned.plans())
+    named = {file.path for file in data_files.list_files(pinned.table(REMOVED))} if records else set()
+    for one in records:
+        if one.file not in named:
+            raise DamagedWarehouse(
+                f"the table {REMOVED} does not name {one.file}, which removal {one.number} has"
+            )
+        _check_file(pinned, one)
+    waiting = [f"removal {number} is not decided" for number in undecided]
+    waiting += [
+        f"{projection.name} shows the rows of removal {removed.number}"
+        for projection in pinned.snapshot.options.projections
+        if check_removed(pinned.snapshot.state, projection) < removed.number
+    ]
+    note = f"; {', '.join(waiting)}: run a load, or maintain" if waiting else ""
+    return f"{sum(one.rows for one in removed.removals)} rows in {len(removed.removals)} removals{note}"
+
+
+def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:
+    """DamagedWarehouse unless each part is that of a plan, which had the rows."""
+    planned = {(plan.step, batches): rows for plan in plans for batches, rows in plan.parts}
+    gone = Counter[tuple[int, BatchRange]]()
+    for one in records:
+        for part in one.parts:
+            gone[part.step, part.batches] += part.rows
+            if part.rows < 0:
+                raise DamagedWarehouse(f"removal {one.number} has {part.rows} rows of step {part.step}")
+    for (step, batches), rows in gone.items():
+        if (had := planned.get((step, batches))) is None:
+            raise DamagedWarehouse(f"a removal took rows of {batches.text}, which step {step} does not have")
+        if rows > had:
+            raise DamagedWarehouse(f"removals took {rows} rows of {batches.text}, which had {had}")
+
+
+def _check_file(pinned: PinnedTables, removal: Removal) -> None:
+    """DamagedWarehouse unless the file of the removal can be read, and has the rows of its record."""
+    read_replaced(pinned.store, removal.file)
+    rows = sum(batch.rows for batch in read_batches(pinned.store, removal.file))
+    if rows != removal.rows:
+        raise DamagedWarehouse(
+            f"{REMOVED}/{removal.file} has {rows} rows that left, removal {removal.number} has {removal.rows}"
+        )
