@@ -143,6 +143,7 @@ def _load(
                 part,
                 name,
                 **command_options.ahead(given),
+                again=given.again,
                 storage_options=given.storage_options,
                 progress=progress,
             )

@@ -34,9 +34,10 @@ FLOORS = {
         "settings",
         "ledger work",
         "ingest loads snapshots",
+        "removals",
         "create load maintain verification",
         "repairs",
-        "alter repair verify",
+        "alter remove repair verify",
         "copy",
     ],
     "stream": ["append records", "start"],
@@ -53,7 +54,10 @@ FLOORS = {
     "jobs": [
         "cli spark",
         "ask create demo inputs sql verify",
-        "alter copy_warehouse load_batch maintain pagerank repair serve site_reduce sql_server stream_events",
+        (
+            "alter copy_warehouse load_batch maintain pagerank remove_rows repair serve site_reduce "
+            "sql_server stream_events"
+        ),
     ],
 }
 # What each package may use of the others. Nobody uses tests or bench.

@@ -33,18 +33,27 @@ if TYPE_CHECKING:
         use,
     )
     from tidemark.stream import append, start
-    from tidemark.warehouse import TidemarkError, alter, create, load, maintain, repair, verify
+    from tidemark.warehouse import (
+        TidemarkError,
+        alter,
+        create,
+        delete,
+        load,
+        maintain,
+        repair,
+        unload,
+        verify,
+    )
 
 _QUERY = (
     "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
     "register_views top use"
 )
+_WAREHOUSE = "TidemarkError alter create delete load maintain repair unload verify"
 _MODULE_OF = {
     **dict.fromkeys(_QUERY.split(), "tidemark.query"),
     **dict.fromkeys(("append", "start"), "tidemark.stream"),
-    **dict.fromkeys(
-        ("TidemarkError", "alter", "create", "load", "maintain", "repair", "verify"), "tidemark.warehouse"
-    ),
+    **dict.fromkeys(_WAREHOUSE.split(), "tidemark.warehouse"),
 }
 _PACKAGES = ("jobs", "query", "sketches", "stream", "warehouse")
 
@@ -57,6 +66,7 @@ __all__ = [
     "append",
     "cdf",
     "create",
+    "delete",
     "frequency",
     "heavy_hitters",
     "histogram",
@@ -71,6 +81,7 @@ __all__ = [
     "repair",
     "start",
     "top",
+    "unload",
     "use",
     "verify",
 ]

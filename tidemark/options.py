@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+# The module that makes conditions of text. The warehouse finds it by its name: it must not import DuckDB.
+CONDITIONS = "tidemark.query.scans.row_conditions"
+
 
 class GivenOptions(TypedDict, total=False):
     """The options as a caller gives them to `create`; None is as if it was not given.

@@ -12,6 +12,8 @@ None for spark, this process does the work:
     warehouse.load(spark, uri, df, batch="2026-11-20")      # the same batch again changes nothing
     warehouse.load(spark, uri)                              # moves what the streams brought into history
     warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
+    warehouse.unload(spark, uri, batch="2026-11-20")        # a batch that was loaded by mistake leaves
+    warehouse.delete(spark, uri, where="user = 'x'")        # rows leave the events and every answer
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
@@ -43,14 +45,15 @@ The rooms, from the lowest floor to the highest:
                       reader sees at one moment.
                       snapshots is hard: tables are looked at one after the other while others commit, and
                       no row may be missed or counted twice
+    removals          how rows leave: selected, written without, decided, applied to runs
     create, load, maintain, verification
                       a new warehouse; a load from end to end; old files; the checks of verify. load.py is
                       the hardest file, with loads/history.py: it must go on from any crash, and beside
                       other loaders
     repairs           how damaged tables are made again
-    alter, repair, verify
-                      measures, keys and groups that come and go; what is damaged, made again; every
-                      invariant, checked
+    alter, remove, repair, verify
+                      measures, keys and groups that come and go; unload and delete; what is damaged, made
+                      again; every invariant, checked
     copy              a warehouse at another place, of one moment
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
@@ -82,6 +85,8 @@ from tidemark.warehouse.errors import (
 from tidemark.warehouse.load import load
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
+from tidemark.warehouse.removals.reports import RemovalReport
+from tidemark.warehouse.remove import delete, unload
 from tidemark.warehouse.repair import RepairReport, repair
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
@@ -107,6 +112,7 @@ __all__ = [
     "MaintenanceReport",
     "NotAWarehouse",
     "OptionsMismatch",
+    "RemovalReport",
     "RepairReport",
     "Report",
     "Snapshot",
@@ -120,6 +126,7 @@ __all__ = [
     "alter",
     "copy",
     "create",
+    "delete",
     "live_values",
     "load",
     "maintain",
@@ -127,6 +134,7 @@ __all__ = [
     "read_options",
     "register_companion",
     "repair",
+    "unload",
     "use_catalog",
     "verify",
 ]

@@ -42,6 +42,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import BatchMismatch, InputError, name_text, without_secrets
 from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
+from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import (
     StepPlan,
     commit_plan,
@@ -59,7 +60,9 @@ from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
 from tidemark.warehouse.loads import history, missing_summaries
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.behind import behind_error, check_planned
@@ -77,15 +80,18 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tidemark.load")
 
+_HASH_BYTES = 6  # of the number of a bulk batch; generations stand above
+
 
 @report_os_errors("load")
-def load(
+def load(  # noqa: PLR0913  the rows, and how they are taken
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     rows: DataFrame | LocalRows | None = None,
     batch: str | None = None,
     *,
     ahead: str | timedelta | None = DEFAULT_AHEAD,
+    again: bool = False,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -103,6 +109,7 @@ def load(
               type of integers, or for a float, if the stored type holds each value exactly
     batch     the name of the batch; it must stay the same when the load is run again
     ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
+    again     whether a batch that was unloaded may come again with the same rows
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -111,8 +118,9 @@ def load(
     Streamed batches that the ledger has lost (another tool restored it) get their rows there again first; in
     an object store, only a load without rows looks for them.
     Loading the same batch again changes nothing. If there is nothing to load (the batch has no rows, or no
-    streamed batch is waiting), the outcome is 'empty'. Raises BatchMismatch if the batch was loaded with
-    other rows, InputError for rows that do not fit; then nothing was changed.
+    streamed batch is waiting), the outcome is 'empty'. A batch that was unloaded may come again with other
+    rows. Raises BatchMismatch if the batch was loaded with other rows, or was unloaded with the same ones and
+    `again` is not given; InputError for rows that do not fit; then nothing was changed.
     """
     if (rows is None) != (batch is None):
         raise InputError(
@@ -138,7 +146,10 @@ def load(
         if executor.in_process:
             keys = {*options.key_columns} - {*options.measure_names, options.time}
             rows = with_text_read(rows, pa.schema(events.schema()), dict(options.columns), keys)
-        given = GivenBatch(executor.input(rows), bulk_batch(batch), row_filter)
+        times = unloads(store, events, batch) if SIGNED in options.features else 0
+        given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter)
+        if times and not again:
+            _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)
         step, work = _plan_bulk(work, events, steps, given, report)
     else:
         step = _plan_live(work, steps, report)
@@ -155,15 +166,57 @@ def catch_up(work: Work) -> LoadReport:
     return report
 
 
-def bulk_batch(name: str) -> BatchRange:
+def account(work: Work) -> None:
+    """Writes ledger rows that batches of streams lack, and the plans of bulk batches that have none.
+
+    So each row of `events` is live, or of a planned step.
+    """
+    events, ledger = tables.open_tables(work.store, EVENTS, LEDGER)
+    found = unaccounted.find(work.store, events, ledger, _plans(work))
+    missing_summaries.write_missing(work, found.streamed)
+    for batch in found.bulk:
+        _plan(work, _BulkBatch(work.store, events, batch), tables.open_table(work.store, STEPS))
+
+
+def load_live(work: Work) -> None:
+    """Moves all live batches into history, as a load without rows does."""
+    report = LoadReport(seconds=work.seconds)
+    _finish_steps(work, _plan_live(work, tables.open_table(work.store, STEPS), report), report)
+
+
+def bulk_batch(name: str, generation: int = 0) -> BatchRange:
     """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
+
+    `generation` counts how often the batch was unloaded before: it is another batch then.
 
     Delta truncates the statistics of long text, so files cannot be pruned by source names that start alike.
     The hash is an integer with exact statistics, so files can be pruned by it.
     """
     source = f"{BULK}{name}"
-    number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=6).digest(), "big")
+    number = int.from_bytes(hashlib.blake2b(source.encode(), digest_size=_HASH_BYTES).digest(), "big")
+    number += generation << 8 * _HASH_BYTES
     return BatchRange(source, number, number)
+
+
+def unloads(store: Store, events: DeltaTable, name: str) -> int:
+    """How often the bulk batch with this name was unloaded, at this version of `events`."""
+    source = bulk_batch(name).source
+    return sum(
+        one.kind == "unload" and any(part.batches.source == source for part in one.parts)
+        for one in removed_at(store, events).removals
+    )
+
+
+def _check_not_unloaded(work: Work, events: DeltaTable, before: GivenBatch, batch: BatchRange) -> None:
+    """BatchMismatch if the rows are those of `before`, which were unloaded, and `batch` is not there yet.
+
+    So the retry of a scheduler does not bring back what was taken out.
+    """
+    if not append_rows.has_batch(events, batch) and same_rows.difference(work, before) is None:
+        raise BatchMismatch(
+            f"batch {batch.source!r} was unloaded, and these are the same rows. Nothing was changed. Load "
+            "other rows under its name, or say that these are wanted: load(..., again=True), --again."
+        )
 
 
 def _plan_bulk(
@@ -226,8 +279,9 @@ def _check_not_planned(work: Work, steps: DeltaTable, batch: BatchRange) -> None
 
 
 def _check_rows_of_plan(work: Work, events: DeltaTable, batch: BatchRange) -> None:
-    """DamagedWarehouse if `events` has other rows of the batch than its plan."""
-    expected = {part: rows for plan in _plans(work) for part, rows in plan.parts if part == batch}
+    """DamagedWarehouse if `events` has other rows of the batch than are left of its plan."""
+    planned = {part: rows for plan in _plans(work) for part, rows in plan.parts if part == batch}
+    expected = removed_at(work.store, events).parts(planned)
     batch_counts.check_complete(work.store, files_of_batches(events, list(expected)), expected)
 
 
@@ -343,13 +397,18 @@ def _loaded(work: Work, *others: str) -> tuple[list[tuple[str, int]], list[Delta
 def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs.
 
-    Goes on with what was added meanwhile, and with a smaller kappa, until nothing was changed.
+    A removal that is open is finished before the merges. Goes on with what was added meanwhile, and with a
+    smaller kappa, until nothing was changed.
     """
     while True:
         _load_steps(work, last_step, report)
         projections, kappa = work.options.projections, work.options.kappa
         names = [projection.runs_table for projection in projections]
         events, *runs = tables.open_tables(work.store, EVENTS, *names)
+        fresh = replace(work, options=read_options(work.store, events))
+        if SIGNED in fresh.options.features:
+            finish_open(fresh)
+            events, *runs = tables.open_tables(work.store, EVENTS, *names)
         for projection, table in zip(projections, runs, strict=True):
             layout = history.merge_levels(work, projection, table, report)
             report.runs_by_level[projection.title] = layout.levels()

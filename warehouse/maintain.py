@@ -9,6 +9,7 @@ grace finds all its files, and a load in progress loses none.
     ledger    rows leave the table if history has had their batches for the grace, or if a wider range has
               repeated them for the grace; rows that few readers need are joined into one file
     events    small files are joined in tasks
+    removals  a removal that is open is finished first; the files of those that never happened leave
     dropped   what was dropped leaves its tables a grace later, and its files are deleted with that
 """
 
@@ -18,6 +19,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,23 +31,36 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS, marks_of
+from tidemark.warehouse.delta.table_names import (
+    EVENTS,
+    LEDGER,
+    REJECTED,
+    REMOVALS,
+    REMOVED,
+    STEPS,
+    marks_of,
+)
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.reader import files_of_batches
+from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals import upkeep
+from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.behind import behind_error, check_marks
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,11 +133,15 @@ def maintain(
     ]
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     marks_tables = [projection.marks_table for projection in projections]
+    is_signed = SIGNED in options.features
     names = [*runs, *marks_tables, LEDGER, STEPS, REJECTED, EVENTS]
+    names += [name for name in (REMOVALS, REMOVED) if is_signed and table_open.exists(store, name)]
     for name in names:
         tables.check_no_links(store, name)
     check_clock(store)
     _check_complete(store)
+    if finish_open(Work(executor, store, options, progress)).runs:
+        runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     for name in names:
         if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
@@ -136,6 +155,9 @@ def maintain(
     report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report)
     for name in (LEDGER, STEPS, REJECTED):
         _sweep(store, name, grace_us, report)
+    if is_signed:
+        report_progress("removals")
+        _take_removed(store, grace_us, report)
     for name in options.dropped:
         report_progress(f"dropped: {name}")
         _take_dropped(store, name, options, grace_us, report)
@@ -162,7 +184,8 @@ def _check_complete(store: Store) -> None:
         marks = tables.open_table(store, name) if table_open.exists(store, name) else None
         check_marks(projection, snapshot.table(projection.runs_table), marks)
     steps, ledger, events = tables.open_tables(store, STEPS, LEDGER, EVENTS)
-    expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger)
+    removed = removed_at(store, events)
+    expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger, removed)
     if batch_counts.is_complete(store, files_of_batches(events, list(expected)), expected):
         return
     for change in batch_counts.changed_ranges(store, expected):  # those by other tools are told by verify
@@ -207,7 +230,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
     current = {attempt for committed in runs for attempt in committed.attempts}
     race = Race(store, projection.marks_table)
     while True:
-        removals = []
+        gone = []
         for file in data_files.list_files(race.table):
             run = Run.parse(file.partition["run"])
             covered_since = [
@@ -220,16 +243,17 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
                 and covered_since
                 and expired(max(file.modified, *covered_since), grace_us)
             ):
-                removals.append(data_files.remove_action(file))
-        if not removals or race.commit(removals, blind=True):
-            return len(removals)
+                gone.append(data_files.remove_action(file))
+        if not gone or race.commit(gone, blind=True):
+            return len(gone)
 
 
 def _sweep(
     store: Store, name: str, grace_us: int, report: MaintenanceReport, *, removed_too: bool = False
 ) -> None:
     """Deletes the files of a table that are past their retention; `removed_too` as in `vacuum_table`."""
-    vacuumed = vacuum_table(store, name, grace_us, removed_too=removed_too)
+    wanted = partial(upkeep.wanted_files, store) if name == EVENTS else None
+    vacuumed = vacuum_table(store, name, grace_us, wanted, removed_too=removed_too)
     report.swept[name] = vacuumed.files
     report.links += [f"{name}/{path}" for path in vacuumed.links]
     if vacuumed.held is not None:
@@ -269,6 +293,13 @@ def _last_step(store: Store, name: str) -> int:
     return run_tables.read_layout(tables.open_table(store, name)).last_step
 
 
+def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> None:
+    """Removes files of removals that never happened, and deletes what is past its retention."""
+    upkeep.expire_removed(store, grace_us)
+    for name in (REMOVALS, REMOVED):
+        _sweep(store, name, grace_us, report)
+
+
 def _compact_ledger(
     store: Store, options: Options, runs: _RunsByTable, grace_us: int, report: MaintenanceReport
 ) -> int:
@@ -302,8 +333,8 @@ def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:
 def _compact_events(executor: Executor, store: Store, report: MaintenanceReport) -> None:
     """Joins small files of `events` that are neighbours by batch, in tasks; one commit replaces them."""
     table = tables.open_table(store, EVENTS)
-    before = data_files.list_files(table)
-    groups = _joinable(before)
+    before, kept = data_files.list_files(table), upkeep.wanted_files(store)
+    groups = _joinable([file for file in before if file.path not in kept])
     if not groups:
         return
     schema = pa.schema(table.schema())

@@ -29,9 +29,10 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import unreadable
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, REMOVALS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
+from tidemark.warehouse.events.removals import NONE, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import rejected
@@ -39,6 +40,8 @@ from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.repairs import ledger, plans, runs
+from tidemark.warehouse.runs.run_tables import net_of
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.verification import file_checks
@@ -147,6 +150,9 @@ class _Repair:
     def run(self) -> None:
         self._check_sizes()
         self._rejected()
+        if not self._knows_removals():
+            self._check_contents()
+            return
         left, lost = self._plans()
         self._runs(left)
         if lost and not self.dry_run and not self.report.only_a_copy:
@@ -179,8 +185,9 @@ class _Repair:
 
     def _check_rows(self, left: list[StepPlan]) -> None:
         """Tells the batches whose rows `events` lost, or has more of, by what plans and ledger say."""
-        expected = ledger.expected_rows(self.work.store, left)
-        files = files_of_batches(tables.open_table(self.work.store, EVENTS), list(expected))
+        events = tables.open_table(self.work.store, EVENTS)
+        expected = ledger.expected_rows(self.work.store, left, events)
+        files = files_of_batches(events, list(expected))
         with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is told
             if not batch_counts.is_complete(self.work.store, files, expected):
                 changes = batch_counts.changed_ranges(self.work.store, expected)
@@ -197,6 +204,27 @@ class _Repair:
 
     def _event_files(self) -> list[DataFile]:
         return data_files.list_files(tables.open_table(self.work.store, EVENTS))
+
+    def _knows_removals(self) -> bool:
+        """Whether the tables tell which rows left. If not, nothing is made again: rows could come back."""
+        store, found = self.work.store, self.report.only_a_copy
+        before, number = len(found), NONE
+        if SIGNED in self.work.options.features:
+            self.work.reached("removals")
+            try:
+                number = removed_at(store, tables.open_table(store, EVENTS)).number
+            except (DamagedWarehouse, FileNotFoundError) as error:
+                found.append(f"{REMOVALS} cannot be read: {error}")
+                return False
+        for projection in self.work.options.projections:
+            present = runs.present_runs(store, projection)
+            newest = max((net_of(files[0].path) for files in present.values()), default=NONE)
+            if newest > number:
+                found.append(
+                    f"{EVENTS} is behind: its newest removal is {number}, and {projection.runs_table} has "
+                    f"runs without the rows of removal {newest}. Put back its newest version."
+                )
+        return len(found) == before
 
     def _rejected(self) -> None:
         """A table that is gone is made again, without its records; a damaged one is told."""

@@ -202,6 +202,11 @@ LOAD = (
     option("--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"),
     _ahead("refuse a batch with rows"),
     option(
+        "--again",
+        action="store_true",
+        help="a batch that was unloaded may come again with the same rows",
+    ),
+    option(
         "-v",
         "--verbose",
         action="store_true",
@@ -300,6 +305,50 @@ ALTER: tuple[Part, ...] = (
     option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
     *_of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
     _ENGINE,
+)
+_REMOVAL = (
+    option("--dry-run", action="store_true", help="say what would be removed, and change nothing"),
+    option(
+        "--request",
+        metavar="NAME",
+        help="a name of this call: the same command again, after a crash, finishes it and changes no more",
+    ),
+    option("-v", "--verbose", action="store_true", help="also print the rows of each step"),
+    _ENGINE,
+)
+_AFTER_REMOVAL = AfterInterrupt(
+    "The rows have left, or have not: run the same command again, it does what is missing. With --request it "
+    "removes no more than the first time."
+)
+UNLOAD = (
+    *COMMON,
+    _AFTER_REMOVAL,
+    OneOf(
+        (
+            option("--batch", help="the name of the batch"),
+            option("--source", help="a stream, of which --batches are unloaded"),
+        ),
+        required=True,
+    ),
+    option(
+        "--batches",
+        nargs=2,
+        type=int,
+        metavar=("FIRST", "LAST"),
+        help="the numbers of the stream's batches, both inclusive",
+    ),
+    *_REMOVAL,
+)
+DELETE = (
+    *COMMON,
+    _AFTER_REMOVAL,
+    option(
+        "--where",
+        required=True,
+        metavar="EXPRESSION",
+        help="rows for which this is true are deleted, such as \"user = 'x'\"; those where it is NULL stay",
+    ),
+    *_REMOVAL,
 )
 REPAIR = (
     *COMMON,

@@ -121,6 +121,35 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
         "tidemark.jobs.stream_events:run",
     ),
     Command(
+        "unload",
+        "take a batch out again that was loaded by mistake",
+        """\
+Takes a batch out: its rows leave the table of events and every answer. Its name may be loaded again, with
+other rows, or with the same ones by `tidemark load --again`. With --source a range of the batches of a stream
+leaves; their numbers stay used. After a crash, run it again.""",
+        (
+            "tidemark unload -w flights --batch 2001-03-19",
+            "tidemark unload -w flights --batch 2001-03-19 --dry-run",
+            "tidemark unload -w flights --source web --batches 7 9",
+        ),
+        command_options.UNLOAD,
+        "tidemark.jobs.remove_rows:run_unload",
+    ),
+    Command(
+        "delete",
+        "delete rows that match a condition",
+        """\
+Deletes the rows for which a condition is true, from the table of events and from every answer. The condition
+is in DuckDB's language over the columns, as --where of questions takes it. Files that no table names any more
+are deleted by `tidemark maintain`, a grace later. After a crash, run it again.""",
+        (
+            "tidemark delete -w flights --where \"origin = 'XXX'\" --dry-run",
+            "tidemark delete -w flights --where 'delay < -1000' --request clean-2001",
+        ),
+        command_options.DELETE,
+        "tidemark.jobs.remove_rows:run_delete",
+    ),
+    Command(
         "maintain",
         "delete files past their retention, compact small files",
         """\

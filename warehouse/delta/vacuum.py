@@ -10,6 +10,7 @@ deleted. Symbolic links are never deleted; the result lists them.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,9 +44,17 @@ def extend_log_retention(store: Store, name: str, grace_us: int) -> str | None:
     return None
 
 
-def vacuum_table(store: Store, name: str, grace_us: int, *, removed_too: bool = False) -> VacuumResult:
+def vacuum_table(
+    store: Store,
+    name: str,
+    grace_us: int,
+    wanted: Callable[[], Collection[str]] | None = None,
+    *,
+    removed_too: bool = False,
+) -> VacuumResult:
     """Deletes the files that are past their retention, writes a checkpoint, and cleans the log.
 
+    wanted        called after the files are listed: those that a writer is about to commit, which stay
     removed_too   also files that a commit removed within the grace: nobody needed them since it began
     """
     result, filesystem = VacuumResult(), store.filesystem()
@@ -55,8 +64,11 @@ def vacuum_table(store: Store, name: str, grace_us: int, *, removed_too: bool = 
     ]
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
+    kept = (
+        set(wanted()) if wanted else set[str]()
+    )  # before the snapshot: what is committed meanwhile is in the one or the other
     table = open_directly(store, name)
-    in_snapshot = {file.path for file in data_files.list_files(table)}
+    in_snapshot = {file.path for file in data_files.list_files(table)} | kept
     # Chunks of crashed sorts; Delta ignores their folder.
     to_delete = [path for path in old if path.startswith("_chunks/")]
     unreferenced = {path for path in old if path not in in_snapshot and not path.startswith(("_", "."))}

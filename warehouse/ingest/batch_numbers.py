@@ -6,7 +6,7 @@ leave a batch without its ledger row; the next append to the source then writes 
 new is in one of these states:
 
     the ledger has a row of the batch                        known: a replay
-    `events` has its rows, and a ledger range or a plan contains it
+    `events` has its rows, or had them and they were removed, and a ledger range or a plan contains it
                                                              known: a replay
     `events` has its rows, the ledger and the plans lack it  unfinished: a crash came between the two commits,
                                                              or another tool changed the ledger
@@ -29,6 +29,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED
 from tidemark.warehouse.errors import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
+from tidemark.warehouse.events.removed_rows import removed_fingerprint
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
@@ -53,7 +54,7 @@ def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchR
     ranges = ledger_table.ranges_containing(store, ledger, batch)
     if batch in ranges:
         return "known"
-    if rows_by_batch(store.filesystem(), events, batch):
+    if rows_by_batch(store.filesystem(), events, batch) or removed_fingerprint(store, events, batch).rows:
         if ranges:
             _check_counts(store, events, ledger, ranges)
         return "known" if ranges else "unfinished"
@@ -93,6 +94,7 @@ def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: 
     counts = ledger_table.row_counts(ledger_table.read_rows(store, files, ranges, [*RANGE_COLUMNS, "rows"]))
     for batches, rows in counts.items():
         in_events = rows_by_batch(store.filesystem(), events, batches).total()
+        in_events += removed_fingerprint(store, events, batches).rows
         if in_events != rows:
             raise DamagedWarehouse(
                 f"the ledger counts {rows} rows of {batches.text}, events holds {in_events}: the append of a "

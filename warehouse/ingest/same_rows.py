@@ -2,7 +2,7 @@
 
 Tasks compute order-independent fingerprints of both (integrity/digests.py). Rows of the input are cast to
 the warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
-The fingerprints are stored nowhere.
+The fingerprints are stored nowhere, but for those of rows that were removed: these count as stored.
 
 What came is the same as what is stored if all its rows are in `events`; or if those that a filter takes are
 there, and those that it refuses are in `rejected`. The clock of the first time, by which rows in the future
@@ -31,6 +31,7 @@ from tidemark.warehouse.events.reader import (
     read_event_rows,
     split_row_groups,
 )
+from tidemark.warehouse.events.removed_rows import removed_fingerprint
 from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.rejected import rejected_texts
@@ -106,7 +107,7 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
     time = options.time_column
     digested = work.executor.run([DigestTask(store, schema, time, batch, tuple(share)) for share in shares])
-    stored = sum((found for found, _ in digested), Fingerprint())
+    stored = sum((found for found, _ in digested), removed_fingerprint(store, events, batch))
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
     latest = max((last for _, last in digested), default=NO_TICK) if records else None
     digest = DigestRows(schema, options, replace(row_filter, latest=latest))

@@ -1,0 +1,75 @@
+"""The commands `tidemark unload` and `tidemark delete`: rows of history that leave."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tidemark import warehouse
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.progress import show_progress
+from tidemark.jobs.inputs.engine import engine_for_history, session_for
+from tidemark.query.answers.rendering import text_of
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.delta.store import Store
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from tidemark.warehouse import RemovalReport
+
+
+def run_unload(given: argparse.Namespace) -> int:
+    """Unloads a batch, or a range of the batches of a stream."""
+    if (given.source is None) != (given.batches is None):
+        given.parser.error("--source and --batches go together")
+    batches = None if given.batches is None else tuple(given.batches)
+    what = {"batch": given.batch, "source": given.source, "batches": batches}
+    return _run(given, warehouse.unload, "tidemark unload", **what)
+
+
+def run_delete(given: argparse.Namespace) -> int:
+    """Deletes the rows that match a condition."""
+    return _run(given, warehouse.delete, "tidemark delete", where=given.where)
+
+
+def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], application: str, **what: Any) -> int:
+    Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
+    spark = session_for(
+        given.engine, lambda: engine_for_history(given.warehouse, given.storage_options), application
+    )
+    with show_progress(spark) as set_phase:
+        report = call(
+            spark,
+            given.warehouse,
+            **what,
+            dry_run=given.dry_run,
+            request=given.request,
+            storage_options=given.storage_options,
+            progress=set_phase,
+        )
+    if given.json:
+        print(json_text({"warehouse": given.warehouse, **asdict(report)}))
+    else:
+        _print(given, report)
+    return DONE
+
+
+def _print(given: argparse.Namespace, report: RemovalReport) -> None:
+    name = text_of(given.warehouse)
+    if report.outcome in {"empty", "known"}:
+        texts = {"empty": "no such rows, nothing changed", "known": "was done before, nothing changed"}
+        print(f"{name}: {texts[report.outcome]}")
+        return
+    did = "would remove" if report.outcome == "planned" else "removed"
+    print(f"{name}: {did} {report.rows:,} rows of {report.batches:,} batches")
+    if report.live_rows:
+        print(f"{report.live_rows:,} of its rows are live: they would be loaded first")
+    if given.verbose:
+        for step, rows in report.rows_by_step.items():
+            print(f"step {step}: {rows:,} rows")
+    runs = ", ".join(f"{count} of {text_of(title)}" for title, count in report.runs_rewritten.items())
+    again = f"{report.files_rewritten:,} files of events; runs: {runs or 'none'}"
+    most = "at most " if report.outcome == "planned" else ""
+    print(f"written again: {again}; {most}{report.bytes_written:,} bytes")

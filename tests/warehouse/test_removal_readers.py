@@ -1,0 +1,167 @@
+"""Readers beside removals: each projection is seen before or after one, and `events` with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
+from tests.query.tally import Tally
+from tidemark import warehouse
+from tidemark.warehouse.companions import declared, kinds
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events import removals, versions
+
+Told = dict[str, int]
+COMMITS = ("removal written", "removal planned", "decided", "removal marked", "removal applied")
+CUT = (START, START + 9 * HOUR)  # inside the cell of a run
+
+
+class Killed(BaseException):
+    """In the place of a SIGKILL."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    warehouse.register_companion(Tally())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(declared, "BUDGET", 1)  # one cell a run, so that a window cuts it
+        yield
+    kinds._REGISTERED.pop("tally", None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Four steps in history, three of them merged, and a live batch."""
+    options: dict[str, Any] = {"groups": ["origin"], "companions": {"origins": ("tally", "origin")}}
+    world = GroupWorld.create(tmp_path_factory.mktemp("made"), **options)
+    for batch in range(5):
+        world.add(rows(batch), load=batch < 4)
+    return world
+
+
+@pytest.fixture
+def world(made: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return made.copy(tmp_path)
+
+
+def rows(batch: int) -> list[Row]:
+    price = Decimal("1.25")
+    return [(START + (i % 20) * HOUR, "ab"[i % 2], (i + batch) % 5, float(i), price) for i in range(30)]
+
+
+def delete(world: GroupWorld, number: int, **options: Any) -> warehouse.RemovalReport:
+    return warehouse.delete(None, world.path, f"number = {number}", tuning=TINY, **options)
+
+
+def told(wh: Any) -> Told:
+    """How many rows each way to ask finds: two measures, a key, a group, a scan, cells and rows of these."""
+    return {
+        "value": wh.quantile(0.5, "value").N,
+        "price": wh.quantile(0.5, "price").N,
+        "key": wh.frequency("a").count,
+        "group": wh.quantile(0.5, "value", where={"origin": "a"}).N,
+        "scan": wh.quantile(0.5, "value", where="origin < 'b'").N,
+        "cells": wh.companion("origins", between=CUT).N,
+    }
+
+
+def expected(rows: list[Row], *gone: int) -> Told:
+    left = [row for row in rows if row[2] not in gone]
+    of_a = sum(row[1] == "a" for row in left)
+    inside = sum(CUT[0] <= row[0] < CUT[1] for row in left)
+    found = {"value": len(left), "price": len(left), "key": of_a, "group": of_a, "scan": of_a}
+    return {**found, "cells": inside}
+
+
+def killer(place: int) -> Callable[[str], None]:
+    """Ends a call at the commit of a removal that it reaches as the `place`-th."""
+    seen: list[str] = []
+
+    def reached(point: str) -> None:
+        if point in COMMITS:
+            seen.append(point)
+            if len(seen) == place:
+                raise Killed(point)
+
+    return reached
+
+
+def check_verified(world: GroupWorld) -> None:
+    report = warehouse.verify(world.path)
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
+def test_killed_anywhere_each_projection_is_seen_before_or_after(made: GroupWorld, tmp_path: Path) -> None:
+    """Open readers, new ones and pinned ones; verify holds; then whoever loads next goes on."""
+    base = made.copy(tmp_path / "base")
+    delete(base, 3)
+    was, becomes = expected(base.rows, 3), expected(base.rows, 3, 1)
+    states, place = Counter[str](), 0
+    while True:
+        place += 1
+        world = base.copy(tmp_path / str(place))
+        reader, pinned = world.open(), world.open().pinned()
+        assert told(reader) == was
+        try:
+            delete(world, 1, progress=killer(place))
+        except Killed as killed:
+            point = str(killed)
+        else:
+            break
+        now = told(reader)
+        assert all(now[one] in (was[one], becomes[one]) for one in now), (point, now)
+        state = "before" if now == was else "after" if now == becomes else "between"
+        states[state] += 1
+        assert told(world.open()) == now
+        check_verified(world)
+        new = len(world.rows)
+        world.add(rows(7), load=True)
+        is_planned = state != "before" or point == "removal planned"
+        left = [row for row in world.rows[:new] if row[2] not in ([3, 1] if is_planned else [3])]
+        assert told(reader) == expected(left + world.rows[new:])
+        assert told(pinned) == was
+    assert told(reader) == becomes
+    assert states["before"] > 1
+    assert states["between"] > 3, states
+
+
+def test_a_pinned_reader_of_live_rows_keeps_them_when_they_are_loaded_and_leave(world: GroupWorld) -> None:
+    pinned, was = world.open().pinned(), expected(world.rows)
+    world.load_live()
+    delete(world, 1)
+    delete(world, 2)
+    assert told(pinned) == was
+    assert was["value"] == pinned.quantile(0.5, "value", mode="exact").N
+    assert told(world.open()) == expected(world.rows, 1, 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 17])
+def test_the_newest_version_before_a_removal_is_found(world: GroupWorld, steps: int) -> None:
+    """Whatever came before and after it, by a few looks."""
+    store = Store.from_uri(world.path)
+    before = {}
+    for number in (0, 1):
+        for _ in range(steps):
+            world.add(rows(8), load=False)
+        before[number - 1] = tables.open_table(store, EVENTS).version()
+        delete(world, number)
+    before[-1] += 1  # the feature is set before the first removal
+    for _ in range(steps):
+        world.add(rows(8), load=False)
+    events = tables.open_table(store, EVENTS)
+    for number in (-1, 0):
+        found = versions.before(store, events, number)
+        assert removals.decided(found) == number
+        after = DeltaTable(store.table(EVENTS), version=found.version() + 1)
+        assert removals.decided(after) == number + 1
+    assert versions.before(store, events, 1) is events

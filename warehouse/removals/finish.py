@@ -1,0 +1,234 @@
+"""Finishes what is open: decides the removal that is planned, and applies those that are decided.
+
+    decide    one commit to `events` replaces the files and sets the number; or sets it as void, if one of the
+              files is not what the removal was planned on
+    apply     each run with removed rows is built anew from `events`; one commit for each projection replaces
+              all of them, if the table still names exactly the files that were looked at
+
+Whoever writes calls it first, so it goes on from any crash, and beside others who do the same: each commit is
+done once, and who loses it looks again. Readers never wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events import removals
+from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Removal, Removed, removed_at
+from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
+from tidemark.warehouse.events.steps import StepPlan, read_step_plans
+from tidemark.warehouse.ledger import batch_counts
+from tidemark.warehouse.loads import history, run_builder
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.run_tables import NewRun
+from tidemark.warehouse.settings.features import SIGNED
+from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LOG = logging.getLogger("tidemark.remove")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What is there once nothing is open.
+
+    table     `removals`, opened before it was looked at whether something is open; None if there is none. A
+              record that is committed as its next version is planned after all others are done
+    removed   the removals that happened
+    runs, bytes_written
+              the runs that were built anew by title of the projection, and the bytes of their files
+    """
+
+    table: DeltaTable | None = None
+    removed: Removed = NOTHING
+    runs: Counter[str] = field(default_factory=Counter)
+    bytes_written: int = 0
+
+
+def finish_open(work: Work) -> Finished:
+    """Decides and applies until nothing is open; nothing to do where no rows ever left.
+
+    The options of `work` are those that `events` has: they tell whether rows left. DamagedWarehouse if a
+    record is missing, or if `events` has other rows than are left.
+    """
+    runs, size = Counter[str](), 0
+    while SIGNED in work.options.features:
+        table, *_ = tables.find_tables(work.store, REMOVALS)
+        if table is None:
+            break
+        removed = _decided(work, table)
+        if removed is None:
+            continue
+        built = _apply(work, removed)
+        if built is None:
+            return Finished(table, removed, runs, size)
+        runs += Counter(projection.title for projection, _ in built)
+        size += sum(file.size for _, run in built for file in run.files)
+    return Finished(None, NOTHING, runs, size)
+
+
+def _decided(work: Work, table: DeltaTable) -> Removed | None:
+    """What happened by `table`, if nothing is undecided there; None if something was decided or changed."""
+    store = work.store
+    events = tables.open_table(store, EVENTS)
+    records = removals.read_removals(store, table)
+    number, voided = removals.decided(events), removals.voided(events)
+    planned = removals.open_removal(records, number)
+    if planned is not None:
+        decide(work, planned)
+        return None
+    if any(one.number == voided for one in records):
+        removals.withdraw(store, voided)
+        return None
+    try:
+        return Removed.of(records, number, voided)
+    except DamagedWarehouse:
+        if tables.open_table(store, REMOVALS).version() == table.version():
+            raise
+        return None  # it was planned and decided since
+
+
+def decide(work: Work, removal: Removal) -> bool:
+    """Decides the removal, unless it is decided already; whether it happened.
+
+    It happens if its own file is there, if `events` still names all the files that it replaces, and if their
+    successors are there.
+    """
+    store = work.store
+    race = Race(store, EVENTS)
+    while removals.decided(race.table) < removal.number:
+        is_there = not store.files.absent([f"{REMOVED}/{removal.file}"])
+        actions = _actions(store, race.table, read_replaced(store, removal.file)) if is_there else None
+        numbers = [Transaction(TRANSACTION, removal.number)]
+        if actions is None:
+            numbers.append(Transaction(VOIDED, removal.number))
+        if race.commit(actions or [], transactions=numbers):
+            break
+    race = Race(store, EVENTS)
+    happened = removals.voided(race.table) != removal.number
+    work.reached("decided")
+    _LOG.info("%s: removal %d %s", EVENTS, removal.number, "is decided" if happened else "is void")
+    return happened
+
+
+def _actions(
+    store: Store, events: DeltaTable, files: Sequence[ReplacedFile]
+) -> list[AddAction | RemoveAction] | None:
+    """The actions that replace the files; None if one of them, or of their successors, is not there."""
+    named = {file.path: file for file in data_files.list_files(events)}
+    new = [one.new for one in files if one.new is not None]
+    if any(one.old not in named for one in files):
+        return None
+    if store.files.absent([f"{EVENTS}/{one.path}" for one in new]):
+        return None
+    removed = [data_files.remove_action(named[one.old]) for one in files]
+    return [*removed, *(one.action() for one in new)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuild:
+    """What a run that has removed rows is written from: the rows of its steps in `events`."""
+
+    work: Work
+    run: Run
+    plans: Sequence[StepPlan]
+
+    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
+        """Writes the run of each projection. DamagedWarehouse unless `events` has the rows that are left."""
+        store = self.work.store
+        events = tables.open_table(store, EVENTS)
+        removed = removed_at(store, events)
+        runs = run_builder.sort_run(self.work, projections, self.run, self.plans, events, removed.number)
+        expected = removed.rows(self.plans)
+        for projection, run in zip(projections, runs, strict=True):
+            if run.totals.rows != expected:
+                parts = removed.parts({part: rows for plan in self.plans for part, rows in plan.parts})
+                reason = (
+                    f"run {run.run.name} of {projection.title!r} was not written again: its plans have "
+                    f"{expected} rows after what was removed, but the table events has {run.totals.rows}"
+                )
+                raise batch_counts.changed_rows_error(store, parts, reason)
+        return runs
+
+
+_Waiting = Mapping[Run, Sequence[DataFile]]
+
+
+def _apply(work: Work, removed: Removed) -> list[tuple[Projection[Any], NewRun]] | None:
+    """Builds the runs that have rows of decided removals whose rows are not kept, and puts them in place.
+
+    Returns those that it put in place; None if there was nothing to do.
+    """
+    store = work.store
+    projections = read_options(store).projections
+    waiting: dict[str, _Waiting] = {}
+    for projection, table in zip(
+        projections, tables.find_tables(store, *(one.runs_table for one in projections)), strict=True
+    ):
+        runs = run_tables.runs_of(table)
+        waiting[projection.runs_table] = {
+            run: files for run, files in runs.items() if _is_pending(run, files, removed)
+        }
+    if not any(waiting.values()):
+        return None
+    with work.phase("remove"):
+        built = _build(work, projections, waiting)
+        work.reached("removal sorted")
+        return [one for projection in projections for one in _put(work, projection, waiting, built)]
+
+
+def _is_pending(run: Run, files: Sequence[DataFile], removed: Removed) -> bool:
+    net_of = run_tables.net_of(files[0].path)
+    return any(not one.kept for one in removed.pending(run.first, run.last, net_of))
+
+
+_Built = dict[tuple[str, Run], tuple[_Rebuild, NewRun]]  # by runs table and run
+
+
+def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[str, _Waiting]) -> _Built:
+    """The new runs, not committed; projections that have the same run are sorted together."""
+    plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
+    built: _Built = {}
+    for run in sorted({run for runs in waiting.values() for run in runs}):
+        source = _Rebuild(work, run, [plan for plan in plans if run.first <= plan.step <= run.last])
+        having = [one for one in projections if run in waiting[one.runs_table]]
+        written = history.kept(source, list(zip(having, source.write(having), strict=True)))
+        built |= {(projection.runs_table, run): (source, new) for projection, new in written}
+    return built
+
+
+def _put(
+    work: Work, projection: Projection[Any], waiting: Mapping[str, _Waiting], built: _Built
+) -> list[tuple[Projection[Any], NewRun]]:
+    """Replaces the runs of the projection in one commit; none of them if one has changed."""
+    olds = waiting[projection.runs_table]
+    if not olds:
+        return []
+    news = [built[projection.runs_table, run] for run in olds]
+    for _, new in news:
+        run_tables.append_marks(work.store, projection, new)
+    work.reached("removal marked")
+    if not run_tables.replace_if_same(work.store, projection, olds, [new for _, new in news]):
+        return []
+    for source, new in news:
+        history.replace_lost(source, [(projection, new)])
+    work.reached("removal applied")
+    _LOG.info("%s: %d runs were written again without removed rows", projection.runs_table, len(news))
+    return [(projection, new) for _, new in news]

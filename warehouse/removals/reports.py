@@ -1,0 +1,93 @@
+"""What a removal did, by its record; and what one would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.events import removals
+from tidemark.warehouse.events.removals import Removal
+from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
+from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
+from tidemark.warehouse.removals.wanted import Wanted, open_complete, parts_of, select_live
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.work import Work
+
+
+@dataclass(slots=True)
+class RemovalReport:
+    """What an unload or a delete did.
+
+    outcome         'removed'; 'empty': no row was selected, nothing was changed; 'known': it was done before;
+                    'planned': a dry run, which changed nothing, and whose figures tell what would be done
+    kind            'unload' or 'delete'
+    removal         its number; None if nothing was removed
+    rows            rows that left
+    rows_by_step    the same by step of history
+    live_rows       of a dry run: selected rows that are not in history yet. They would be loaded first
+    batches         how many batches lost rows
+    files_rewritten files of `events` that were replaced
+    runs_rewritten  by title of the projection, how many runs were built anew
+    bytes_written   bytes of all new files; of a dry run at most, by the files that there are
+    seconds         time spent
+    """
+
+    outcome: Literal["removed", "empty", "known", "planned"]
+    kind: removals.Kind
+    removal: int | None = None
+    rows: int = 0
+    rows_by_step: dict[int, int] = field(default_factory=dict)
+    live_rows: int = 0
+    batches: int = 0
+    files_rewritten: int = 0
+    runs_rewritten: dict[str, int] = field(default_factory=dict)
+    bytes_written: int = 0
+    seconds: float = 0.0
+
+
+def report_of(work: Work, removal: Removal, outcome: Literal["known", "removed"] = "known") -> RemovalReport:
+    """The report of a removal by its record and its file."""
+    by_step = Counter[int]()
+    for part in removal.parts:
+        by_step[part.step] += part.rows
+    return RemovalReport(
+        outcome,
+        removal.kind,
+        removal.number,
+        removal.rows,
+        {step: rows for step, rows in sorted(by_step.items()) if rows},
+        batches=len(read_batches(work.store, removal.file)),
+        files_rewritten=len(read_replaced(work.store, removal.file)),
+    )
+
+
+def planned(work: Work, wanted: Wanted) -> RemovalReport:
+    """What a removal would do; nothing is changed."""
+    events, plans = open_complete(work)
+    selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
+    parts = parts_of(wanted, plans, selected)
+    by_step = Counter[int]()
+    for part in parts:
+        by_step[part.step] += part.rows
+    report = RemovalReport("planned", wanted.kind, rows=sum(by_step.values()))
+    report.rows_by_step = {step: rows for step, rows in sorted(by_step.items()) if rows}
+    live = select_live(work, wanted, events, plans)
+    report.live_rows = sum(count_by_batch(live).values())
+    report.batches = len(count_by_batch(selected))
+    report.files_rewritten = len(selected)
+    size = sum(file.size for file in selected_files(selected, events))
+    for projection in work.options.projections:
+        (table,) = tables.find_tables(work.store, projection.runs_table)
+        touched = [
+            files
+            for run, files in run_tables.runs_of(table).items()
+            if any(run.first <= step <= run.last for step in report.rows_by_step)
+        ]
+        if touched:
+            report.runs_rewritten[projection.title] = len(touched)
+            size += sum(file.size for files in touched for file in files)
+    report.bytes_written = size
+    return report

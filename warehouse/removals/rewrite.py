@@ -1,0 +1,75 @@
+"""Writes files of `events` without the selected rows, in tasks; one without any row left has no successor.
+
+A task reads and writes one file, a row group at a time. It digests the rows that leave, by batch, so that a
+batch that comes again can be compared with what it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.delta.data_files import NewFile
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.reader import BatchRange, batch_filter
+from tidemark.warehouse.events.removed_rows import ReplacedFile
+from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.event_files import RowFile
+from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
+from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.removals.select import BatchNumber, Selected, count_batches
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A file of `events` and its successor, and the fingerprint of the rows that leave, by batch."""
+
+    file: ReplacedFile
+    removed: dict[BatchNumber, Fingerprint]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewriteTask:
+    """Writes a file of `events` without its selected rows; `schema` is that of the table."""
+
+    store: Store
+    schema: pa.Schema
+    selected: Selected
+
+    def run(self) -> Rewritten:
+        """Writes the file, unless no row is left, and returns it."""
+        mask, start = self.selected.mask, 0
+        removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
+        path = f"{EVENTS}/{self.selected.path}"
+        with (
+            RowFile(self.store, self.schema) as new,
+            open_sealed(self.store.filesystem(), path, checksums=True) as old,
+        ):
+            for group in range(old.metadata.num_row_groups):
+                rows = with_plain_types(old.read_group(group)).cast(self.schema)
+                leaves = mask[start : start + rows.num_rows]
+                start += rows.num_rows
+                if not leaves.all():
+                    new.write(rows.take(arrow_array(np.flatnonzero(~leaves))) if leaves.any() else rows)
+                if leaves.any():
+                    self._digest(rows.take(arrow_array(np.flatnonzero(leaves))), removed)
+        written: NewFile | None = new.written() if new.rows else None
+        return Rewritten(ReplacedFile(self.selected.path, written), dict(removed))
+
+    def _digest(self, rows: pa.Table, removed: defaultdict[BatchNumber, Fingerprint]) -> None:
+        """Adds the fingerprints of the rows, as `same_rows` makes those of stored and of given rows."""
+        user = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
+        counts = count_batches(rows)
+        for source, batch in counts:
+            own = rows
+            if len(counts) > 1:
+                own = rows.filter(batch_filter(rows, [BatchRange(source, batch, batch)]))
+            for part in own.select(user.names).combine_chunks().to_batches():
+                removed[source, batch] += fingerprint(cast_rows(part, user))

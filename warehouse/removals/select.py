@@ -1,0 +1,135 @@
+"""Selects rows of `events` in tasks: a mask for each file, and how many rows of each batch it has.
+
+Nothing is evaluated again after this: files are written by the masks. A task reads the columns of the
+condition in one file, and holds a row group of these and a bit for each row of the file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.value_encoding import as_numpy_bools, single_array
+from tidemark.warehouse.delta.data_files import DataFile, list_files
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.reader import BatchRange, batch_filter, group_overlap, may_contain
+from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
+from tidemark.warehouse.removals.conditions import RowCondition
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+BatchNumber = tuple[str, int]  # source and number
+_BATCH = ("_source", "_batch")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """The selected rows of a file of `events`, at least one.
+
+    path      relative to the table
+    packed    a bit for each row of the file in its order, 1 for the selected ones
+    rows      how many rows the file has
+    counts    how many are selected, by source and batch
+    """
+
+    path: str
+    packed: bytes
+    rows: int
+    counts: Counter[BatchNumber]
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Which rows are selected, shape (rows,)."""
+        bits = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=self.rows)
+        return bits.astype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectTask:
+    """Selects the rows of some batches in one file; None for a condition selects them all."""
+
+    store: Store
+    condition: RowCondition | None
+    batches: tuple[BatchRange, ...]
+    path: str
+
+    def run(self) -> Selected | None:
+        """Reads one row group at a time; None if no row is selected."""
+        counts = Counter[BatchNumber]()
+        with open_sealed(self.store.filesystem(), f"{EVENTS}/{self.path}", checksums=True) as file:
+            groups = range(file.metadata.num_row_groups)
+            masks = [self._mask(file, group, counts) for group in groups]
+        if not counts:
+            return None
+        mask = np.concatenate(masks)
+        return Selected(self.path, np.packbits(mask).tobytes(), len(mask), counts)
+
+    def _mask(self, file: SealedFile, group: int, counts: Counter[BatchNumber]) -> NDArray[np.bool_]:
+        footer = file.metadata.row_group(group)
+        mask = np.zeros(footer.num_rows, np.bool_)
+        overlap = group_overlap(footer, self.batches)
+        if overlap == "none" or not footer.num_rows:
+            return mask
+        asked = () if self.condition is None else self.condition.columns
+        rows = with_plain_types(file.read_group(group, list(dict.fromkeys([*_BATCH, *asked]))))
+        if overlap == "all":
+            mask[:] = True
+        else:
+            mask[:] = as_numpy_bools(single_array(batch_filter(rows, self.batches)))
+        if self.condition is not None and mask.any():
+            places = np.flatnonzero(mask)
+            mask[places] = self.condition.mask(rows.take(arrow_array(places)))
+        counts.update(count_batches(rows.select(_BATCH).filter(_arrow_mask(mask))))
+        return mask
+
+
+def count_batches(rows: pa.Table) -> Counter[BatchNumber]:
+    """How many of the rows are of each batch."""
+    found = Counter[BatchNumber]()
+    if rows.num_rows:
+        for one in rows.group_by(list(_BATCH)).aggregate([([], "count_all")]).to_pylist():
+            found[one["_source"], one["_batch"]] += one["count_all"]
+    return found
+
+
+def _arrow_mask(mask: NDArray[np.bool_]) -> pa.Array:
+    packed = np.packbits(mask, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(packed)])
+
+
+def select(
+    work: Work, condition: RowCondition | None, batches: Sequence[BatchRange], events: DeltaTable
+) -> list[Selected]:
+    """The selected rows of the batches in this version of `events`, by file; those without any left out."""
+    tasks = []
+    for file in list_files(events):
+        held = tuple(one for one in batches if may_contain(file, one))
+        if held:
+            tasks.append(SelectTask(work.store, condition, held, file.path))
+    found: list[Selected | None] = work.executor.run(tasks)
+    return [one for one in found if one is not None]
+
+
+def count_by_batch(selected: Iterable[Selected]) -> Counter[BatchNumber]:
+    """How many rows are selected of each batch."""
+    total = Counter[BatchNumber]()
+    for one in selected:
+        total += one.counts
+    return total
+
+
+def selected_files(selected: Iterable[Selected], events: DeltaTable) -> list[DataFile]:
+    """The files of the table that have selected rows."""
+    paths = {one.path for one in selected}
+    return [file for file in list_files(events) if file.path in paths]

@@ -1,0 +1,111 @@
+"""What is to leave: of which batches, by which condition; and the parts of plans that lose rows by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
+from tidemark.warehouse.events import removals
+from tidemark.warehouse.events.reader import BULK, BatchRange
+from tidemark.warehouse.events.removals import RemovedPart
+from tidemark.warehouse.events.removed_rows import RemovedBatch
+from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
+from tidemark.warehouse.integrity.digests import Fingerprint
+from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.removals.conditions import RowCondition
+from tidemark.warehouse.removals.rewrite import Rewritten
+from tidemark.warehouse.removals.select import Selected, count_by_batch, select
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to leave.
+
+    kind        of the removal
+    batches     whose rows; None: of all batches
+    condition   that selects rows; None: all rows of the batches
+    request     the caller's name of the call
+    """
+
+    kind: removals.Kind
+    batches: tuple[BatchRange, ...] | None
+    condition: RowCondition | None
+    request: str | None
+
+    def of(self, ranges: Iterable[BatchRange]) -> list[BatchRange]:
+        """The batches of the ranges that may have selected rows."""
+        if self.batches is None:
+            return list(ranges)
+        return [
+            BatchRange(one.source, max(one.first, own.first), min(one.last, own.last))
+            for one in ranges
+            for own in self.batches
+            if one.overlaps(own)
+        ]
+
+
+def open_complete(work: Work) -> tuple[DeltaTable, list[StepPlan]]:
+    """`events`, and the plans of the steps that all projections have."""
+    projections = work.options.projections
+    runs = tables.find_tables(work.store, *(one.runs_table for one in projections))
+    events, steps = tables.open_tables(work.store, EVENTS, STEPS)
+    complete = min((-1 if one is None else run_tables.read_layout(one).last_step for one in runs), default=-1)
+    plans = read_step_plans(work.store, steps, work.step_files)
+    return events, [plan for plan in plans if plan.step <= complete]
+
+
+def select_live(work: Work, wanted: Wanted, events: DeltaTable, plans: Sequence[StepPlan]) -> list[Selected]:
+    """The wanted rows of batches that are not in history."""
+    files = ledger_table.ranges_by_file(work.store, tables.open_table(work.store, LEDGER))
+    known = [one for ranges in files.values() for one in ranges]
+    live = ledger_table.live_ranges(known, planned_batches(plans))
+    return select(work, wanted.condition, wanted.of(live), events) if live else []
+
+
+def parts_of(
+    wanted: Wanted, plans: Sequence[StepPlan], selected: Sequence[Selected]
+) -> tuple[RemovedPart, ...]:
+    """The parts of plans that lose rows; of an unloaded bulk batch its part, if it has no row, too."""
+    counts = Counter[tuple[int, BatchRange]]()
+    place = {
+        (source, batch): (plan.step, part)
+        for plan in plans
+        for part in plan.batches
+        for source, batch in count_by_batch(selected)
+        if part.holds(source, batch)
+    }
+    for (source, batch), rows in count_by_batch(selected).items():
+        counts[place[source, batch]] += rows
+    if not counts and wanted.batches is not None:
+        for plan in plans:
+            for part in plan.batches:
+                if part in wanted.batches and part.source.startswith(BULK):
+                    counts[plan.step, part] = 0
+    return tuple(RemovedPart(step, part, rows) for (step, part), rows in sorted(counts.items()))
+
+
+def removed_batches(
+    wanted: Wanted, parts: Sequence[RemovedPart], written: Sequence[Rewritten]
+) -> list[RemovedBatch]:
+    """The batches that lose rows, or are unloaded."""
+    removed: dict[tuple[str, int], Fingerprint] = {}
+    for one in written:
+        for batch, found in one.removed.items():
+            removed[batch] = removed.get(batch, Fingerprint()) + found
+    for part in parts:
+        if not part.rows:
+            removed[part.batches.source, part.batches.first] = Fingerprint()
+    unloaded = wanted.kind == "unload"
+    return [
+        RemovedBatch(source, batch, found.rows, found.digest, unloaded)
+        for (source, batch), found in sorted(removed.items())
+    ]

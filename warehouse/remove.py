@@ -1,0 +1,294 @@
+"""Unload and delete: rows of history that leave, everywhere and for good.
+
+    settle    what is open is finished; batches without a ledger row or a plan get one; live batches that have
+              selected rows are loaded: so each selected row is in history
+    select    a mask for each file of `events`, once
+    write     the files without the selected rows, then the file of the removal
+    record    the removal is planned: the very next version of `removals`
+    finish    decided by one commit to `events`, applied to each projection (removals/finish.py)
+
+docs/signed_steps.md has the protocol. After a crash before the record nothing has happened; after it any
+writer finishes the removal.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidemark.warehouse.delta import own_files, tables
+from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED
+from tidemark.warehouse.errors import Contended, InputError, name_text, whole_number, without_secrets
+from tidemark.warehouse.events import removals, removed_rows
+from tidemark.warehouse.events.reader import BULK, BatchRange
+from tidemark.warehouse.events.removals import Removal
+from tidemark.warehouse.events.removed_rows import RemovedFile
+from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
+from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, unloads
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals.conditions import condition_of
+from tidemark.warehouse.removals.finish import Finished, finish_open
+from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
+from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
+from tidemark.warehouse.removals.select import Selected, select
+from tidemark.warehouse.removals.wanted import (
+    Wanted,
+    open_complete,
+    parts_of,
+    removed_batches,
+    select_live,
+)
+from tidemark.warehouse.settings.features import KNOWN, SIGNED
+from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    import os
+
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger("tidemark.remove")
+
+_TRIES = 5  # selections that others make void
+
+
+@report_os_errors("unload")
+def unload(  # noqa: PLR0913  a batch is named in two ways
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    batch: str | None = None,
+    *,
+    source: str | None = None,
+    batches: tuple[int, int] | None = None,
+    dry_run: bool = False,
+    request: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RemovalReport:
+    """Takes a batch out of the warehouse: its rows leave the table `events` and every answer.
+
+    spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri       the warehouse
+    batch     the name of a batch that `load` brought. It may be loaded again with other rows, and with the
+              same ones by `load(..., again=True)`
+    source, batches
+              instead: a range of the batches of a stream, (first, last), both inclusive. Their numbers stay
+              used: the same rows that come again are a replay
+    dry_run   only tells what would be done
+    request   a name of this call: the same call again, after a crash, finishes it and returns its report
+    storage_options, progress, tuning
+              as in `load`
+
+    Batches that are still live are loaded first. Unloading a batch again changes nothing. Raises InputError
+    for a batch that was never loaded, or never came; then nothing was changed. Files that Spark reads as a
+    stream from the table `events` must not be rewritten: such a stream fails at the first removal.
+
+    The cost is that of writing the files of `events` with rows of the batch, and of sorting each run that has
+    some, for each projection.
+    """
+    began = time.perf_counter()
+    if (batch is None) == (source is None) or (source is None) != (batches is None):
+        raise InputError(
+            "unload takes a batch, or a source with its batches. Example: unload(None, uri, "
+            "batch='2026-11-20'), or unload(None, uri, source='web', batches=(7, 9))."
+        )
+    work = _work(spark, uri, request, storage_options, progress, tuning)
+    events = tables.open_table(work.store, EVENTS)
+    if batch is not None:
+        name_text("batch", batch)
+        times = unloads(work.store, events, batch) if SIGNED in work.options.features else 0
+        own = bulk_batch(batch, times)
+        if not tables.has_transaction(events, own.source, own.first):
+            if times:
+                return RemovalReport("known", "unload", seconds=time.perf_counter() - began)
+            raise InputError(f"the batch {batch!r} was never loaded. Nothing was changed.")
+    else:
+        own = _range_of_stream(work, events, source, batches)
+    return _remove(work, Wanted("unload", (own,), None, request), began, dry_run=dry_run)
+
+
+@report_os_errors("delete")
+def delete(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    where: str,
+    *,
+    dry_run: bool = False,
+    request: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RemovalReport:
+    """Deletes the rows for which a condition is true: from the table `events` and from every answer.
+
+    spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri       the warehouse
+    where     a condition in the language of questions: DuckDB's, over the columns of the warehouse, such as
+              "user = 'x' AND at < TIMESTAMP '2001-03-01'". A row for which it is NULL stays
+    dry_run   only tells how many rows it would delete, by step, and what it would write
+    request   a name of this call: the same call again, after a crash, finishes it and returns its report. A
+              call that found no row leaves no record
+    storage_options, progress, tuning
+              as in `load`
+
+    Rows that arrive while it works may stay; live rows that match are loaded first. A batch that lost rows is
+    known when it comes again as it was. Files that no table names any more are deleted by `maintain`, a grace
+    later. Raises InputError for a condition that is not one expression over the columns, and for one that
+    fails on a row; then nothing was changed. A stream of Spark that reads the table `events` fails at the
+    first removal.
+
+    The cost: one read of the condition's columns; the files of `events` with deleted rows are written again;
+    each run that has some is sorted again from `events`, for each projection.
+    """
+    began = time.perf_counter()
+    work = _work(spark, uri, request, storage_options, progress, tuning)
+    if not work.options.columns:
+        return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
+    condition = condition_of(where, dict(work.options.columns))
+    return _remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+
+
+def _work(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    request: str | None,
+    storage_options: dict[str, str] | None,
+    progress: Callable[[str], None] | None,
+    tuning: Tuning | None,
+) -> Work:
+    if request is not None:
+        name_text("request", request)
+    store = Store.from_uri(uri, storage_options, tuning)
+    store.files.check_place(writing=True)
+    executor = executor_for(spark, store.tuning)
+    options = read_options(store)
+    executor.check_sendable(options.companions.known_kinds())
+    return Work(executor, store, options, progress)
+
+
+def _range_of_stream(
+    work: Work, events: DeltaTable, source: str | None, batches: tuple[int, int] | None
+) -> BatchRange:
+    """The range of a stream's batches; InputError unless the source has them."""
+    name = name_text("source", source)
+    if name.startswith(BULK):
+        raise InputError(f"{name!r} is a bulk load: unload it by batch={name.removeprefix(BULK)!r}.")
+    if not isinstance(batches, (tuple, list)) or len(batches) != 2:
+        raise InputError(f"batches must be (first, last), both inclusive, got {batches!r}.")
+    first, last = (whole_number("a number of batches", one, 0, GREATEST_BATCH) for one in batches)
+    ledger = tables.open_table(work.store, LEDGER)
+    newest = max(tables.newest_transaction(table, name) for table in (events, ledger))
+    if first > last or last > newest:
+        has = f"its newest batch is {newest}" if newest >= 0 else "no batch of it ever came"
+        raise InputError(
+            f"batches must be (first, last) of {name!r} with first <= last, got ({first}, {last}), and {has}."
+            " Nothing was changed."
+        )
+    return BatchRange(name, first, last)
+
+
+def _remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> RemovalReport:
+    report = planned(work, wanted) if dry_run else _removed(work, wanted)
+    report.seconds = time.perf_counter() - began
+    _LOG.info("%s: %s %s, %d rows", without_secrets(work.store.uri), wanted.kind, report.outcome, report.rows)
+    return report
+
+
+def _removed(work: Work, wanted: Wanted) -> RemovalReport:
+    """Removes what is wanted; selects again as often as others make the selection void."""
+    for _ in range(_TRIES):
+        work = _settled(work)
+        finished = finish_open(work)
+        if (known := _of_request(finished, wanted.request)) is not None:
+            return report_of(work, known)
+        report = _attempt(work, wanted, finished)
+        if report is not None:
+            return report
+    raise Contended(
+        f"others changed the table events {_TRIES} times while rows were selected. Nothing was removed: run "
+        "it again when they are done."
+    )
+
+
+def _settled(work: Work) -> Work:
+    """The work with the options as they are once all steps are loaded, and all batches accounted for."""
+    account(work)
+    catch_up(work)
+    return replace(work, options=read_options(work.store))
+
+
+def _of_request(finished: Finished, request: str | None) -> Removal | None:
+    return next((one for one in finished.removed.removals if request and one.request == request), None)
+
+
+def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | None:
+    """Selects, writes, plans and finishes; None if it has to begin again."""
+    store = work.store
+    events, plans = open_complete(work)
+    with work.phase("select"):
+        selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
+        if select_live(work, wanted, events, plans):
+            load_live(work)
+            return None
+    parts = parts_of(wanted, plans, selected)
+    if not parts:
+        return RemovalReport("empty", wanted.kind)
+    work.reached("selected")
+    table = finished.table or _made_signed(work)
+    records = removals.read_removals(store, table)
+    if finished.table is None and records:
+        return None  # another process made the table and planned its removal
+    with work.phase("rewrite"):
+        written = _write(work, events, selected)
+    work.reached("rewritten")
+    number = removals.next_number(records, removals.decided(tables.open_table(store, EVENTS)))
+    content = RemovedFile([one.file for one in written], removed_batches(wanted, parts, written))
+    file = removed_rows.write_removed(store, number, content)
+    work.reached("removal written")
+    removal = Removal(number, wanted.kind, parts, kept=False, file=file, request=wanted.request)
+    if not removals.commit_removal(store, Race(store, REMOVALS, table), removal):
+        return None
+    work.reached("removal planned")
+    work = replace(work, options=read_options(store))
+    done = finish_open(work)
+    if all(one.number != number for one in done.removed.removals):
+        return None  # it was void
+    looks = own_files.Looks(store)
+    while looks.lost([f"{REMOVED}/{file}"]):
+        removed_rows.write_removed(store, number, content, file)
+    catch_up(work)
+    report = report_of(work, removal, "removed")
+    new = sum(one.file.new.size for one in written if one.file.new is not None)
+    report.runs_rewritten, report.bytes_written = dict(done.runs), done.bytes_written + new
+    return report
+
+
+def _write(work: Work, events: DeltaTable, selected: Sequence[Selected]) -> list[Rewritten]:
+    schema = pa.schema(events.schema())
+    return list(work.executor.run([RewriteTask(work.store, schema, one) for one in selected]))
+
+
+def _made_signed(work: Work) -> DeltaTable:
+    """Makes the tables of removals, then the feature that tells readers to look at them; `removals`."""
+    store, grace = work.store, work.options.grace_us
+    tables.create(store, REMOVALS, removals.SCHEMA, grace_us=grace)
+    tables.create(store, REMOVED, removed_rows.SCHEMA, grace_us=grace)
+    race = Race(store, EVENTS)
+    while SIGNED not in (options := read_options(store, race.table)).features:
+        signed = replace(options, features={**options.features, SIGNED: KNOWN[SIGNED]})
+        if race.change(NewProperties(signed.properties())):
+            break
+    return tables.open_table(store, REMOVALS)
