@@ -279,7 +279,7 @@ def test_maintenance_leaves_links_as_they_are_tells_them_and_sweeps_what_lies_be
 def test_a_sweep_that_follows_links_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """delta-rs lists the folder through links, and deletes what it finds behind them."""
 
-    def followed(store: Store, name: str, _: int) -> VacuumResult:
+    def followed(store: Store, name: str, *_: Any, **__: Any) -> VacuumResult:
         table = tables.open_table(store, name)
         gone = table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
         return VacuumResult(len(gone), [])

@@ -1,0 +1,58 @@
+"""Rows that leave a warehouse in a store: readers see each projection before or after, pinned ones before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.stores.conftest import Place
+from tests.stores.rows import HOW, check, rows
+from tidemark import query, stream, warehouse
+
+
+class Killed(BaseException):
+    """In the place of a SIGKILL."""
+
+
+def kill(point: str) -> None:
+    if point == "decided":
+        raise Killed
+
+
+def without(tables: list[pa.Table], page: str) -> list[pa.Table]:
+    return [table.filter(pc.not_equal(table.column("page"), page)) for table in tables]
+
+
+def scanned(wh: Any) -> int:
+    return int(wh.quantile(0.5, where="page <> '/9'").N)
+
+
+def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
+    how: dict[str, Any] = {"storage_options": place.options}
+    warehouse.create(None, place.uri, ["ms"], **HOW, **how)
+    tables = [rows(number) for number in range(4)]
+    for number in range(3):
+        warehouse.load(None, place.uri, tables[number], f"night-{number}", **how)
+    stream.append(None, place.uri, tables[3], source="web", batch=0, **how)
+    wh = query.open(place.uri, place.options)
+    pinned = query.open(place.uri, place.options).pinned()
+    check(wh, tables)
+    with pytest.raises(Killed):
+        warehouse.delete(None, place.uri, "page = '/3'", progress=kill, **how)
+    left = without(tables, "/3")
+    check(wh, tables)  # the runs are not written again yet
+    assert scanned(wh) == sum(table.num_rows for table in left)
+    assert warehouse.verify(place.uri, **how).ok
+    warehouse.load(None, place.uri, rows(5), "night-5", **how)
+    for reader in (wh, query.open(place.uri, place.options)):
+        check(reader, [*left, rows(5)])
+        assert scanned(reader) == sum(table.num_rows for table in [*left, rows(5)])
+    report = warehouse.unload(None, place.uri, "night-1", **how)
+    assert (report.outcome, report.removal, report.rows) == ("removed", 1, left[1].num_rows)
+    check(wh, [left[0], *left[2:], rows(5)])
+    check(pinned, tables)
+    assert scanned(pinned) == sum(table.num_rows for table in tables)
+    assert warehouse.verify(place.uri, **how).ok
