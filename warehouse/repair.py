@@ -29,7 +29,7 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import unreadable
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, REMOVALS, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.removals import NONE, removed_at
@@ -139,6 +139,15 @@ def _options(store: Store) -> Options:
     return read_options(store)
 
 
+def _faults_of_removed(store: Store) -> list[str]:
+    """What is wrong with the files that tell which batches lost rows; a batch that comes again needs them."""
+    if (reason := unreadable(store, REMOVED)) is not None:
+        return [f"{REMOVED} cannot be read: {reason} Put its folder back from a copy."]
+    files = data_files.list_files(tables.open_table(store, REMOVED))
+    faults = (file_checks.size_fault(store, REMOVED, file) for file in files)
+    return [f"{REMOVED}/{fault}. Put the file back from a copy." for fault in faults if fault is not None]
+
+
 @dataclass(slots=True)
 class _Repair:
     """One call: finds and mends table by table, and keeps the report."""
@@ -224,7 +233,10 @@ class _Repair:
                     f"{EVENTS} is behind: its newest removal is {number}, and {projection.runs_table} has "
                     f"runs without the rows of removal {newest}. Put back its newest version."
                 )
-        return len(found) == before
+        is_known = len(found) == before
+        if SIGNED in self.work.options.features:
+            found += _faults_of_removed(store)
+        return is_known
 
     def _rejected(self) -> None:
         """A table that is gone is made again, without its records; a damaged one is told."""

@@ -72,6 +72,7 @@ def finish_open(work: Work) -> Finished:
     while SIGNED in work.options.features:
         table, *_ = tables.find_tables(work.store, REMOVALS)
         if table is None:
+            removed_at(work.store, tables.open_table(work.store, EVENTS))  # their records may be lost
             break
         removed = _decided(work, table)
         if removed is None:

@@ -1,0 +1,94 @@
+"""What only removals know is refused by name, and nothing is made again that could bring rows back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.query.groupworld import HOUR, START, TINY, GroupWorld
+from tidemark import warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events import removals
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Two steps, of which one removal took rows."""
+    world = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=[], keys=["origin"])
+    for _ in range(2):
+        rows = [(START + i * HOUR, "ab"[i % 2], i % 5, float(i), None) for i in range(20)]
+        world.add(rows, load=True)
+    warehouse.delete(None, world.path, "number = 1", tuning=TINY)
+    return world
+
+
+@pytest.fixture
+def uri(made: GroupWorld, tmp_path: Path) -> Path:
+    return made.copy(tmp_path).path
+
+
+def broken(uri: Path) -> set[str]:
+    return {check.name.split(":")[0] for check in warehouse.verify(uri).checks if not check.ok}
+
+
+def test_lost_records_are_refused_by_readers_and_writers(uri: Path) -> None:
+    shutil.rmtree(uri / "removals")
+    with pytest.raises(DamagedWarehouse, match="removals is behind"):
+        GroupWorld(uri, []).open().quantile(0.5)
+    assert "removals" in broken(uri)
+    report = warehouse.repair(None, uri)
+    assert (report.outcome, report.actions) == ("damaged", [])
+    assert "removals" in report.only_a_copy[0]
+    version = DeltaTable(uri / "events").version()
+    for call in (
+        lambda: warehouse.delete(None, uri, "number = 2"),
+        lambda: warehouse.load(None, uri),
+        lambda: warehouse.maintain(None, uri),
+    ):
+        with pytest.raises(DamagedWarehouse, match="removals is behind"):
+            call()
+    assert DeltaTable(uri / "events").version() == version
+
+
+def test_lost_files_of_removals_are_told(uri: Path) -> None:
+    shutil.rmtree(uri / "removed")
+    assert GroupWorld(uri, []).open().quantile(0.5).N == 32
+    assert "removals" in broken(uri)
+    report = warehouse.repair(None, uri)
+    assert (report.outcome, report.only_a_copy[0][:7]) == ("damaged", "removed")
+
+
+def test_events_from_before_a_removal_are_refused(uri: Path) -> None:
+    log = sorted((uri / "events/_delta_log").glob("0*.json"))
+    log[-1].unlink()
+    assert removals.decided(tables.open_table(Store.from_uri(uri), EVENTS)) == removals.NONE
+    with pytest.raises(DamagedWarehouse, match="events is behind"):
+        GroupWorld(uri, []).open().quantile(0.5)
+    assert {"value", "price"} <= broken(uri)
+    report = warehouse.repair(None, uri)
+    assert (report.outcome, report.actions) == ("damaged", [])
+    assert "events is behind" in report.only_a_copy[0]
+    assert warehouse.load(None, uri).outcome in ("empty", "known")  # it decides the same removal again
+    assert GroupWorld(uri, []).open().quantile(0.5).N == 32
+    assert warehouse.verify(uri).ok
+
+
+def test_runs_from_before_a_removal_are_written_again(tmp_path: Path) -> None:
+    world = GroupWorld.create(tmp_path, groups=[], keys=["origin"])
+    world.add([(START + i * HOUR, "ab"[i % 2], i % 5, float(i), None) for i in range(20)], load=True)
+    shutil.copytree(world.path, tmp_path / "before")
+    warehouse.delete(None, world.path, "number = 1", tuning=TINY)
+    for name in ("runs/value", "keys/origin"):
+        shutil.rmtree(world.path / name)
+        shutil.copytree(tmp_path / "before" / name, world.path / name)
+    assert world.open().quantile(0.5).N == 20  # as before the removal
+    assert world.open().frequency("b").count == 10
+    warehouse.repair(None, world.path)
+    assert world.open().quantile(0.5).N == 16
+    assert warehouse.verify(world.path).ok
