@@ -68,8 +68,8 @@ soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages an
 		tests/jobs/test_text_three_ways.py tests/sketches/test_monitoring.py \
 		-k 'random or any_point or at_once or spark_submit'
 	@# Whole warehouses that hypothesis draws, others each time.
-	@TIDEMARK_SOAK_DRAWS=20 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m slow tests/test_whole.py
-	@TIDEMARK_SOAK_DRAWS=20 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m 'slow and hypothesis' \
+	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m slow tests/test_whole.py
+	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m 'slow and hypothesis' \
 		$$(grep -lF 'draws(' tests/*/test_*.py)
 
 matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for

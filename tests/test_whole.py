@@ -237,7 +237,7 @@ def is_nan(value: Any) -> bool:
 
 
 LONG = settings(
-    max_examples=draws(7), stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=draws(4), stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

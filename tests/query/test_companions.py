@@ -24,7 +24,7 @@ from tidemark.query.asking import companion_questions
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.companions import declared, kinds
 
-SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 DECLARED = {"origins": ("tally", "origin"), "prices": ("tally", "price"), "values": ("tally", "value")}
 BUDGETS = st.sampled_from([2**20, 2000, 1])  # one cell a tick; some ticks together; one cell a run
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -30,7 +30,7 @@ from tidemark.warehouse.projections import distinct_keys
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 
-SOME = settings(max_examples=draws(6), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 MODES: list[Any] = ["approximate", "exact"]
 SIZES = st.sampled_from([(1, 1), (4, 6), (40, 80), (2**14, 2**16)])
 # Windows of whole ticks, and windows that begin or end inside a tick of an hour.

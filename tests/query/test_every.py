@@ -25,7 +25,7 @@ from tidemark.query.reading import windows
 from tidemark.warehouse.columns import tick_counts
 from tidemark.warehouse.columns.ticks import TickGrid, window_between
 
-SOME = settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
 PHIS = [0, 0.5, 1]
 WINDOWS = st.none() | st.tuples(st.integers(0, 24), st.integers(1, 20)).map(
     lambda ticks: (START + ticks[0] * HOUR, START + (ticks[0] + ticks[1]) * HOUR)

@@ -44,7 +44,7 @@ from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 
-SOME = settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
 MODES = st.sampled_from(["quick", "accurate", "exact"])
 WHERE = st.sampled_from(
     [

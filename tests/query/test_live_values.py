@@ -53,7 +53,7 @@ def check_all(wh: query.Warehouse, world: GroupWorld, measure: str, window: Any)
 
 
 @pytest.mark.slow
-@settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
 @given(BATCHES, BATCHES, WINDOWS, MEASURES)
 def test_one_reader_is_exact_while_batches_come_and_are_loaded(
     first: Any, then: Any, window: Any, measure: str

@@ -40,7 +40,7 @@ def _ascending(edges: tuple[Any, Any]) -> Edges:
     return low, high + HOUR / 2 if low == high else high
 
 
-SOME = settings(max_examples=draws(8), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SOME = settings(max_examples=draws(5), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 MODES: list[Any] = ["approximate", "exact"]
 KEYS = [["origin"], ["number"], ["number", "origin"]]
 # Bytes of a listing, rows of its complete ticks, keys of a batch's sample: nothing is listed, a part, all.

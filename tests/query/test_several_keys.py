@@ -31,7 +31,7 @@ from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.projections.key_counts import KeyCounts
 
-SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
 EPS = 0.1
 PAIR, NUMBERS = ("origin", "number"), ("value", "price")
 KEYS: list[tuple[str, ...]] = [("origin",), ("number",), PAIR, NUMBERS]

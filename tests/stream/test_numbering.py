@@ -334,7 +334,7 @@ whats = st.sampled_from(["append", "append", "append", "crash", "load", "maintai
 steps = st.lists(
     st.tuples(whats, st.integers(0, 12), st.integers(0, 2), st.sampled_from(POINTS[1:])), max_size=9
 )
-histories = settings(max_examples=draws(5), deadline=None, suppress_health_check=list(HealthCheck))
+histories = settings(max_examples=draws(3), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.slow
