@@ -27,6 +27,7 @@ import pyarrow as pa
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.clock import check_clock
+from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
@@ -41,7 +42,7 @@ from tidemark.warehouse.delta.table_names import (
     marks_of,
 )
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
-from tidemark.warehouse.errors import without_secrets
+from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events.reader import files_of_batches
 from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
@@ -264,6 +265,19 @@ def _take_dropped(
     store: Store, name: str, options: Options, grace_us: int, report: MaintenanceReport
 ) -> None:
     """Empties the tables of what was dropped, a grace later, and deletes their files; the logs stay.
+
+    One that is damaged stays: no question reads it, and repair makes only what is declared.
+    """
+    try:
+        _empty_dropped(store, name, options, grace_us, report)
+    except DamagedWarehouse as error:
+        report.held[name] = first_line(error)
+
+
+def _empty_dropped(
+    store: Store, name: str, options: Options, grace_us: int, report: MaintenanceReport
+) -> None:
+    """As `_take_dropped`; DamagedWarehouse for a table that cannot be read.
 
     A step that only the dropped measure has stays, until a load has finished it: readers see that it began.
     """

@@ -143,7 +143,9 @@ class SnapshotReader:
     def _look_at_all(self) -> bool:
         """Looks at the runs tables, and at what comes after them if one has moved; returns that."""
         before = self._tables.state
-        self._tables.look_at([*ALL.runs_tables(self.options), *self.options.dropped_measures])
+        self._tables.look_at(ALL.runs_tables(self.options))
+        with suppress(DamagedWarehouse):  # of a table that no question reads
+            self._tables.look_at(self.options.dropped_measures)
         has_moved = self._tables.state is not before
         if has_moved:
             self._tables.look_at([STEPS, LEDGER])
@@ -160,7 +162,7 @@ def steps_told(state: TableState) -> StepsTold:
     for one in state.options.projections:
         marks = state.files[one.marks_table].files
         found.append(Progress.of(one, state.last_step(one.runs_table), marks, built_from))
-    dropped = (state.last_step(name) for name in state.options.dropped_measures)
+    dropped = (state.last_step(name) for name in state.options.dropped_measures if name in state.files)
     return StepsTold(state.planned, tuple(found), max(dropped, default=-1))
 
 
