@@ -64,10 +64,13 @@ def test_no_request_of_the_description_makes_the_server_fail(site: Site) -> None
                 assert reply.status_code < 500, reply.text
                 own = {"200", *document["components"]["responses"], "404", "405"}
                 assert str(reply.status_code) in own
+                if case.path == "/metrics":
+                    return  # text, tested by the parser of Prometheus
                 assert reply.headers["content-type"] == ["application/json"]
                 found = json.loads(reply.text)
                 assert reply.status_code == 200 or set(found) == {"error", "message"}
 
             ask()
-    assert min(asked[200], asked[400]) > 1
+    assert sum(asked.values()) >= 4
+    assert soak.DRAWS == 1 or min(asked[200], asked[400]) > 20
     assert site.get("/quantile?phi=1&measure=price").json["answers"][0]["value"] == "99.99"

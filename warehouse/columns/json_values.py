@@ -36,7 +36,7 @@ _TYPES: dict[type, str] = {
     datetime: "timestamp",
     date: "date",
 }
-_NUMBERS = {"integer", "double", "decimal", "fraction"}
+_NUMBERS = {_TYPES[kind] for kind in (int, float, Decimal, Fraction)}
 
 
 def json_text(value: Any) -> str:
