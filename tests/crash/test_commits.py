@@ -69,7 +69,7 @@ def layout(store: Store) -> tuple[Layout, int]:
 
 def commit(store: Store, new: NewRun) -> bool:
     run_tables.append_marks(store, VALUES, new)
-    return run_tables.commit_run(store, VALUES, new)
+    return run_tables.commit_run(store, VALUES, new) is not None
 
 
 def _commit_new(store: Store, run: Run) -> bool:

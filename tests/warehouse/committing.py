@@ -82,7 +82,7 @@ def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
 
 
 def add_step(store: Store, step: int = 0) -> bool:
-    return run_tables.commit_run(store, VALUES, new_run(store, Run(step, step, 0)))
+    return run_tables.commit_run(store, VALUES, new_run(store, Run(step, step, 0))) is not None
 
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:

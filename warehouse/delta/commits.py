@@ -26,9 +26,10 @@ import os
 import socket
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from types import MappingProxyType
 from typing import Any
 
 from deltalake import DeltaTable
@@ -45,6 +46,8 @@ from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, on
 
 _LOG = logging.getLogger("tidemark.commits")
 ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
+COMPLETES = "tidemark.completes"  # which step a commit completes: see events/completion.py
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
     "done twice."
@@ -53,7 +56,10 @@ _MAY_ARRIVE = (
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A version of a table: its writer, operation and time as the log has them; None if it does not."""
+    """A version of a table: its writer, operation and time as the log has them; None if it does not.
+
+    completes   what the commit notes of the step that it completes
+    """
 
     version: int
     id: str | None
@@ -62,6 +68,7 @@ class Commit:
     process: str | None
     operation: str | None
     at_ms: int | None
+    completes: str | None = None
 
     @property
     def description(self) -> str:
@@ -84,14 +91,15 @@ def commit_metadata() -> dict[str, str]:
     """The custom metadata of a commit, for its `commitInfo`: a unique id, and the process that makes it."""
     return {
         ID: uuid.uuid4().hex,
-        _WRITER: _writer(),
+        _WRITER: writer(),
         _HOST: socket.gethostname(),
         _PROCESS: str(os.getpid()),
     }
 
 
 @cache
-def _writer() -> str:
+def writer() -> str:
+    """The name and version of this program, as commits have them."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -100,13 +108,15 @@ def _writer() -> str:
         return "tidemark"
 
 
-def commit_change(table: DeltaTable, change: Change) -> LostRace | None:
+def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = NO_NOTES) -> LostRace | None:
     """Commits a change on top of the table's version; None once it is certainly in the log.
+
+    notes   what the commit says in its `commitInfo`, beside who made it
 
     Returns what won if another writer committed first; then nothing was changed. After an error, and after a
     lost race, the table must not be used any more. Raises CommitFailed if the commit was refused.
     """
-    return _TableCommit(table, change).make()
+    return _TableCommit(table, change, notes).make()
 
 
 class UnsureWrite(ABC):
@@ -168,9 +178,10 @@ def looks() -> Iterator[bool]:
 class _TableCommit(UnsureWrite):
     """A commit to a table."""
 
-    def __init__(self, table: DeltaTable, change: Change) -> None:
+    def __init__(self, table: DeltaTable, change: Change, notes: Mapping[str, str]) -> None:
         self._table, self._change = table, change
-        self._planned, self._metadata, self._log = table.version(), commit_metadata(), _Log(table)
+        self._planned, self._log = table.version(), _Log(table)
+        self._metadata = {**commit_metadata(), **notes}
         self.operation = f"the commit to {self._log.place}"
         self.failed = f"{self.operation} was refused"
         self.remedy = (
@@ -284,6 +295,7 @@ def parse(version: int, content: bytes) -> Commit:
         text(_PROCESS),
         text("operation"),
         timestamp if isinstance(timestamp, int) else None,
+        text(COMPLETES),
     )
 
 

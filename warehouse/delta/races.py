@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from deltalake import DeltaTable
@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, retries, tables
 from tidemark.warehouse.delta.changes import Change
-from tidemark.warehouse.delta.commits import Commit, LostRace, commit_change
+from tidemark.warehouse.delta.commits import NO_NOTES, Commit, LostRace, commit_change
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
 
@@ -59,9 +59,11 @@ class Race:
         *,
         blind: bool = False,
         transactions: Sequence[Transaction] = (),
+        notes: Mapping[str, str] = NO_NOTES,
     ) -> bool:
         """As `tables.commit`."""
-        return self._is_won(tables.commit(self.table, actions, blind=blind, transactions=transactions))
+        lost = tables.commit(self.table, actions, blind=blind, transactions=transactions, notes=notes)
+        return self._is_won(lost)
 
     def commit_numbered(self, source: str, number: int, actions: Sequence[AddAction]) -> bool:
         """Commits, and records the number as one that the table has of the source.

@@ -152,9 +152,10 @@ def commit(
     *,
     blind: bool = False,
     transactions: Sequence[Transaction] = (),
+    notes: Mapping[str, str] = commits.NO_NOTES,
 ) -> LostRace | None:
-    """Commits files, see `FileChange`, on top of the table's version; returns as `commits.commit_change`."""
-    return commits.commit_change(table, FileChange(tuple(actions), blind, tuple(transactions)))
+    """Commits files, see `FileChange`, on top of the table's version; as `commits.commit_change`."""
+    return commits.commit_change(table, FileChange(tuple(actions), blind, tuple(transactions)), notes)
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:

@@ -7,16 +7,18 @@ again before the commit, and replaced after it (own_files.py); the source of a r
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.log_versions import newest_versions
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.events.completion import completion_of
 from tidemark.warehouse.events.removals import NONE, NOTHING, decided, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts
@@ -147,13 +149,16 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
         runs = source.write(projections, opened.events)
     work.reached("sorted")
     written = kept(source, list(zip(projections, runs, strict=True)))
-    committed = []
+    committed, completing = [], _Completing(work, plan.step, opened, projections)
     for (_, marks_table, runs_table), (projection, run) in zip(behind, written, strict=True):
         _check_rows(work, plan, run)
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, marks_table)
             work.reached("marked")
-            if _commit_run(work, projection, run, runs_table):
+            notes = partial(completing.notes, projection)
+            version = _commit_run(work, projection, run, runs_table, notes)
+            completing.has_committed(projection, version)
+            if version is not None:
                 committed.append((projection, run))
         work.reached("committed")
         report.add_run(projection, run)
@@ -175,18 +180,65 @@ def _check_rows(work: Work, plan: StepPlan, run: NewRun) -> None:
         raise batch_counts.changed_rows_error(work.store, removed.parts(dict(plan.parts)), reason)
 
 
-def _commit_run(work: Work, projection: Projection[Any], run: NewRun, table: DeltaTable) -> bool:
-    """As `run_tables.commit_run`; False, too, where the projection was dropped since the options were read.
+def _commit_run(
+    work: Work,
+    projection: Projection[Any],
+    run: NewRun,
+    table: DeltaTable,
+    notes: Callable[[int], Mapping[str, str]],
+) -> int | None:
+    """As `run_tables.commit_run`; None, too, where the projection was dropped since the options were read.
 
     Maintenance may have emptied its table, and another alter may build it anew: then the next load goes on.
     """
     try:
-        return run_tables.commit_run(work.store, projection, run, table)
+        return run_tables.commit_run(work.store, projection, run, table, notes)
     except DamagedWarehouse:
         newest, name = read_options(work.store), projection.runs_table
         if name in newest.dropped or newest.built_from.get(name) != work.options.built_from.get(name):
-            return False
+            return None
         raise
+
+
+class _Completing:
+    """The versions of the tables while a step is committed to one projection after the other.
+
+    `lacking` are the projections that lack the step, in the order of their commits.
+    """
+
+    def __init__(self, work: Work, step: int, opened: History, lacking: Sequence[Projection[Any]]) -> None:
+        self._work, self._step, self._opened, self._lacking = work, step, opened, lacking
+        self._runs = {
+            one.runs_table: runs.version()
+            for one, (_, runs) in zip(work.options.projections, opened.projections, strict=True)
+        }
+
+    def has_committed(self, projection: Projection[Any], version: int | None) -> None:
+        """Takes the version of a runs table that has the step; None if another load committed it."""
+        name = projection.runs_table
+        known = (
+            newest_versions(self._work.store, {name: self._runs[name]})
+            if version is None
+            else {name: version}
+        )
+        self._runs |= known
+
+    def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
+        """The completion record, for a commit of this version of the projection's runs, if it is the last.
+
+        Projections that came later catch up with steps that were complete without them: no record.
+        """
+        built_from = self._work.options.built_from
+        is_late = all(built_from.get(one.runs_table, -1) >= self._step for one in self._lacking)
+        if projection is not self._lacking[-1] or is_late:
+            return run_tables.no_notes(version)
+        marks = {
+            one.marks_table: table.version()
+            for one, (table, _) in zip(self._work.options.projections, self._opened.projections, strict=True)
+        }
+        known = {**self._runs, STEPS: self._opened.steps.version(), projection.runs_table: version}
+        moving = {**marks, EVENTS: self._opened.events.version()}
+        return completion_of(self._work.store, self._step, known, moving).notes()
 
 
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:

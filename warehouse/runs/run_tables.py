@@ -9,7 +9,7 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.store import Store
@@ -180,12 +181,22 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
         )
 
 
-def commit_run(
-    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
-) -> bool:
-    """Adds the run of the next step in one commit; False if history already has the step.
+def no_notes(_: int) -> Mapping[str, str]:
+    """Nothing that a commit says beside who made it."""
+    return NO_NOTES
 
-    `first` is the runs table, opened before, for the first try.
+
+def commit_run(
+    store: Store,
+    projection: Projection[Any],
+    new: NewRun,
+    first: DeltaTable | None = None,
+    notes: Callable[[int], Mapping[str, str]] = no_notes,
+) -> int | None:
+    """Adds the run of the next step in one commit; returns its version, None if history has the step.
+
+    first   the runs table, opened before, for the first try
+    notes   what the commit says in its `commitInfo`, asked for with the version that it will be
     """
     race = Race(store, projection.runs_table, first)
     while (layout := read_layout(race.table)).last_step < new.run.last:
@@ -193,9 +204,10 @@ def commit_run(
             raise DamagedWarehouse(
                 f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
             )
-        if race.commit(_add_actions(new)):
-            return True
-    return False
+        version = race.table.version() + 1
+        if race.commit(_add_actions(new), notes=notes(version)):
+            return version
+    return None
 
 
 def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: NewRun) -> None:
