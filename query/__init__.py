@@ -75,7 +75,7 @@ from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
-from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.past import At, opened
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,6 +93,7 @@ def open(  # noqa: A001
     max_staleness: str | timedelta | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_size: str | int = "4 GiB",
+    at: At | None = None,
 ) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store.
 
@@ -111,13 +112,18 @@ def open(  # noqa: A001
     cache, cache_size: a folder on this machine that keeps what was read of an object store, for this process
         and later ones, and how many bytes it may have. A local warehouse needs none.
 
-    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, and for a
-    cache folder that cannot be made.
+    at: the warehouse as it was, history and live side, and never newer: after a step, by its number, or at a
+        time, a datetime, a date (its midnight) or ISO text, a naive one in UTC. `warehouse.history` lists the
+        steps. Files are kept for the grace, so a moment is refused once what it needs may be deleted.
+
+    Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, for a
+    cache folder that cannot be made, and for a moment that is not there any more.
     """
     seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
     budget = parse_bytes(plain(cache_size))
     kept = None if cache is None else DiskCache(cache, budget)
-    return Warehouse(open_snapshot(uri, storage_options, kept), parse_bytes(plain(memory)), progress, seconds)
+    snapshot = opened(uri, storage_options, kept, at=at)
+    return Warehouse(snapshot, parse_bytes(plain(memory)), progress, seconds)
 
 
 def use(
@@ -126,9 +132,10 @@ def use(
     *,
     memory: str | int = "256MB",
     max_staleness: str | timedelta | None = None,
+    at: At | None = None,
 ) -> Warehouse:
     """Opens a warehouse for the functions of this module, and returns it; parameters as `open`."""
-    _used[""] = open(uri, storage_options, memory=memory, max_staleness=max_staleness)
+    _used[""] = open(uri, storage_options, memory=memory, max_staleness=max_staleness, at=at)
     return _used[""]
 
 

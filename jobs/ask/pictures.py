@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.keys import key_options
-from tidemark.jobs.ask.quantiles import bins_or_edges, measure_options, parse_phi, window_and_mode
+from tidemark.jobs.ask.quantiles import bins_or_edges, measure_options, opened, parse_phi, window_and_mode
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import status_when_slow
 from tidemark.query.plots.plots import check_drawable, size_for
@@ -63,7 +63,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 def _figure(given: argparse.Namespace, bars: int = 0) -> Iterator[tuple[query.Warehouse, Axes]]:
     """The warehouse and the axes of a figure, which is saved at the end; `bars` sets its height."""
     path = _checked_path(given.output)
-    wh = query.open(given.warehouse, given.storage_options)
+    wh = opened(given)
     with status_when_slow("drawing"):
         from matplotlib.figure import Figure
 

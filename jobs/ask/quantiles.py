@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 BAR = 20  # characters of the longest bar of a histogram
 
 
+def opened(given: argparse.Namespace) -> query.Warehouse:
+    """The warehouse as it is, or with --at as it was: after the step of that number, or at that time."""
+    at = given.at
+    is_step = at is not None and at.isdecimal() and len(at) != len("20010331")
+    return query.open(given.warehouse, given.storage_options, at=int(at) if is_step else at)
+
+
 def info(given: argparse.Namespace) -> int:
     """Runs `tidemark info`."""
-    facts = query.open(given.warehouse, given.storage_options).info()
+    facts = opened(given).info()
     print(facts.to_json() if given.json else facts)
     return DONE
 
@@ -43,7 +50,7 @@ def prints_answers(
 
     @wraps(ask)
     def run(given: argparse.Namespace) -> int:
-        wh = query.open(given.warehouse, given.storage_options)
+        wh = opened(given)
         with status_when_slow("querying"):
             answers = ask(wh, given)
         if given.json:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
-from tidemark.jobs.ask.quantiles import parse_phi, rich_table, window_and_mode
+from tidemark.jobs.ask.quantiles import opened, parse_phi, rich_table, window_and_mode
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.terminal import console
 from tidemark.warehouse.columns.json_values import json_text
@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
         raise InputError(f"--times must be at least 1, got {given.times}.")
     if given.top < 0:
         raise InputError(f"--top must be a number of keys, 0 for none, got {given.top}.")
-    wh = query.open(given.warehouse, given.storage_options)
+    wh = opened(given)
     with suppress(KeyboardInterrupt), _screen(given) as show:
         for _ in repetitions(given.every, given.times):
             show(_query(wh, given))

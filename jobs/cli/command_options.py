@@ -534,8 +534,15 @@ TOKEN = (
     _JSON,
 )
 
+_AT = option(
+    "--at",
+    metavar="MOMENT",
+    help="ask the warehouse as it was after a step, given by its number, or at an ISO time, within the grace",
+)
+INFO = (*COMMON, _AT)
 _WINDOW = (
     *COMMON,
+    _AT,
     option(
         "--last",
         metavar="SPAN",

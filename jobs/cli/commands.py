@@ -206,7 +206,7 @@ version of each table and no earlier ones. Ends with exit code 1 if the copy bre
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",
         ("tidemark info -w flights", "tidemark info -w flights --json | jq .live_rows"),
-        command_options.COMMON,
+        command_options.INFO,
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(

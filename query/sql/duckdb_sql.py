@@ -33,7 +33,7 @@ from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
-from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def register_duckdb(
     name: str | None = None,
     *,
     storage_options: dict[str, str] | None = None,
+    at: At | None = None,
 ) -> None:
     """Creates views and macros of a warehouse in a DuckDB connection, as NAME_events, NAME_quantile ...
 
@@ -176,10 +177,16 @@ def register_duckdb(
         copies the files of `events` that it needs to a temporary folder; they stay as long as the connection.
     name: an identifier; by default the name of the folder.
     storage_options: of the object store, for a warehouse that is not open yet.
+    at: the moment of a warehouse that is not open yet, see `query.open`; by default each statement's own.
 
-    Raises InputError for an invalid name.
+    Raises InputError for an invalid name, and for `at` beside an open warehouse.
     """
-    wh = warehouse if isinstance(warehouse, Reader) else Reader(open_snapshot(warehouse, storage_options))
+    if isinstance(warehouse, Reader) and at is not None:
+        raise InputError(
+            f"at={str(at)!r} was given beside an open warehouse, which has its own moment. Give the path "
+            "instead, or open the warehouse with query.open(path, at=...)."
+        )
+    wh = warehouse if isinstance(warehouse, Reader) else Reader(opened(warehouse, storage_options, at=at))
     uri = _check_path(wh)
     register(connection, wh, checked_name(Path(uri).name if name is None else name) + "_", temporary=True)
 

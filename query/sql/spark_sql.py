@@ -32,6 +32,7 @@ from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.past import At, given_moment
 from tidemark.warehouse.snapshots.system_tables import (
     BATCH_COLUMNS,
     RUN_COLUMNS,
@@ -55,6 +56,7 @@ def register_views(
     name: str | None = None,
     *,
     storage_options: dict[str, str] | None = None,
+    at: At | None = None,
 ) -> list[str]:
     """Registers the functions and views of a warehouse in the session, as NAME_quantile, NAME_events ...
 
@@ -65,6 +67,8 @@ def register_views(
     storage_options: what the workers open the warehouse with, see `query.open`. Where Spark has Delta's
         jar, and a file system for the store (s3a ...), Spark reads `events` itself, with its own settings;
         else its tasks read it with these options.
+    at: the moment of all answers and rows, see `query.open`; by default that of each query. Spark's tasks
+        then read `events`.
 
     Returns the names of the warehouses. Registering a name again replaces its functions and views.
 
@@ -75,8 +79,8 @@ def register_views(
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for chosen_name, address in chosen.items():
         store = Store.from_uri(address, storage_options)
-        register_functions(spark, checked_name(chosen_name), store)
-        for view, text in views(spark, chosen_name, store).items():
+        register_functions(spark, checked_name(chosen_name), store, at)
+        for view, text in views(spark, chosen_name, store, at).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
 
@@ -127,22 +131,22 @@ def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
     return os.fspath(uri).rstrip("/").rsplit("/", 1)[-1] if name is None else name
 
 
-def register_functions(spark: SparkSession, name: str, store: Store) -> list[str]:
+def register_functions(spark: SparkSession, name: str, store: Store, at: At | None = None) -> list[str]:
     """Registers the functions, without views, in the session; returns their names."""
     check_version(spark.version)
-    options, address = _describe(spark, store)
-    defined = _functions(options, by_tasks=not _spark_scans(spark, store))
+    options, address = _describe(spark, store, None if at is None else given_moment(at))
+    defined = _functions(options, by_tasks=not _spark_scans(spark, store, at))
     functions = {f"{name}_{suffix}": definition for suffix, definition in defined.items()}
     for full_name, (function, args, columns) in functions.items():
         spark.udtf.register(full_name, table_function(address, function, args, columns))
     return list(functions)
 
 
-def _describe(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ...]]:
+def _describe(spark: SparkSession, store: Store, at: int | str | None) -> tuple[Options, tuple[Any, ...]]:
     """The options of the warehouse, and the address that workers open it by; a worker reads both."""
     from pyspark.errors import PySparkException
 
-    address = (store.uri, store.storage_options)
+    address = (store.uri, store.storage_options, None, at)
     try:
         spark.udtf.register("tidemark_describe", table_function(address, "describe", (), "facts string"))
         rows = spark.sql("SELECT facts FROM tidemark_describe()").collect()
@@ -155,7 +159,7 @@ def _describe(spark: SparkSession, store: Store) -> tuple[Options, tuple[Any, ..
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS tidemark_describe")
     options, identity = options_of(store.uri, rows[0][0])
     options.measure()  # EmptyWindow where the columns are not known yet
-    return options, (*address, identity)
+    return options, (store.uri, store.storage_options, identity, at)
 
 
 def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tuple[Any, ...], str]]:
@@ -182,9 +186,9 @@ def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tupl
     return functions
 
 
-def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
+def views(spark: SparkSession, name: str, store: Store, at: At | None = None) -> dict[str, str]:
     """The SQL text of each view, by name. The functions must be registered before the views."""
-    if _spark_scans(spark, store):
+    if _spark_scans(spark, store, at):
         texts = _scanned_by_spark(name, store)
     else:
         texts = {part: _read_by_tasks(name, part) for part in ("events", "history")}
@@ -193,10 +197,10 @@ def views(spark: SparkSession, name: str, store: Store) -> dict[str, str]:
     return {f"{name}_{view}": text for view, text in texts.items()}
 
 
-def _spark_scans(spark: SparkSession, store: Store) -> bool:
-    """Whether Spark itself can read `events`: it has a file system for the address, and Delta."""
+def _spark_scans(spark: SparkSession, store: Store, at: At | None) -> bool:
+    """Whether Spark itself reads `events`, the newest: it has a file system for the address, and Delta."""
     events = store.spark_path(EVENTS)
-    if not has_file_system(spark, events):
+    if at is not None or not has_file_system(spark, events):
         return False
     # Asked first, because pyspark prints each statement that fails. Databricks sets the second alone.
     settings = (spark.conf.get("spark.sql.extensions", ""), spark.conf.get("spark.sql.sources.default", ""))

@@ -18,7 +18,7 @@ from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
+from tidemark.warehouse.snapshots.past import opened
 from tidemark.warehouse.snapshots.system_tables import rows_of_files
 
 _open_readers: dict[WarehouseAddress, tuple[Reader, Registered]] = {}
@@ -34,6 +34,7 @@ class WarehouseAddress:
     uri: str
     storage_options: tuple[tuple[str, str], ...] = field(repr=False)
     identity: str | None = None
+    at: int | str | None = None  # the moment, see `query.open`
 
     def open(self) -> Reader:
         """A reader of the warehouse, opened by the first call and reused by later ones.
@@ -49,7 +50,7 @@ class WarehouseAddress:
 
     def open_current(self) -> Reader:
         """A new reader of the warehouse that is at the address now, whatever its identity."""
-        return Reader(open_snapshot(self.uri, dict(self.storage_options) or None))
+        return Reader(opened(self.uri, dict(self.storage_options) or None, at=self.at))
 
 
 def rows_of_call(address: tuple[Any, ...], function: str, *args: Any) -> Iterator[Any]:

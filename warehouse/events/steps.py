@@ -70,6 +70,13 @@ def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
     return [StepPlan(step, tuple(step_parts)) for step, step_parts in parts.items()]
 
 
+def planned_times(store: Store) -> dict[int, int]:
+    """When each step was planned, in microseconds since 1970."""
+    rows = data_files.read(store, STEPS, tables.open_table(store, STEPS))
+    at = rows.column("planned_at").cast(pa.int64())
+    return dict(zip(rows.column("step").to_pylist(), at.to_pylist(), strict=True))
+
+
 def newest_step(store: Store) -> int:
     """The number of the newest planned step; -1 if there is none."""
     return newest_plan(read_step_plans(store, tables.open_table(store, STEPS)))

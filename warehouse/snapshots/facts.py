@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.warehouse.delta.table_names import LEDGER, STEPS
+from tidemark.warehouse.delta.table_names import LEDGER, REJECTED, STEPS
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.snapshots.behind import StepsTold, behind_text
@@ -29,7 +29,7 @@ def facts_of(state: TableState, told: StepsTold | None, view: View | None) -> di
         "steps": state.planned + 1,
         "live_batches": sum(batches.last - batches.first + 1 for batches in view.batches) if view else 0,
         "live_rows": sum(row.rows for row in view.live) if view else 0,
-        "rejected": rejected_counts(state.store),
+        "rejected": rejected_counts(state.store, state.files.get(REJECTED)),
         "measures": {one.name: _runs_facts(state, SortedValues(one)) for one in options.measures},
     }
     if options.key_counts:

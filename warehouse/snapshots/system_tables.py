@@ -33,6 +33,7 @@ from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.table_state import TableFiles
 
 PARTS = ("history", "live")
 _PIECE_ROWS = 2**16
@@ -167,10 +168,13 @@ def rows_of_files(
             yield from rows.select(names).to_batches(max_chunksize=_PIECE_ROWS)
 
 
-def rejected_counts(store: Store) -> dict[str, int]:
-    """The number of rejected records of each source, from the statistics of the table `rejected`."""
+def rejected_counts(store: Store, found: TableFiles | None = None) -> dict[str, int]:
+    """The number of rejected records of each source, from the statistics of the table `rejected`.
+
+    `found` are its files at a moment; by default they are listed.
+    """
     counts: dict[str, int] = {}
-    for file in data_files.list_files(tables.open_table(store, REJECTED)):
+    for file in data_files.list_files(tables.open_table(store, REJECTED)) if found is None else found.files:
         source = file.stats["min.source"]
         counts[source] = counts.get(source, 0) + file.rows
     return counts

@@ -1,0 +1,312 @@
+"""A warehouse as it was after a step, or at a time: history, and the live side of that moment.
+
+A step has the versions that its completion record notes (events/completion.py). A time has, of each table,
+the newest version that was committed by then. So has a step for a table that its record leaves out, at the
+time of the commit that completed it; and without a record, at the time of the commit by which every
+projection had the step.
+
+Times are those of the clocks of the machines that committed, which may differ a little. So `steps` moves on
+until it has the plan of every step in the runs, and `events` until it has the live batches and those of the
+newest steps. Then each row of a committed batch is counted once, as at any moment: the runs decide which
+steps are in history.
+
+A version is whole while its files are: they are kept for the grace after they left their table. A moment is
+refused if a newer version of a table is older than the grace, or if files are gone.
+
+Cost: one opening of each table, a few entries of each log, and one listing of each table's folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NoReturn, TypeAlias
+
+from deltalake import DeltaTable
+from pyarrow import fs
+
+from tidemark.warehouse.columns.moments import first_us
+from tidemark.warehouse.columns.scalars import plain
+from tidemark.warehouse.columns.ticks import from_epoch_us, now_us
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.log_versions import LogOfTable
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.table_open import open_directly
+from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.events.completion import Completion
+from tidemark.warehouse.events.reader import BatchRange, files_with
+from tidemark.warehouse.events.steps import planned_times
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot, steps_told
+from tidemark.warehouse.snapshots.table_state import TableState
+
+At: TypeAlias = int | str | datetime | date
+_NEWEST_STEPS = 8  # that may be planned within the time by which clocks differ
+_CLOCKS_US = 120 * 10**6  # by which the clocks of two machines may differ, twice what maintenance takes
+
+
+@report_os_errors("opening an earlier moment")
+def open_past(
+    uri: str | os.PathLike[str],
+    at: At,
+    storage_options: dict[str, str] | None = None,
+    cache: DiskCache | None = None,
+) -> Snapshot:
+    """The warehouse as it was at a moment; `cache` as in `open_snapshot`.
+
+    at   the number of a step: the moment when every projection had it. Or a time: a datetime, a date (its
+         midnight) or ISO text, a naive one in UTC: the moment when it was that time
+
+    NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
+    are gone.
+    """
+    given, store = given_moment(at), Store.from_uri(uri, storage_options)
+    if cache is not None:
+        store.files.keep_on_disk(cache)
+    options = read_options(store)
+    past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else given)
+    if isinstance(given, int):
+        past.begin_at_step(given, options)
+    else:
+        past.begin_at_time(first_us(given))
+    return past.snapshot()
+
+
+def given_moment(at: Any) -> int | str:
+    """A moment as the number of a step, or as the ISO text of a time; InputError for anything else."""
+    given = plain(at)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    try:
+        us = first_us(given)
+    except InputError as error:
+        raise InputError(f"at={given!r} is neither the number of a step nor a time: {error}") from None
+    return from_epoch_us(us).isoformat()
+
+
+def opened(
+    uri: str | os.PathLike[str],
+    storage_options: dict[str, str] | None = None,
+    cache: DiskCache | None = None,
+    *,
+    at: At | None = None,
+) -> SnapshotReader | Snapshot:
+    """A warehouse for reading: its newest state, or for `at` that of a moment; see `open_past`."""
+    if at is None:
+        return open_snapshot(uri, storage_options, cache)
+    return open_past(uri, at, storage_options, cache)
+
+
+class PastTables:
+    """The tables of a moment: they never move. See `newest_tables.Tables`."""
+
+    def __init__(self, state: TableState, events: DeltaTable) -> None:
+        self.state = state
+        self._events = data_files.list_files(events)
+
+    def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:  # noqa: ARG002
+        """Nothing is newer."""
+        return needed.runs_tables(self.state.options)
+
+    def look_at(self, names: Sequence[str]) -> None:
+        """Does nothing."""
+
+    def look_for_options(self, max_age: float = 0.0) -> None:
+        """Does nothing."""
+
+    def look_for_events(self) -> bool:
+        """Does nothing."""
+        return False
+
+    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches."""
+        return files_with(self._events, batches)
+
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events`."""
+        return self._events
+
+
+@dataclass(slots=True)
+class _Past:
+    """Finds the versions of a moment. `text` names the moment as it was given."""
+
+    store: Store
+    grace_us: int
+    text: str
+    moment_us: int = 0
+    versions: dict[str, int] = field(default_factory=dict)  # those of the record
+    _logs: dict[str, LogOfTable] = field(default_factory=dict)
+
+    def begin_at_time(self, moment_us: int) -> None:
+        """Takes a time; InputError if it has not been yet."""
+        now = now_us()
+        if moment_us > now:
+            raise InputError(
+                f"at={self.text} has not been yet: it is {_iso(now)}. Give a time before, or the number of a "
+                "step."
+            )
+        self.moment_us = moment_us
+
+    def begin_at_step(self, step: int, options: Options) -> None:
+        """Takes the moment when every projection had the step; InputError if that has not been yet."""
+        planned = planned_times(self.store)
+        since_the_start = [
+            one.runs_table for one in options.projections if one.runs_table not in options.built_from
+        ]
+        opened = tables.find_tables(self.store, *since_the_start)
+        loaded = [run_tables.read_layout(table).last_step for table in opened if table is not None]
+        newest = min(loaded, default=-1)
+        if not 0 <= step <= newest or step not in planned:
+            steps = f"its steps are 0 to {newest}" if newest >= 0 else "it has no steps"
+            raise InputError(
+                f"{without_secrets(self.store.uri)} was never at {self.text}: {steps}. Give one of them, or "
+                "a time."
+            )
+        on_time = [one for one in options.projections if options.built_from.get(one.runs_table, -1) < step]
+        for one in reversed(options.projections):
+            found = self._record(one, step, planned[step] - _CLOCKS_US)
+            if found is not None:
+                self.versions, self.moment_us = dict(found[0].versions), found[1]
+                return
+        for one in on_time:
+            log, version = self._log(one.runs_table), self._first_with(one, step)
+            self.versions[one.runs_table] = version
+            self.moment_us = max(self.moment_us, log.time_us(version))
+
+    def snapshot(self) -> Snapshot:
+        """The warehouse at the moment."""
+        state = TableState.of(self.store, self._open(EVENTS) or self._before_it_was())
+        names = [
+            *(name for one in state.options.projections for name in (one.runs_table, one.marks_table)),
+            STEPS,
+            LEDGER,
+            REJECTED,
+        ]
+        state = state.with_tables({name: self._open(name) for name in names})
+        runs = ALL.runs_tables(state.options)
+        while state.planned < max(map(state.last_step, runs), default=-1) and self._moves_on(STEPS):
+            state = state.with_tables({STEPS: self._open(STEPS)})
+        told = steps_told(state) if state.lacks_steps(runs) else None
+        visible = {batches for plan in state.plans[-_NEWEST_STEPS:] for batches in plan.batches}
+        visible |= {batches for name in runs for batches in state.live_ranges(state.last_step(name))}
+        events = self._open(EVENTS) or self._before_it_was()
+        while not _has_batches(events, visible) and self._moves_on(EVENTS):
+            events = self._open(EVENTS) or events
+        opened = PastTables(state, events)
+        self._check_age()
+        self._check_files(state, opened)
+        return Snapshot(state, opened, told)
+
+    def _log(self, name: str) -> LogOfTable:
+        if name not in self._logs:
+            self._logs[name] = LogOfTable(self.store, name)
+        return self._logs[name]
+
+    def _record(self, projection: Projection[Any], step: int, since_us: int) -> tuple[Completion, int] | None:
+        """The record of a step in the log of a runs table, and the time of its commit; None without one."""
+        log = self._log(projection.runs_table)
+        for version in range(max(log.version_at(since_us), log.versions.start), log.versions.stop):
+            record = Completion.parse(log.commit(version).completes)
+            if record is not None and record.step >= step:
+                return (record, log.time_us(version)) if record.step == step else None
+        return None
+
+    def _first_with(self, projection: Projection[Any], step: int) -> int:
+        """The first version of a runs table that has the step; InputError if the log does not reach back."""
+        name, versions = projection.runs_table, self._log(projection.runs_table).versions
+        low, high = versions.start, versions.stop - 1
+        while low < high:
+            middle = (low + high) // 2
+            table = open_directly(self.store, name, middle)
+            low, high = (
+                (low, middle) if run_tables.read_layout(table).last_step >= step else (middle + 1, high)
+            )
+        if low == versions.start and low > 0:
+            self._is_gone(f"the log of {name} does not reach back to it")
+        return low
+
+    def _version(self, name: str) -> int:
+        """The version of a table at the moment, -1 if it was not; InputError if its log is too short."""
+        log = self._log(name)
+        if name not in self.versions:
+            self.versions[name] = log.version_at(self.moment_us)
+        version = self.versions[name]
+        if version < log.versions.start and log.versions.start > 0:
+            self._is_gone(f"the log of {name} does not reach back to it")
+        return version
+
+    def _open(self, name: str) -> DeltaTable | None:
+        version = self._version(name)
+        return None if version < 0 else open_directly(self.store, name, version)
+
+    def _moves_on(self, name: str) -> bool:
+        """Whether the table has a version after that of the moment, which is taken then."""
+        if self.versions[name] + 1 >= self._log(name).versions.stop:
+            return False
+        self.versions[name] += 1
+        return True
+
+    def _before_it_was(self) -> NoReturn:
+        created = _iso(self._log(EVENTS).time_us(0))
+        raise InputError(
+            f"{without_secrets(self.store.uri)} was created at {created}, after at={self.text}. Give a later "
+            "time."
+        )
+
+    def _check_age(self) -> None:
+        """InputError if files of a version left their table longer ago than the grace."""
+        oldest = now_us() - self.grace_us
+        for name, version in self.versions.items():
+            log = self._log(name)
+            if 0 <= version < log.versions.stop - 1 and log.time_us(version + 1) <= oldest:
+                self._is_gone(
+                    f"{name} has changed at {_iso(log.time_us(version + 1))}, before the grace began"
+                )
+
+    def _check_files(self, state: TableState, opened: PastTables) -> None:
+        """InputError if a file is gone."""
+        for name, paths in _files_of(state, opened):
+            listed = self.store.filesystem().get_file_info(fs.FileSelector(name, True, True))
+            there = {one.path for one in listed}
+            gone = next((path for path in paths if path not in there), None)
+            if gone is not None:
+                self._is_gone(f"{gone} is deleted")
+
+    def _is_gone(self, why: str) -> NoReturn:
+        grace = timedelta(microseconds=self.grace_us)
+        raise InputError(
+            f"{without_secrets(self.store.uri)} cannot be opened at {self.text}: {why}. Files are kept for "
+            f"the grace, {grace}, after they left a table. Open a moment after "
+            f"{_iso(now_us() - self.grace_us)}, or a copy that was made at that time."
+        )
+
+
+def _files_of(state: TableState, opened: PastTables) -> Iterator[tuple[str, list[str]]]:
+    """Tables with the paths of the files that a question may read."""
+    for one in state.options.projections:
+        found = state.files[one.runs_table]
+        yield one.runs_table, [f"{one.runs_table}/{file.path}" for file in found.files]
+        marks = [run_tables.marks_path(one, run, files) for run, files in found.runs.items()]
+        yield one.marks_table, marks
+    for name in (STEPS, LEDGER):
+        yield name, [f"{name}/{file.path}" for file in state.files[name].files]
+    yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events()]
+
+
+def _has_batches(events: DeltaTable, batches: set[BatchRange]) -> bool:
+    return all(tables.has_transaction(events, one.source, one.last) for one in batches)
+
+
+def _iso(us: int) -> str:
+    return from_epoch_us(us).astimezone(UTC).isoformat(" ", "seconds")
