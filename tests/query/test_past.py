@@ -271,3 +271,13 @@ def test_spark_sees_rows_and_answers_of_a_moment(
         assert [row[0] for row in spark.sql(f"SELECT step FROM {name}_steps").collect()] == [0, 1]
     with pytest.raises(InputError, match="its steps are 0 to 3"):
         query.register_views(spark, loader.uri, "never", at=9)
+
+
+def test_a_warehouse_from_which_rows_were_removed_is_refused(tmp_path: Path) -> None:
+    loader = Loader.create(tmp_path / "w")
+    loader.load()
+    loader.load()
+    assert query.open(loader.uri, at=0).info()["steps"] == 1
+    warehouse.unload(None, loader.uri, batch="night-1")
+    with pytest.raises(InputError, match="rows were removed from it"):
+        query.open(loader.uri, at=0)

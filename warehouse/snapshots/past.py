@@ -44,6 +44,7 @@ from tidemark.warehouse.events.steps import planned_times
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -68,12 +69,17 @@ def open_past(
          midnight) or ISO text, a naive one in UTC: the moment when it was that time
 
     NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
-    are gone.
+    are gone, and for a warehouse from which rows were removed.
     """
     given, store = given_moment(at), Store.from_uri(uri, storage_options)
     if cache is not None:
         store.files.keep_on_disk(cache)
     options = read_options(store)
+    if SIGNED in options.features:
+        raise InputError(
+            f"{without_secrets(store.uri)} cannot be opened at an earlier moment: rows were removed from it. "
+            "at= takes warehouses of which no batch was unloaded and no row was deleted. Open it without at=."
+        )
     past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else given)
     if isinstance(given, int):
         past.begin_at_step(given, options)
@@ -128,11 +134,14 @@ class PastTables:
         """Does nothing."""
         return False
 
-    def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
+    def look_for_removed(self) -> None:
+        """Does nothing: no row has left."""
+
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:  # noqa: ARG002
         """The files of `events` that may have rows of these batches."""
         return files_with(self._events, batches)
 
-    def list_events(self) -> Sequence[DataFile]:
+    def list_events(self, removed: int) -> Sequence[DataFile]:  # noqa: ARG002
         """The files of `events`."""
         return self._events
 
@@ -301,7 +310,7 @@ def _files_of(state: TableState, opened: PastTables) -> Iterator[tuple[str, list
         yield one.marks_table, marks
     for name in (STEPS, LEDGER):
         yield name, [f"{name}/{file.path}" for file in state.files[name].files]
-    yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events()]
+    yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events(-1)]
 
 
 def _has_batches(events: DeltaTable, batches: set[BatchRange]) -> bool:
