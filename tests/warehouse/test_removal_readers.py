@@ -16,9 +16,14 @@ from tests.query.tally import Tally
 from tidemark import warehouse
 from tidemark.warehouse.companions import declared, kinds
 from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.data_files import list_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import DamagedWarehouse, NotBuilt
 from tidemark.warehouse.events import removals, versions
+from tidemark.warehouse.events.versions import FilesBefore
+from tidemark.warehouse.snapshots.near_tables import NearTable
+from tidemark.warehouse.snapshots.table_state import TableState
 
 Told = dict[str, int]
 COMMITS = ("removal planned", "decided", "removal applied")
@@ -166,3 +171,55 @@ def test_the_newest_version_before_a_removal_is_found(world: GroupWorld, steps: 
         after = DeltaTable(store.table(EVENTS), version=found.version() + 1)
         assert removals.decided(after) == number + 1
     assert versions.before(store, events, 1) is events
+
+
+def interrupted(folder: Path, patch: pytest.MonkeyPatch, place: int) -> tuple[Told, list[Told]]:
+    """What a refresh finds when two removals come before its `place`-th look at a table; what may be seen."""
+    world = GroupWorld.create(folder, groups=[], keys=["origin"])
+    world.add(rows(0), load=True)
+    delete(world, 3)
+    wh, update, looks = world.open(), NearTable.update, list[str]()
+
+    def tell() -> Told:
+        key, scan = wh.frequency("a").count, wh.quantile(0.5, "value", where="origin < 'b'").N
+        return {"value": wh.quantile(0.5, "value").N, "key": key, "scan": scan}
+
+    def looked(table: NearTable) -> bool:
+        looks.append(table.name)
+        if len(looks) == place:
+            patch.setattr(NearTable, "update", update)
+            delete(world, 1)
+            delete(world, 2)
+            patch.setattr(NearTable, "update", looked)
+        return update(table)
+
+    tell()
+    patch.setattr(NearTable, "update", looked)
+    found = tell()
+    patch.setattr(NearTable, "update", update)
+    states = [expected(world.rows, 3), expected(world.rows, 3, 1), expected(world.rows, 3, 1, 2)]
+    assert tell() == {one: states[-1][one] for one in found}
+    return found, states
+
+
+@pytest.mark.parametrize("place", [2, 3, 5])
+def test_a_refresh_that_removals_interrupt_shows_each_projection_at_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    found, states = interrupted(tmp_path, monkeypatch, place)
+    assert all(found[one] in [state[one] for state in states] for one in found), found
+
+
+def test_a_reader_that_does_not_look_again_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs have the rows of two removals, which `events` shows as gone."""
+    monkeypatch.setattr(TableState, "is_torn", lambda *_: False)
+    with pytest.raises(NotBuilt, match="have rows that were removed"):
+        interrupted(tmp_path, monkeypatch, 2)
+
+
+def test_a_reader_of_the_newest_events_is_caught(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = world.open().pinned()
+    delete(world, 1)
+    monkeypatch.setattr(FilesBefore, "of", lambda _, events, number: list_files(events))  # noqa: ARG005
+    with pytest.raises(DamagedWarehouse, match="are not those that came"):
+        told(pinned)
