@@ -258,6 +258,26 @@ def test_a_damaged_table_of_what_was_dropped_stops_nobody(world: GroupWorld, mon
     check(world, {"price"}, set(), {"origin"})
 
 
+def leave(world: GroupWorld) -> None:
+    """The rows of an origin leave the warehouse and the list."""
+    warehouse.delete(None, world.path, where="origin = 'a'", tuning=TINY)
+    world.rows = [row for row in world.rows if row[1] != "a"]
+
+
+def test_what_is_added_after_rows_left_does_not_have_them(world: GroupWorld) -> None:
+    leave(world)
+    alter(world, add_measure="number")
+    check(world, ALL, set(), {"origin"})
+
+
+def test_what_comes_back_after_rows_left_does_not_have_them(world: GroupWorld) -> None:
+    alter(world, drop_measure="price")
+    leave(world)
+    world.add(rows(8, 24), load=True)
+    alter(world, add_measure="price")
+    check(world, {"value", "price"}, set(), {"origin"})
+
+
 def test_alters_at_the_same_time_all_happen(world: GroupWorld) -> None:
     errors: list[Exception] = []
 
