@@ -58,7 +58,8 @@ class MeasureScope(PromisedScope):
     certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
     blocks_read: how many row groups were read: for all answers about these rows together, and including
         those that were read once for all groups and windows of the call.
-    rows_scanned: of an answer by a scan of `events`: how many rows it read. None otherwise.
+    rows_scanned: of an answer by a scan of `events`: how many rows it read. None otherwise. Neither number
+        counts where answers are compared.
     declare: of an answer by a scan: the columns of the group that would answer it without a scan; None if no
         group would, because `where` is a condition as text.
 
@@ -71,10 +72,10 @@ class MeasureScope(PromisedScope):
 
     nans: int
     measure: str
-    blocks_read: int
+    blocks_read: int = field(compare=False)
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
-    rows_scanned: int | None = None
+    rows_scanned: int | None = field(default=None, compare=False)
     declare: tuple[str, ...] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:

@@ -34,7 +34,7 @@ from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.quantiles.window_sums import have_sums
 from tidemark.query.reading import spending
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
-from tidemark.query.reading.costs import Choice
+from tidemark.query.reading.costs import Choice, cheapest
 from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.windows import (
     ShownWindow,
@@ -119,17 +119,17 @@ class MeasureRequest(Generic[M]):
             return _Scan(session, self, choose_scan(options, self.groups, self.measure))
         return _Groups(session, self, mode, choice, SortedGroups(choice.keys, column))
 
-    def scan(self, session: Session) -> _Scan[M]:
+    def scan(self, session: Session, mode: str = "exact") -> _Scan[M]:
         """How a scan answers in place of an index that has the columns, or would have none of use."""
         chosen = choose_scan(session.options, self.groups, self.measure)
-        return _Scan(session, self, replace(chosen, declare=None))
+        return _Scan(session, self, replace(chosen, declare=None), mode)
 
-    def scan_instead(self, session: Session, rows: int, cells: int) -> Choice[Asked[M]]:
+    def scan_instead(self, session: Session, mode: str, rows: int, cells: int) -> Choice[Asked[M]]:
         """A scan of about so many rows of the newest view, which finds so many groups and windows."""
         of_cells = cells if self.groups.by is not None or self.every is not None else None
 
         def go() -> Asked[M]:
-            scan = self.scan(session)
+            scan = self.scan(session, mode)
             return scan.answer(scan.newest())
 
         return Choice(session.costs.event_scan(rows, of_cells, far=session.is_far), go)
@@ -255,7 +255,10 @@ class _AllRows(Generic[M]):
                 ways[RUNS] = Choice(together, partial(self._together, view, *asked))
             # While the versions stay, so does an accurate answer about a window: it is the index's own.
             if self.mode == "exact" or len(parts) > 1:
-                ways[SCAN] = self.request.scan_instead(self.session, self._rows(view, parts), len(parts))
+                rows = self._rows(view, parts)
+                ways[SCAN] = self.request.scan_instead(self.session, self.mode, rows, len(parts))
+            if self.mode == "accurate" and not self.session.live_fits(view):
+                ways = cheapest(ways)  # the index's answers err then, and others' do not
         return costs.take("rows", ways)
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
@@ -339,7 +342,7 @@ class _Groups(Generic[M]):
             ways[RUNS] = Choice(together + own, partial(self._together, view, key, *asked))
         if self.mode != "quick":  # rows are counted where it may matter
             rows = rows_of(view, windows) if alone > costs.rates.statement else 0
-            ways[SCAN] = self.request.scan_instead(session, rows, groups * len(parts))
+            ways[SCAN] = self.request.scan_instead(session, self.mode, rows, groups * len(parts))
         return costs.take("groups", ways)
 
     def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
@@ -421,6 +424,7 @@ class _Scan(Generic[M]):
     session: Session
     request: MeasureRequest[M]
     choice: ScanChoice
+    mode: str = "exact"
     topic: Hashable = None
 
     def newest(self) -> tuple[View, Contents]:
@@ -432,7 +436,7 @@ class _Scan(Generic[M]):
             view = replace(view, projection=SortedValues(self.choice.measure))
         window, parts = _windows(self.request, view, options.grid)
         eps, progress = float(options.eps), self.session.progress
-        with scanned_questions(contents, view, self.choice, parts, eps, progress) as questions:
+        with scanned_questions(contents, view, self.choice, parts, self.mode, eps, progress) as questions:
             if not self.choice.by:
                 _check_rows(questions, view, window, options.grid, self.choice.shown(()) or None)
             return _asked_cells(questions, self.request, self.choice.by, self.choice.order, len(parts))

@@ -140,6 +140,7 @@ def scanned_questions(
     view: View,
     choice: ScanChoice,
     windows: Sequence[ShownWindow],
+    mode: str,
     eps: float,
     progress: Callable[[float], None] | None,
 ) -> Iterator[CellQuestions]:
@@ -147,7 +148,8 @@ def scanned_questions(
 
     The windows of a group stand one after the other.
 
-    contents, view: the visible batches and the versions of one moment.
+    contents, view: the visible batches and the versions of one moment. mode: that of the answers, which are
+        exact in each.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
@@ -177,7 +179,7 @@ def scanned_questions(
             {
                 "measure": view.measure,
                 "as_of": view.versions,
-                "mode": "exact",
+                "mode": mode,
                 "eps": eps,
                 "widened": windows[0].widened,
                 "certain": None if choice.largest is None else True,

@@ -273,8 +273,11 @@ class Session:
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""
-        fit = self.live.fits(SortedValues(view.measure), view.live_counts)
-        return Source(self.blocks, LiveValues(self.live, self.snapshot, view, window, fit))
+        return Source(self.blocks, LiveValues(self.live, self.snapshot, view, window, self.live_fits(view)))
+
+    def live_fits(self, view: View) -> bool:
+        """Whether the live rows of a measure fit into memory: then accurate answers have no error."""
+        return self.live.fits(SortedValues(view.measure), view.live_counts)
 
     def pinned(self) -> Session:
         """A session of the warehouse as it is now. It does not refresh, and shares the caches."""

@@ -77,7 +77,9 @@ class GroupReader:
                 if isinstance(of_group, SortedNumbers):
                     questions.append(SortedQuestion(counts=of_group, numbers=of_group.numbers, **own))
                 else:
-                    questions.append(WindowQuestion(counts=of_group, bounds=of_group, source=source, **own))
+                    questions.append(
+                        WindowQuestion(counts=of_group, bounds=of_group, source=source, has_ways=True, **own)
+                    )
         return questions
 
 

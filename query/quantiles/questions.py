@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -214,14 +214,21 @@ class WindowQuestion(ReadQuestion):
     """A question that certified bounds and blocks of history answer.
 
     bounds: the window's counts and certified ranks. source: where rows are read from.
+    has_ways: whether it is about a group, whose accurate answer is the same on each way; so the rank of its
+        value, which the others know, is read where the reads for the value leave it open.
     """
 
     bounds: WindowBounds
     source: Source
+    has_ways: bool = False
 
     def values_at(self, ranks: Ranks) -> tuple[Candidates, int]:
         """See `ReadQuestion.values_at`."""
-        return values_at_ranks(self.source, self.bounds, ranks, self.mode, self.eps)
+        found, blocks_read = values_at_ranks(self.source, self.bounds, ranks, self.mode, self.eps)
+        if self.has_ways and self.mode != "quick" and np.any(found.rank_lo < found.rank_hi):
+            lo, hi, more = self.ranks_at(found.values)
+            return replace(found, rank_lo=lo, rank_hi=hi), blocks_read + more
+        return found, blocks_read
 
     def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
         """See `ReadQuestion.ranks_at`."""

@@ -52,10 +52,9 @@ class Rates:
     far_row: float = 1.0  # of a scan of `events` in an object store
     statement: float = 25_000.0  # the least that a scan takes
     key_row: float = 0.14  # of a scan of the runs of a key
-    event_row: float = 0.05  # of a scan of `events`
-    grouped: float = 50_000.0  # of further statements, if that is by groups or windows
-    grouped_row: float = 0.1  # more, by groups or windows
-    found_cell: float = 50.0  # to answer about a group in a window that a scan found
+    event_row: float = 0.006  # of a scan of `events`
+    grouped_row: float = 0.025  # more, by groups or windows
+    found_cell: float = 1.0  # to answer about a group in a window that a scan found
 
 
 class Choice(NamedTuple, Generic[T]):
@@ -63,6 +62,12 @@ class Choice(NamedTuple, Generic[T]):
 
     cost: float
     go: Callable[[], T]
+
+
+def cheapest(ways: Mapping[Way, Choice[T]]) -> dict[Way, Choice[T]]:
+    """The one way with the least estimate, whatever was learned: the same one as long as the rows are."""
+    way = min(ways, key=lambda one: ways[one].cost)
+    return {way: ways[way]}
 
 
 class Costs:
@@ -94,7 +99,7 @@ class Costs:
         rates = self.rates
         cost = rates.statement + rows * (rates.far_row if far else rates.event_row)
         if cells is not None:
-            cost += rates.grouped + rows * rates.grouped_row + cells * rates.found_cell
+            cost += rows * rates.grouped_row + cells * rates.found_cell
         return cost
 
     def lookups(self, names: int, runs: int, *, far: bool) -> float:

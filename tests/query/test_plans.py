@@ -25,6 +25,7 @@ from tidemark.query.answers.plan import Plan
 from tidemark.query.groups import many_groups
 from tidemark.query.keys import distinct_keys, key_relation
 from tidemark.query.quantiles import many_windows
+from tidemark.query.quantiles.questions import WindowQuestion
 from tidemark.query.reading import block_reader, spending, sql_text
 from tidemark.query.reading.costs import Choice, Costs, Rates
 from tidemark.query.scans import row_source
@@ -112,6 +113,86 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
 @pytest.mark.parametrize("number", range(len(QUESTIONS)))
 def test_all_ways_agree_about_late_and_live_rows(world: GroupWorld, number: int, window: Any) -> None:
     check_ways(world.open(), QUESTIONS[number], between=window)
+
+
+ACCURATE: list[Ask] = [
+    lambda wh, **asked: wh.quantile(PHIS, "value", by="origin", **asked),
+    lambda wh, **asked: wh.quantile(PHIS, "price", by=["number", "origin"], every=6 * HOUR, **asked),
+    lambda wh, **asked: wh.quantile(PHIS, "value", where={"origin": "a"}, **asked),
+    lambda wh, **asked: wh.quantile([0.5], "value", by="origin", order="-value", top=2, **asked),
+    lambda wh, **asked: wh.rank([-1, 0, 1], "value", by="origin", top=2, **asked),
+    lambda wh, **asked: wh.cdf([0], "price", by="number", where={"origin": ["a", "b"]}, **asked),
+    lambda wh, **asked: wh.histogram([-2, 0, 1, 2], "value", by="origin", least_rows=2, **asked),
+]
+
+
+def answered(wh: query.Warehouse, question: Ask, way: str, **asked: Any) -> Any:
+    """The answers, or the refusal."""
+    with forced(way):
+        try:
+            found = [one.document for one in question(wh, **asked)]
+        except (EmptyWindow, InputError) as refusal:
+            return str(refusal)
+    apart = {"blocks_read", "rows_scanned"}
+    return str([[fact for fact in one.items() if fact[0] not in apart] for one in found])
+
+
+def check_accurate(wh: query.Warehouse, question: Ask, **asked: Any) -> None:
+    index, runs, scan = (answered(wh, question, way, **asked) for way in WAYS)
+    assert index == runs
+    assert index == scan
+
+
+@pytest.mark.slow
+@SOME
+@given(BATCHES, WINDOWS, st.sampled_from([1500, 2**28]), st.permutations(ACCURATE))
+def test_an_accurate_answer_is_the_same_on_each_way(
+    batches: Any, window: Any, memory: int, questions: list[Ask]
+) -> None:
+    """So it stays while the versions stay, whatever costs are learned; large groups are read by block."""
+    with tempfile.TemporaryDirectory() as folder:
+        wh = GroupWorld.of(Path(folder), batches).open(memory=memory)
+        for question in questions[:2]:
+            check_accurate(wh, question, between=window)
+
+
+TIES = [(START + i * HOUR / 60, "a", 1, float(i % 3 - 1), None) for i in range(400)]
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_ranks_that_the_index_leaves_open_are_read(
+    tmp_path: Path, monkeypatch: Patch, is_broken: bool
+) -> None:
+    """400 rows of three values, in blocks of 16. The broken variant answers with the bounds that it has."""
+    wh = GroupWorld.of(tmp_path, [(True, TIES), (False, TIES[:30])]).open(memory=1500)
+    if is_broken:
+        right = WindowQuestion.__init__
+        monkeypatch.setattr(
+            WindowQuestion, "__init__", lambda self, **given: right(self, **{**given, "has_ways": False})
+        )
+    with pytest.raises(AssertionError) if is_broken else nullcontext():
+        check_accurate(wh, ACCURATE[2])
+
+
+def way_of_series(wh: query.Warehouse) -> str | None:
+    plan = wh.quantile(0.5, "value", every=2 * HOUR).plan
+    assert plan is not None
+    return plan.way
+
+
+def test_windows_whose_accurate_answers_err_take_the_same_way_whatever_was_learned(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The live rows do not fit into memory. The broken variant takes what seems to cost least."""
+    wh = GroupWorld.of(tmp_path, [(True, TIES), (False, TIES)]).open(memory=0)
+    ways = {way_of_series(wh)}
+    for way in WAYS:
+        with forced(way):
+            ways.add(way_of_series(wh))
+    assert ways == {"index"}
+    monkeypatch.setattr("tidemark.query.asking.measure_questions.cheapest", lambda ways: ways)
+    with forced("scan"):
+        assert way_of_series(wh) == "scan"
 
 
 def test_a_scan_that_takes_rows_outside_of_the_window_is_caught(
