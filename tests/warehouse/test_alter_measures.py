@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import subprocess
+import sys
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from tests.query.groupworld import TINY, GroupWorld, Row, check_quantile, group_
 from tests.query.keyoracle import check_key
 from tests.soak import draws
 from tests.warehouse.disk import files_of
-from tests.warehouse.test_alter import StoppedError
+from tests.warehouse.test_alter import ROOT, StoppedError
 from tests.warehouse.test_alter import rows as rows_without_price
 from tidemark import query, warehouse
 from tidemark.sketches import SketchError
@@ -256,6 +259,29 @@ def test_a_damaged_table_of_what_was_dropped_stops_nobody(world: GroupWorld, mon
     assert "runs/value" in warehouse.maintain(None, world.path).held
     world.load_live()
     check(world, {"price"}, set(), {"origin"})
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_moment_is_mended_by_the_same_call(world: GroupWorld) -> None:
+    what = "add_measure='number', drop_measure='value', drop_group='origin', kappa=2, eps=0.1, key_eps=0.02"
+    script = (
+        "import sys; from tidemark import warehouse; from tests.query.groupworld import TINY; "
+        f"print(flush=True); warehouse.alter(None, {str(world.path)!r}, {what}, tuning=TINY)"
+    )
+    for delay in (0.05, 0.2, 0.4, 0.7, 1.0):
+        process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay)
+        world.add(rows(world.batches, 12), load=delay == 0.4)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        answer = world.open().quantile(0.5, mode="exact")
+        assert world.truth(str(answer.measure), {}, None).n == answer.N
+        assert warehouse.verify(world.path).ok
+    alter(world, add_measure="number", drop_measure="value", drop_group="origin")
+    check(world, {"price", "number"}, {"origin"}, set())
 
 
 def leave(world: GroupWorld) -> None:
