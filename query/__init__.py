@@ -113,8 +113,8 @@ def open(  # noqa: A001
         and later ones, and how many bytes it may have. A local warehouse needs none.
 
     at: the warehouse as it was, history and live side, and never newer: after a step, by its number, or at a
-        time, a datetime, a date (its midnight) or ISO text, a naive one in UTC. `warehouse.history` lists the
-        steps. Files are kept for the grace, so a moment is refused once what it needs may be deleted.
+        time, a datetime, a date (its midnight) or ISO text, a naive one in UTC. The view `steps` of `wh.sql`
+        lists the steps. Files are kept for the grace: a moment is refused once what it needs may be deleted.
 
     Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, for a
     cache folder that cannot be made, and for a moment that is not there any more.
