@@ -83,7 +83,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                a measure, but not the only one. If it was the first, the next one answers questions that name
                none
     drop_key   a key that is no group
-    drop_group a group; its key stays, unless `drop_key` names it, too
+    drop_group
+               a group; its key stays, unless `drop_key` names it, too
     kappa      the most runs of a level from now on; runs are merged until it holds
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps

@@ -29,7 +29,8 @@ class RemovalReport:
     rows_by_step    the same by step of history
     live_rows       of a dry run: selected rows that are not in history yet. They would be loaded first
     batches         how many batches lost rows
-    files_rewritten files of `events` that were replaced
+    files_rewritten
+                    files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew
     bytes_written   bytes of all new files; of a dry run at most, by the files that there are
     seconds         time spent
