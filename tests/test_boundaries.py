@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,6 +257,13 @@ def test_near_or_far_is_decided_in_one_place() -> None:
     assert deciding_elsewhere(sources) == []
     for wrong in ("if isinstance(files, NearFiles):", "if not self._store.is_local:"):
         assert len(deciding_elsewhere({**sources, "query/new.py": wrong})) == 1
+
+
+def test_the_wheel_has_every_folder_of_the_packages() -> None:
+    """A folder that pyproject.toml does not list is in a checkout, and missing where it is installed."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = [path.parent.relative_to(ROOT) for name in FLOORS for path in (ROOT / name).rglob("__init__.py")]
+    assert sorted(listed) == sorted(["tidemark", *(".".join(["tidemark", *path.parts]) for path in found)])
 
 
 @pytest.mark.parametrize(
