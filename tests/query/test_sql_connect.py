@@ -71,6 +71,7 @@ def address(tmp_path: Path) -> Iterator[str]:
         "spark.sql.warehouse.dir": tmp_path / "spark-warehouse",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.daemon.module": "pyspark.daemon",  # without a driver in Python no other is found
     }
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
