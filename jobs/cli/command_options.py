@@ -736,7 +736,7 @@ HIERARCHY = (
 )
 TOP = (_how_many(10), *SELECTED_KEYS)
 OVERLAP = (
-    *COMMON,
+    *INFO,
     *(
         option(
             name,
