@@ -53,6 +53,7 @@ class Rates:
     statement: float = 25_000.0  # the least that a scan takes
     key_row: float = 0.14  # of a scan of the runs of a key
     event_row: float = 0.006  # of a scan of `events`
+    grouped: float = 50_000.0  # more for a scan by groups or windows; it keeps few groups with the index
     grouped_row: float = 0.025  # more, by groups or windows
     found_cell: float = 1.0  # to answer about a group in a window that a scan found
 
@@ -99,7 +100,7 @@ class Costs:
         rates = self.rates
         cost = rates.statement + rows * (rates.far_row if far else rates.event_row)
         if cells is not None:
-            cost += rows * rates.grouped_row + cells * rates.found_cell
+            cost += rates.grouped + rows * rates.grouped_row + cells * rates.found_cell
         return cost
 
     def lookups(self, names: int, runs: int, *, far: bool) -> float:
