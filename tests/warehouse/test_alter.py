@@ -228,7 +228,7 @@ def test_a_kill_at_any_moment_is_mended_by_the_next_call(world: GroupWorld) -> N
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ({}, "needs add_key or add_group"),
+        ({}, "needs something to change: add_measure, add_key, add_group"),
         ({"add_key": "nothing"}, "the key column 'nothing' is missing"),
         ({"add_group": ["origin", "nothing"]}, "the group column 'nothing' is missing"),
         ({"add_key": []}, "a key is named by"),
@@ -264,7 +264,7 @@ def test_an_unfinished_group_that_is_refused_is_caught(
 
 def test_an_empty_warehouse_is_altered_before_its_first_batch(tmp_path: Path) -> None:
     warehouse.create(None, tmp_path / "w", ["value"], time="time")
-    assert warehouse.alter(None, tmp_path / "w", add_group="origin").outcome in {"known", "loaded"}
+    assert warehouse.alter(None, tmp_path / "w", add_group="origin").outcome == "altered"
     world = GroupWorld(tmp_path / "w", [])
     world.add(rows(1), load=True)
     world.add(rows(2), load=False)
