@@ -148,6 +148,7 @@ def ask_unreadable(uri: Path) -> None:
     for ask in (
         wh.self_join,
         lambda: wh.inner_product(wh),
+        lambda: wh.quantile(0.5, by="k"),
     ):
         with pytest.raises(SystemRefused) as found:
             ask()

@@ -287,7 +287,7 @@ def test_a_way_that_is_never_left_is_caught(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("wrong", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize(
-    "names", [("bounds", "target", "slice", "cell", "lookup"), ("statement", "grouped_row")]
+    "names", [("bounds", "target", "slice", "cell", "lookup"), ("statement", "grouped", "grouped_row")]
 )
 def test_answers_are_right_whatever_the_rates_are(
     world: GroupWorld, names: tuple[str, ...], wrong: float
