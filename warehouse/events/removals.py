@@ -142,17 +142,6 @@ def net_parts(
     return {batches: rows - gone[batches] for batches, rows in parts.items()}
 
 
-def net_rows(plan: StepPlan, removals: Iterable[Removal], up_to: int) -> int:
-    """The rows of a step that are left after the removals up to a number (inclusive)."""
-    return plan.rows - sum(
-        part.rows
-        for removal in removals
-        if removal.number <= up_to
-        for part in removal.parts
-        if part.step == plan.step
-    )
-
-
 @dataclass(frozen=True)
 class Removed:
     """What had left history at a version of `events`: the newest number, and the removals that happened.

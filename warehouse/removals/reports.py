@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.events import removals
-from tidemark.warehouse.events.removals import Removal
+from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
@@ -51,30 +52,31 @@ class RemovalReport:
 
 def report_of(work: Work, removal: Removal, outcome: Literal["known", "removed"] = "known") -> RemovalReport:
     """The report of a removal by its record and its file."""
-    by_step = Counter[int]()
-    for part in removal.parts:
-        by_step[part.step] += part.rows
     return RemovalReport(
         outcome,
         removal.kind,
         removal.number,
         removal.rows,
-        {step: rows for step, rows in sorted(by_step.items()) if rows},
+        _rows_by_step(removal.parts),
         batches=len(read_batches(work.store, removal.file)),
         files_rewritten=len(read_replaced(work.store, removal.file)),
     )
+
+
+def _rows_by_step(parts: Iterable[RemovedPart]) -> dict[int, int]:
+    """How many rows leave of each step that loses some, ascending."""
+    by_step = Counter[int]()
+    for part in parts:
+        by_step[part.step] += part.rows
+    return {step: rows for step, rows in sorted(by_step.items()) if rows}
 
 
 def planned(work: Work, wanted: Wanted) -> RemovalReport:
     """What a removal would do; nothing is changed."""
     events, plans = open_complete(work)
     selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
-    parts = parts_of(wanted, plans, selected)
-    by_step = Counter[int]()
-    for part in parts:
-        by_step[part.step] += part.rows
-    report = RemovalReport("planned", wanted.kind, rows=sum(by_step.values()))
-    report.rows_by_step = {step: rows for step, rows in sorted(by_step.items()) if rows}
+    by_step = _rows_by_step(parts_of(wanted, plans, selected))
+    report = RemovalReport("planned", wanted.kind, rows=sum(by_step.values()), rows_by_step=by_step)
     live = select_live(work, wanted, events, plans)
     report.live_rows = sum(count_by_batch(live).values())
     report.batches = len(count_by_batch(selected))

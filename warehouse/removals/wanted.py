@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -75,22 +76,26 @@ def parts_of(
     wanted: Wanted, plans: Sequence[StepPlan], selected: Sequence[Selected]
 ) -> tuple[RemovedPart, ...]:
     """The parts of plans that lose rows; of an unloaded bulk batch its part, if it has no row, too."""
+    places = defaultdict[str, list[tuple[int, BatchRange]]](list)
+    for plan in plans:
+        for part in plan.batches:
+            places[part.source].append((plan.step, part))
+    for own in places.values():
+        own.sort(key=_first_batch)
     counts = Counter[tuple[int, BatchRange]]()
-    place = {
-        (source, batch): (plan.step, part)
-        for plan in plans
-        for part in plan.batches
-        for source, batch in count_by_batch(selected)
-        if part.holds(source, batch)
-    }
     for (source, batch), rows in count_by_batch(selected).items():
-        counts[place[source, batch]] += rows
+        own = places[source]
+        counts[own[bisect_right(own, batch, key=_first_batch) - 1]] += rows
     if not counts and wanted.batches is not None:
         for plan in plans:
             for part in plan.batches:
                 if part in wanted.batches and part.source.startswith(BULK):
                     counts[plan.step, part] = 0
     return tuple(RemovedPart(step, part, rows) for (step, part), rows in sorted(counts.items()))
+
+
+def _first_batch(place: tuple[int, BatchRange]) -> int:
+    return place[1].first
 
 
 def removed_batches(
