@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.responses import Response
 
 from tidemark.query.warehouse import Warehouse
+from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import EmptyWindow, TidemarkError
 
 WAIT_SECONDS = 0.8  # for what is new; then the last view answers
@@ -30,8 +31,7 @@ FIRST_SECONDS = 10.0  # where there is no last view yet
 MOST_SERIES = 1_000  # of a warehouse, without the latencies, of which there are about 200
 BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 PHIS = (0.5, 0.9, 0.99)
-_SECONDS, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
 
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_up": ("Whether the last look at the warehouse succeeded.", ()),
@@ -179,7 +179,7 @@ def _of_tables(info: Mapping[str, Any], rows: int) -> Iterator[Sample]:
 def _newest(wh: Warehouse) -> Iterator[Sample]:
     if wh.tick is None:
         return
-    yield "tidemark_tick_seconds", (), wh.tick / _SECONDS
+    yield "tidemark_tick_seconds", (), wh.tick / _SECOND
     try:
         start, _ = wh.span(last=wh.tick)
     except EmptyWindow:
@@ -207,13 +207,7 @@ def number(value: Any, towards: float | None = None) -> float:
     """
     if isinstance(value, float):
         return value
-    if isinstance(value, date):
-        if not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-        since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
-        exact = Fraction(since // _MICROSECOND, 10**6)
-    else:
-        exact = Fraction(value)
+    exact = exact_us(value) / 10**6 if isinstance(value, date) else Fraction(value)
     found = float(exact)
     if towards is not None and (Fraction(found) > exact if towards < 0 else Fraction(found) < exact):
         return math.nextafter(found, towards)

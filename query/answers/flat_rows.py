@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from tidemark.warehouse.columns.json_values import json_value
+from tidemark.warehouse.columns.moments import exact_us
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _FIRST = ("time", "time_end")
 _BOUNDS = ("value", "low", "high")
 
@@ -92,11 +91,8 @@ def _flat(value: Any) -> Any:
 
 
 def _milliseconds(value: date) -> Any:
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    since = (value if value.tzinfo is not None else value.replace(tzinfo=UTC)) - _EPOCH
-    whole = since // _MILLISECOND
-    return whole if since == whole * _MILLISECOND else _Text(whole, value)
+    whole, rest = divmod(int(exact_us(value)), 1000)
+    return _Text(whole, value) if rest else whole
 
 
 def _number(value: Any) -> Any:
