@@ -413,6 +413,10 @@ MAINTAIN = (
     option("--grace", metavar="SPAN", help="the grace period of this call, instead of the warehouse's"),
     _ENGINE,
 )
+_LISTENS = (
+    option("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)"),
+    option("--port", type=int, default=0, help="the port; 0 (the default) selects a free one"),
+)
 SQL_SERVER = (
     option(
         "-w",
@@ -423,8 +427,7 @@ SQL_SERVER = (
         f"spark.tidemark.NAME, then the variable {VARIABLE}; NAME defaults to the folder's name)",
     ),
     *_STORE,
-    option("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)"),
-    option("--port", type=int, default=0, help="the port; 0 (the default) selects a free one"),
+    *_LISTENS,
     option(
         "--users",
         metavar=FILE,
@@ -449,8 +452,7 @@ SERVE = (
         f"{VARIABLE}; NAME defaults to the folder's name)",
     ),
     *_STORE,
-    option("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)"),
-    option("--port", type=int, default=0, help="the port; 0 (the default) selects a free one"),
+    *_LISTENS,
     option(
         "--tokens",
         metavar=FILE,

@@ -41,22 +41,22 @@ class ScannedCells:
     @property
     def n(self) -> Ints:
         """See `Cells.n`."""
-        return self._counts(0)
+        return self._of_cells(self.scan.groups().counts[:, 0])
 
     @property
     def m(self) -> Ints:
         """See `Cells.m`."""
-        return self._counts(1)
+        return self._of_cells(self.scan.groups().counts[:, 1])
 
     @property
     def nans(self) -> Ints:
         """See `Cells.nans`."""
-        return self._counts(2)
+        return self._of_cells(self.scan.groups().counts[:, 2])
 
     @property
     def nulls(self) -> Ints:
         """See `Cells.nulls`."""
-        return self._counts(3)
+        return self._of_cells(self.scan.groups().counts[:, 3])
 
     def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
         """See `Cells.values_at`."""
@@ -67,8 +67,8 @@ class ScannedCells:
         ranks_le = np.zeros(ranks.shape, np.int64)
         values[self._have_rows] = found.values[self.places[self._have_rows]]
         ranks_le[self._have_rows] = found.ranks_le[self.places[self._have_rows]]
-        numbers = self.n + self.m - self.nans
-        return values, ranks_le, (ranks >= 1) & (ranks <= numbers[:, np.newaxis])
+        stored = self._of_cells(self.scan.groups().stored)
+        return values, ranks_le, (ranks >= 1) & (ranks <= stored[:, np.newaxis])
 
     def ranks_at(self, points: NDArray[Any]) -> Ints:
         """See `Cells.ranks_at`."""
@@ -100,9 +100,9 @@ class ScannedCells:
         """See `Cells.take`."""
         return ScannedCells(self.scan, self.places[cells])
 
-    def _counts(self, column: int) -> Ints:
-        counts = np.append(self.scan.groups().counts[:, column], 0)  # the last is that of cells without rows
-        return counts[self.places]
+    def _of_cells(self, counts: Ints) -> Ints:
+        """The count of each cell, of those of the scan's groups; 0 for a cell without rows."""
+        return np.append(counts, 0)[self.places]
 
     @property
     def _have_rows(self) -> NDArray[np.bool_]:

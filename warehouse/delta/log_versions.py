@@ -58,7 +58,7 @@ def _checkpoint(store: Store, name: str) -> int:
 
 
 class LogOfTable:
-    """The entries of a table's log, each read once. `first` and `newest` are the versions that are left."""
+    """The entries of a table's log, each read once."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self.name = store, name

@@ -64,9 +64,8 @@ def vacuum_table(
     ]
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
-    kept = (
-        set(wanted()) if wanted else set[str]()
-    )  # before the snapshot: what is committed meanwhile is in the one or the other
+    # Before the snapshot: what is committed meanwhile is in the one or the other.
+    kept = set(wanted()) if wanted else set[str]()
     table = open_directly(store, name)
     in_snapshot = {file.path for file in data_files.list_files(table)} | kept
     # Chunks of crashed sorts; Delta ignores their folder.
