@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Container
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,18 @@ from tidemark.warehouse import InputError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def rows(number: int, count: int = 60) -> list[Row]:
+def rows(number: int, count: int = 60, unpriced: Container[int] = range(7)) -> list[Row]:
+    """Rows of batch `number`, with NULL, NaN and equal values.
+
+    unpriced: of seven rows that follow each other, the places of those without a price.
+    """
     return [
         (
             START + ((number * 7 + i) % 40) * HOUR,
             ["a", "b", "é", None][(i + number) % 4],
             (i % 5) or None,
             math.nan if i % 13 == 0 else float(i * number % 17),
-            None,
+            None if i % 7 in unpriced else Decimal(i * number % 23) / 4,
         )
         for i in range(count)
     ]

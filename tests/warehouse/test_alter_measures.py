@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import TINY, GroupWorld, Row, check_quantile, group_of
+from tests.query.groupworld import TINY, GroupWorld, check_quantile, group_of
 from tests.query.keyoracle import check_key
 from tests.soak import draws
 from tests.warehouse.disk import files_of
 from tests.warehouse.test_alter import ROOT, StoppedError
-from tests.warehouse.test_alter import rows as rows_without_price
+from tests.warehouse.test_alter import rows as mixed_rows
 from tidemark import query, warehouse
 from tidemark.sketches import SketchError
 from tidemark.warehouse import InputError
@@ -29,9 +29,7 @@ from tidemark.warehouse import InputError
 ALL = {"value", "price", "number"}
 
 
-def rows(number: int, count: int) -> list[Row]:
-    priced = enumerate(rows_without_price(number, count))
-    return [(*row[:4], None if i % 7 == 3 else Decimal(i * number % 23) / 4) for i, row in priced]
+rows = partial(mixed_rows, unpriced={3})
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row, Truth, check_quantile
+from tests.query.groupworld import SCHEMA, TINY, GroupWorld, Row, Truth, check_quantile
 from tests.query.keyoracle import check_key, counts
 from tests.soak import DRAWS
+from tests.warehouse.test_alter import rows as mixed_rows
 from tidemark import stream, warehouse
 from tidemark.warehouse import BatchMismatch, EmptyWindow, InputError
 from tidemark.warehouse.delta import data_files, tables
@@ -30,18 +31,7 @@ PLACES = {name: place for place, name in enumerate(SCHEMA.names)}
 POINTS = ["rewritten", "removal written", "removal planned", "decided", "removal marked", "removal applied"]
 
 
-def rows(number: int, count: int = 60) -> list[Row]:
-    """Rows of batch `number`, with NULL, NaN and equal values."""
-    return [
-        (
-            START + ((number * 7 + i) % 40) * HOUR,
-            ["a", "b", "é", None][(i + number) % 4],
-            (i % 5) or None,
-            math.nan if i % 13 == 0 else float(i * number % 17),
-            None if i % 7 == 0 else Decimal(i * number % 23) / 4,
-        )
-        for i in range(count)
-    ]
+rows = partial(mixed_rows, unpriced={0})
 
 
 class Killed(BaseException):
