@@ -144,6 +144,7 @@ def _load(
                 name,
                 **command_options.ahead(given),
                 again=given.again,
+                refuse_overlap=given.refuse_overlap,
                 storage_options=given.storage_options,
                 progress=progress,
             )

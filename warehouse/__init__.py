@@ -77,6 +77,7 @@ from tidemark.warehouse.errors import (
     InputError,
     NotAWarehouse,
     OptionsMismatch,
+    OverlappingBatch,
     StoreUnavailable,
     SystemRefused,
     TidemarkError,
@@ -93,6 +94,7 @@ from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.live_rows import live_values
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+from tidemark.warehouse.snapshots.step_history import StepRecord, history
 from tidemark.warehouse.snapshots.views import View
 from tidemark.warehouse.verify import Check, Report, verify
 
@@ -112,11 +114,13 @@ __all__ = [
     "MaintenanceReport",
     "NotAWarehouse",
     "OptionsMismatch",
+    "OverlappingBatch",
     "RemovalReport",
     "RepairReport",
     "Report",
     "Snapshot",
     "SnapshotReader",
+    "StepRecord",
     "StoreUnavailable",
     "SystemRefused",
     "TidemarkError",
@@ -127,6 +131,7 @@ __all__ = [
     "copy",
     "create",
     "delete",
+    "history",
     "live_values",
     "load",
     "maintain",

@@ -36,6 +36,10 @@ class BatchMismatch(InputError):
     """A batch that was loaded or appended before came again with other rows."""
 
 
+class OverlappingBatch(InputError):
+    """A batch has the same rows as an earlier one, or nearly, and such a batch was to be refused."""
+
+
 class EmptyWindow(InputError):
     """The window (or the whole warehouse) has no rows to answer from."""
 

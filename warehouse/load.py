@@ -43,6 +43,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import BatchMismatch, InputError, name_text, without_secrets
 from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
 from tidemark.warehouse.events.removals import removed_at
+from tidemark.warehouse.events.step_facts import StepFacts
 from tidemark.warehouse.events.steps import (
     StepPlan,
     commit_plan,
@@ -53,10 +54,12 @@ from tidemark.warehouse.events.steps import (
 )
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
-from tidemark.warehouse.ingest.append_rows import GivenBatch
+from tidemark.warehouse.ingest.append_rows import Appended, GivenBatch
+from tidemark.warehouse.ingest.overlaps import check_no_overlap, overlaps, sample_of_batch
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
+from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger import batch_counts, ledger_table, unaccounted
-from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, TIME_COLUMNS, times_of
 from tidemark.warehouse.loads import history, missing_summaries
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
@@ -92,6 +95,7 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     *,
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     again: bool = False,
+    refuse_overlap: bool = False,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -110,6 +114,10 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     batch     the name of the batch; it must stay the same when the load is run again
     ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
     again     whether a batch that was unloaded may come again with the same rows
+    refuse_overlap
+              whether a batch is refused whose rows are the same as those of an earlier bulk load, or nearly;
+              by default it is loaded, and `overlaps` of the report and a warning of the logger tell both.
+              Batches that were unloaded do not count
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -120,7 +128,8 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     Loading the same batch again changes nothing. If there is nothing to load (the batch has no rows, or no
     streamed batch is waiting), the outcome is 'empty'. A batch that was unloaded may come again with other
     rows. Raises BatchMismatch if the batch was loaded with other rows, or was unloaded with the same ones and
-    `again` is not given; InputError for rows that do not fit; then nothing was changed.
+    `again` is not given; OverlappingBatch for `refuse_overlap`; InputError for rows that do not fit; then
+    nothing was changed.
     """
     if (rows is None) != (batch is None):
         raise InputError(
@@ -150,7 +159,7 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
         given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter)
         if times and not again:
             _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)
-        step, work = _plan_bulk(work, events, steps, given, report)
+        step, work = _plan_bulk(work, events, steps, given, report, refuse_overlap=refuse_overlap)
     else:
         step = _plan_live(work, steps, report)
     _finish_steps(work, step, report)
@@ -175,7 +184,7 @@ def account(work: Work) -> None:
     found = unaccounted.find(work.store, events, ledger, _plans(work))
     missing_summaries.write_missing(work, found.streamed)
     for batch in found.bulk:
-        _plan(work, _BulkBatch(work.store, events, batch), tables.open_table(work.store, STEPS))
+        _plan(work, _BulkBatch(work, events, batch, None, []), tables.open_table(work.store, STEPS))
 
 
 def load_live(work: Work) -> None:
@@ -220,14 +229,20 @@ def _check_not_unloaded(work: Work, events: DeltaTable, before: GivenBatch, batc
 
 
 def _plan_bulk(
-    work: Work, events: DeltaTable, steps: DeltaTable, given: GivenBatch, report: LoadReport
+    work: Work,
+    events: DeltaTable,
+    steps: DeltaTable,
+    given: GivenBatch,
+    report: LoadReport,
+    *,
+    refuse_overlap: bool,
 ) -> tuple[int | None, Work]:
     """Appends the batch to `events` and plans its step; the tables are opened, the options those in `events`.
 
     Returns the step, None if the batch has no rows; and the work with the options after the append, which
     adds the columns to a warehouse without any.
     """
-    store, batch, loaded = work.store, given.batch, None
+    store, batch, loaded, sample = work.store, given.batch, None, None
     with work.phase("check"):
         given.check_columns(work.options)
         is_known = append_rows.has_batch(events, batch)
@@ -235,11 +250,12 @@ def _plan_bulk(
             _check_not_planned(work, steps, batch)
     if not is_known:
         with work.phase("append"):
-            outcome = _append(work, events, given)
-        if outcome == "empty":
+            appended = _append(work, events, given, steps if refuse_overlap else None)
+        if appended.outcome == "empty":
             report.outcome = "empty"
             return None, work
-        is_known = outcome == "known"  # another load appended this batch first
+        is_known = appended.outcome == "known"  # another load appended this batch first
+        sample = appended.sample
         work.reached("appended")
         loaded, (events,) = _loaded(work, EVENTS)
         work = replace(work, options=read_options(store, events))
@@ -255,19 +271,25 @@ def _plan_bulk(
     if loaded is None:
         loaded, _ = _loaded(work)
     with work.phase("plan"):
-        step = _plan(work, _BulkBatch(store, events, batch), steps, loaded)
+        step = _plan(work, _BulkBatch(work, events, batch, sample, report.overlaps), steps, loaded)
         if step is None:
             step = next(plan.step for plan in _plans(work) if batch in plan.batches)
+    for told in report.overlaps:
+        _LOG.warning("%s. If it is loaded twice by mistake, its rows count twice.", told)
     work.reached("planned")
     return step, work
 
 
-def _append(work: Work, events: DeltaTable, given: GivenBatch) -> str:
-    """Appends the batch; returns the outcome."""
+def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable | None) -> Appended:
+    """Appends the batch; with `steps`, the table, unless an earlier batch has the same rows or nearly."""
     race, tick, done = Race(work.store, EVENTS, events), step_tick(work), None
     while done is None:
-        done = append_rows.commit(work.store, race, append_rows.write(work.store, given, tick, race.table))
-    return done.outcome
+        written = append_rows.write(work.store, given, tick, race.table)
+        if steps is not None:
+            plans = read_step_plans(work.store, steps, work.step_files)
+            check_no_overlap(work.store, race.table, steps, plans, given.batch, written.result.sample)
+        done = append_rows.commit(work.store, race, written)
+    return done
 
 
 def _check_not_planned(work: Work, steps: DeltaTable, batch: BatchRange) -> None:
@@ -316,32 +338,61 @@ class _Batches(Protocol):
     def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         """The parts of the next step, each with its number of rows; `planned` are the ranges of all plans."""
 
+    def facts(self) -> StepFacts:
+        """The facts of the step of the parts that were found last."""
 
-@dataclass(frozen=True, slots=True)
+    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
+        """Is told once the step is planned, with the table `steps` and the plans before it."""
+
+
+@dataclass(slots=True)
 class _BulkBatch:
-    """A batch of a bulk load, in `events`."""
+    """A batch of a bulk load, in `events`; `told` takes what is told of batches with the same rows.
 
-    store: Store
+    `sample` is None if its rows were written before, by a load that was ended.
+    """
+
+    work: Work
     events: DeltaTable
     batch: BatchRange
+    sample: RowSample | None
+    told: list[str]
 
     def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         if self.batch in planned:
             return []
-        return [(self.batch, rows_by_batch(self.store.filesystem(), self.events, self.batch).total())]
+        files = self.work.store.filesystem()
+        return [(self.batch, rows_by_batch(files, self.events, self.batch).total())]
+
+    def facts(self) -> StepFacts:
+        if self.sample is None:
+            self.sample = sample_of_batch(self.work, self.events, self.batch)
+        return StepFacts.here(self.sample.times, self.sample)
+
+    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
+        sample = self.sample or NO_ROWS
+        self.told += overlaps(self.work.store, self.events, steps, plans, self.batch, sample)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _LiveBatches:
-    """All batches of the ledger."""
+    """All batches of the ledger; `times` are the first and the last of those that were found last."""
 
     store: Store
+    times: tuple[int, int] | None = None
+
+    def facts(self) -> StepFacts:
+        return StepFacts.here(self.times, None)
+
+    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
+        """The ledger has no samples of rows."""
 
     def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         store = self.store
         files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
         live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
-        counts = ledger_table.row_counts(ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows"]))
+        rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows", *TIME_COLUMNS])
+        counts, self.times = ledger_table.row_counts(rows), times_of(rows)
         by_source: dict[str, list[BatchRange]] = {}
         for batches in live:
             by_source.setdefault(batches.source, []).append(batches)
@@ -363,7 +414,9 @@ def _plan(
     race = Race(work.store, STEPS, first)
     while parts := batches.unplanned(planned_batches(plans)):
         plan = StepPlan(newest_plan(plans) + 1, tuple(parts))
-        if commit_plan(work.store, race, plan):
+        steps = race.table
+        if commit_plan(work.store, race, plan, batches.facts()):
+            batches.has_planned(steps, plans)
             return plan.step
         plans = read_step_plans(work.store, race.table, work.step_files)
     return None

@@ -31,9 +31,14 @@ BAR = 20  # characters of the longest bar of a histogram
 
 def opened(given: argparse.Namespace) -> query.Warehouse:
     """The warehouse as it is, or with --at as it was: after the step of that number, or at that time."""
-    at = given.at
+    return query.open(given.warehouse, given.storage_options, at=moment_of(given))
+
+
+def moment_of(given: argparse.Namespace) -> int | str | None:
+    """The moment of --at: the number of a step, or the text of a time; None without it."""
+    at: str | None = given.at
     is_step = at is not None and at.isdecimal() and len(at) != len("20010331")
-    return query.open(given.warehouse, given.storage_options, at=int(at) if is_step else at)
+    return int(at) if at is not None and is_step else at
 
 
 def info(given: argparse.Namespace) -> int:

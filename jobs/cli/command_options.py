@@ -207,6 +207,11 @@ LOAD = (
         help="a batch that was unloaded may come again with the same rows",
     ),
     option(
+        "--refuse-overlap",
+        action="store_true",
+        help="refuse a batch with the same rows as an earlier one, or nearly; else a warning names both",
+    ),
+    option(
         "-v",
         "--verbose",
         action="store_true",
@@ -542,6 +547,10 @@ _AT = option(
     help="ask the warehouse as it was after a step, given by its number, or at an ISO time, within the grace",
 )
 INFO = (*COMMON, _AT)
+HISTORY = (
+    *INFO,
+    option("--newest", type=int, metavar="N", help="only the N newest steps (default: all)"),
+)
 _WINDOW = (
     *COMMON,
     _AT,

@@ -210,6 +210,17 @@ version of each table and no earlier ones. Ends with exit code 1 if the copy bre
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(
+        "history",
+        "every step: its batches, rows and times, and who loaded it",
+        """\
+Lists the steps, one for each load: when it was planned, by whom, on which machine and with which version, the
+rows that came, how many of them left again by unloads and deletes, the times of its rows, and its batches. A
+step that no load has finished is marked as planned.""",
+        ("tidemark history -w flights", "tidemark history -w flights --newest 10 --json | jq .steps"),
+        command_options.HISTORY,
+        "tidemark.jobs.ask.step_history:run",
+    ),
+    Command(
         "quantile",
         "quantiles with certified intervals",
         """\

@@ -55,4 +55,11 @@ def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
     check(wh, [left[0], *left[2:], rows(5)])
     check(pinned, tables)
     assert scanned(pinned) == sum(table.num_rows for table in tables)
+    lost = [table.num_rows - kept.num_rows for table, kept in zip(tables, left, strict=True)]
+    steps = {one.batches[0][0]: one.rows_out for one in warehouse.history(place.uri, **how)}
+    assert [steps["load:night-0"], steps["load:night-1"], steps["web"]] == [lost[0], 200, lost[3]]
+    twice: dict[str, Any] = {"again": True, "refuse_overlap": True, **how}
+    assert not warehouse.load(None, place.uri, tables[1], "night-1", **twice).overlaps
+    with pytest.raises(warehouse.OverlappingBatch, match=f"200 rows, of which {200 - lost[0]} are left"):
+        warehouse.load(None, place.uri, tables[0], "copy", **twice)
     assert warehouse.verify(place.uri, **how).ok

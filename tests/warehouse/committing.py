@@ -26,6 +26,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.step_facts import StepFacts
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
@@ -108,6 +109,12 @@ class OneBatch:
     def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
         mine = BatchRange("load:a", 0, 0)
         return [] if mine in planned else [(mine, 1)]
+
+    def facts(self) -> StepFacts:
+        return StepFacts()
+
+    def has_planned(self, *_: Any) -> None:
+        pass
 
 
 def plan_step(store: Store) -> int | None:

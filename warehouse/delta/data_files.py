@@ -85,11 +85,13 @@ def write_file(
     data: pa.Table | Mapping[str, pa.Table],
     path: str,
     stats: Mapping[str, Any] | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> AddAction:
     """Writes a sealed Parquet file into the table's folder; returns its add action.
 
     data    rows for one row group, or rows by the name of their row group
     path    relative to the table; `key=value` folders are its partition
+    texts   for the footer
     """
     filesystem = store.filesystem()
     full = f"{name}/{path}"
@@ -99,6 +101,8 @@ def write_file(
     with SealedWriter(filesystem, full, schema, compression="zstd") as writer:
         for group, rows in parts.items():
             writer.write(rows, group)
+        for key, text in (texts or {}).items():
+            writer.add_text(key, text)
     count = sum(rows.num_rows for rows in parts.values())
     return add_action(path, writer.size, count, stats)
 
@@ -130,10 +134,14 @@ def remove_action(file: DataFile, *, gone_rows: bool = True) -> RemoveAction:
 
 
 def append_actions(
-    store: Store, name: str, rows: pa.Table, replaces: Sequence[DataFile]
+    store: Store,
+    name: str,
+    rows: pa.Table,
+    replaces: Sequence[DataFile],
+    texts: Mapping[str, str] | None = None,
 ) -> list[AddAction | RemoveAction]:
-    """Writes rows as one file; the actions that `append` commits."""
-    added = write_file(store, name, rows, f"{unique_name()}.parquet")
+    """Writes rows as one file, with texts in its footer; the actions that `append` commits."""
+    added = write_file(store, name, rows, f"{unique_name()}.parquet", texts=texts)
     return [*map(remove_action, replaces), added]
 
 
@@ -173,6 +181,13 @@ def read_file(store: Store, name: str, path: str, columns: Sequence[str] | None 
     path = f"{name}/{path}"
     with open_sealed(store.filesystem(), path, display_name=f"{path} of the warehouse {store.uri}") as file:
         return file.read(ROWS, columns=columns)
+
+
+def read_text(store: Store, name: str, path: str, key: str) -> str | None:
+    """A text in the footer of a file of a small table; None if it has none."""
+    path = f"{name}/{path}"
+    with open_sealed(store.filesystem(), path, display_name=f"{path} of the warehouse {store.uri}") as file:
+        return file.text(key)
 
 
 def table_without_rows(schema: pa.Schema) -> pa.Table:

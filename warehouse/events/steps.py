@@ -19,7 +19,9 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import STEPS
+from tidemark.warehouse.events import step_facts
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.step_facts import StepFacts
 
 _MAX_FILES = 4  # of the table `steps`, before the plans are rewritten as one file
 
@@ -70,9 +72,8 @@ def plans_of_rows(rows: pa.Table) -> list[StepPlan]:
     return [StepPlan(step, tuple(step_parts)) for step, step_parts in parts.items()]
 
 
-def planned_times(store: Store) -> dict[int, int]:
-    """When each step was planned, in microseconds since 1970."""
-    rows = data_files.read(store, STEPS, tables.open_table(store, STEPS))
+def planned_times(rows: pa.Table) -> dict[int, int]:
+    """When each step was planned, in microseconds since 1970, by rows of the table `steps`."""
     at = rows.column("planned_at").cast(pa.int64())
     return dict(zip(rows.column("step").to_pylist(), at.to_pylist(), strict=True))
 
@@ -87,12 +88,14 @@ def newest_plan(plans: Sequence[StepPlan]) -> int:
     return plans[-1].step if plans else -1
 
 
-def commit_plan(store: Store, race: Race, plan: StepPlan) -> bool:
-    """Commits the plan on top of the version of the race; whether it won."""
-    return race.commit(_actions(store, race.table, plan))
+def commit_plan(store: Store, race: Race, plan: StepPlan, facts: StepFacts | None = None) -> bool:
+    """Commits the plan, and facts of the step, on top of the version of the race; whether it won."""
+    return race.commit(_actions(store, race.table, plan, facts))
 
 
-def _actions(store: Store, table: DeltaTable, plan: StepPlan) -> list[AddAction | RemoveAction]:
+def _actions(
+    store: Store, table: DeltaTable, plan: StepPlan, facts: StepFacts | None
+) -> list[AddAction | RemoveAction]:
     """Writes the plan as a new file.
 
     If the table already has `_MAX_FILES` files, one file with all plans replaces them, so that readers open
@@ -104,7 +107,8 @@ def _actions(store: Store, table: DeltaTable, plan: StepPlan) -> list[AddAction 
         replaced = []
     else:
         rows = pa.concat_tables([data_files.read(store, STEPS, table), rows])
-    return data_files.append_actions(store, STEPS, rows, replaces=replaced)
+    known = step_facts.read_facts(store, replaced) | ({plan.step: facts} if facts is not None else {})
+    return data_files.append_actions(store, STEPS, rows, replaced, step_facts.text_of(known))
 
 
 def rows_of_plans(plans: Iterable[StepPlan]) -> pa.Table:

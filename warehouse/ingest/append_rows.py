@@ -33,6 +33,7 @@ from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused_error
+from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
 from tidemark.warehouse.settings.options import Options, read_options
 
@@ -79,6 +80,7 @@ class Appended:
     summaries  those of the rows taken, by tick, for a batch of a stream
     nulls      by column, how many of the rows taken are NULL there; columns without NULL are left out
     after      the newest batch of the source in `events` before this one; -1 if there was none
+    sample     of the rows taken, for a bulk load
     """
 
     outcome: Literal["appended", "known", "empty"]
@@ -87,6 +89,7 @@ class Appended:
     summaries: Sequence[TickSummary] = ()
     nulls: Mapping[str, int] = field(default_factory=dict)
     after: int = -1
+    sample: RowSample = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         rejected=counts[REJECTED],
         summaries=by_tick(chain.from_iterable(output.summaries for output in written), given.eps or 0.0),
         nulls=dict(sum((Counter(json.loads(file.nulls)) for file in files[EVENTS]), Counter())),
+        sample=sum((output.sample for output in written), NO_ROWS),
     )
     taken, rejected = ([file.action() for file in files[kind]] for kind in (EVENTS, REJECTED))
     return Written(given, tick, result, taken, rejected, new_fields)

@@ -34,6 +34,7 @@ from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
+from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample, RowSampler
 from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
@@ -45,11 +46,12 @@ _DIGITS = 15  # a decimal with at most 15 digits survives as a float, as JSON re
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A new file of the table `kind`, and the summaries of its rows by tick, if they were requested."""
+    """A new file of the table `kind`, with the summaries of its rows by tick, or a sample of its rows."""
 
     kind: Literal["events", "rejected"]
     file: NewFile
     summaries: tuple[TickSummary, ...] = ()
+    sample: RowSample = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class WriteRows:
 
     `schema` is that of `events`, system columns first. The rows have its other columns, in the same order,
     under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the warehouse
-    has no time column. With `eps`, the rows are summarised by tick while they are written; `companions` are
-    those of the options, with their kinds.
+    has no time column. With `eps`, the rows are summarised by tick while they are written, without it a
+    sample of them is taken; `companions` are those of the options, with their kinds.
     """
 
     store: Store
@@ -81,6 +83,7 @@ class WriteRows:
         refused: list[dict[str, Any]] = []
         count = 0
         user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
+        sampler = sampler_of(self.options) if self.eps is None else None
         last: pa.Table | None = None
         with uploading() as uploads, RowFile(self.store, self.schema) as file:
             for batch in batches:
@@ -89,6 +92,8 @@ class WriteRows:
                 count += number
                 refused += records
                 if taken.num_rows:
+                    if sampler is not None:
+                        sampler.add(taken)
                     self._summarise(summaries, last)
                     last = self._complete(taken)
                     file.write(last)
@@ -97,7 +102,8 @@ class WriteRows:
         for upload in uploads:
             upload.result()
         if file.rows:
-            yield WrittenFile("events", file.written(), by_tick)
+            sample = NO_ROWS if sampler is None else sampler.sample
+            yield WrittenFile("events", file.written(), by_tick, sample)
         if count and self.row_filter.all_or_nothing:
             yield RefusedRows(count, refused[0])
         elif refused:
@@ -120,6 +126,11 @@ class WriteRows:
         column = encode_values(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
         ticks = grid.tick_of(epoch_micros(time, column.stored))
         return pa.array(np.where(column.null, NO_TICK, ticks))
+
+
+def sampler_of(options: Options) -> RowSampler:
+    """Takes samples of rows whose first columns are those of the options."""
+    return RowSampler([name for name, _ in options.columns], options.time_column, options.measure())
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,10 +180,15 @@ class Fingerprint:
 
 def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
     """The fingerprint of rows whose columns have the warehouse's types and order; -0.0 equals 0.0."""
+    return Fingerprint(rows.num_rows, int(row_hashes(rows).sum(dtype=np.uint64)))
+
+
+def row_hashes(rows: pa.RecordBatch) -> Hashes:
+    """A hash for each row; as `fingerprint`."""
     hashes = np.full(rows.num_rows, _ROW_SEED)
     for column in rows.columns:
         hashes = _mix(hashes + value_hashes(column, signed_zeros=False))
-    return Fingerprint(rows.num_rows, int(hashes.sum(dtype=np.uint64)))
+    return hashes
 
 
 def name_words(names: NDArray[np.int64] | pa.Array) -> NDArray[np.uint64]:

@@ -5,7 +5,8 @@ of its columns as decoded (digests.py). A read compares the decoded columns with
 everything between the bytes on disk and the decoded column: pages, headers, encodings, the schema.
 
 Row groups are found by name, and readers skip names that they do not know. So later versions may add row
-groups to a file. Files that another tool rewrote have no seal, and are read without comparison.
+groups to a file. The footer may have further texts, each with a checksum. Files that another tool rewrote
+have no seal, and are read without comparison.
 
 Pages have checksums too, which any Parquet reader can check. Checking takes as long as decoding, so the
 option `checksums` turns it on only where a file is read once: in loads, merges and verify.
@@ -34,7 +35,7 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 SEAL = b"tidemark.seal"
 ROWS = "rows"  # the row groups' name in files with one kind of row group
 _FIELD_SEPARATOR = "\0"  # between the name of a struct and of its field; column names do not contain it
-_CHECKSUM_BYTES = 16  # the seal is a checksum in hexadecimal, then JSON
+_CHECKSUM_BYTES = 16  # the seal, and each text, is a checksum in hexadecimal, then the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class SealedWriter:
             self._file, schema.remove_metadata(), write_page_checksum=True, **parquet_options
         )
         self._groups: list[dict[str, Any]] = []
+        self._texts: dict[bytes, bytes] = {}
+
+    def add_text(self, key: str, text: str) -> None:
+        """Adds a text to the footer; `SealedFile.text` has it."""
+        self._texts[key.encode()] = _checked(text.encode())
 
     def write(self, rows: pa.Table, name: str = ROWS) -> None:
         """Writes the rows as one row group."""
@@ -70,7 +76,7 @@ class SealedWriter:
         """Writes the footer."""
         text = json.dumps(self._groups).encode()
         with self._file, self._writer:
-            self._writer.add_key_value_metadata({SEAL: xxhash.xxh3_64_hexdigest(text).encode() + text})
+            self._writer.add_key_value_metadata({SEAL: _checked(text), **self._texts})
             self._writer.close()
             self.size = self._file.tell()
 
@@ -106,6 +112,11 @@ class SealedFile:
         tables = [self.read_group(i, columns) for i in numbers if not names or self._name(i) in names]
         # Without row groups the result still has the columns.
         return pa.concat_tables(tables) if tables else self._file.read_row_groups([], _as_list(columns))
+
+    def text(self, key: str) -> str | None:
+        """A text of the footer, None if it has none of this key; ValueError if it is damaged."""
+        stored = (self.metadata.metadata or {}).get(key.encode())
+        return None if stored is None else _unchecked(stored, f"its text {key}").decode()
 
     def expect(self, first: int, stop: int) -> None:
         """Says that all columns of the row groups from first to stop (exclusive) will be read, in order.
@@ -192,15 +203,23 @@ def _read_seal(footer: pq.FileMetaData) -> list[_SealedGroup] | None:
     seal = (footer.metadata or {}).get(SEAL)
     if seal is None:
         return None
-    checksum, text = seal[:_CHECKSUM_BYTES], seal[_CHECKSUM_BYTES:]
-    if xxhash.xxh3_64_hexdigest(text).encode() != checksum:
-        raise ValueError("its seal is not what was written")
-    groups = [_SealedGroup(**entry) for entry in json.loads(text)]
+    groups = [_SealedGroup(**entry) for entry in json.loads(_unchecked(seal, "its seal"))]
     sealed_rows = [group.rows for group in groups]
     rows = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     if rows != sealed_rows:
         raise ValueError("its row groups do not match its seal")
     return groups
+
+
+def _checked(text: bytes) -> bytes:
+    return xxhash.xxh3_64_hexdigest(text).encode() + text
+
+
+def _unchecked(stored: bytes, name: str) -> bytes:
+    checksum, text = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+    if xxhash.xxh3_64_hexdigest(text).encode() != checksum:
+        raise ValueError(f"{name} is not what was written")
+    return text
 
 
 def _check_digests(rows: pa.Table, group: _SealedGroup, number: int) -> None:

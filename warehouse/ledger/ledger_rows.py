@@ -25,6 +25,7 @@ from tidemark.sketches import ECM, GK, SketchError
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.keys import Names
+from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.delta.table_names import KEYS
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -34,6 +35,7 @@ from tidemark.warehouse.ledger.key_summaries import KeySummary
 
 COMPANIONS = "companions"
 RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # they identify a range of batches
+TIME_COLUMNS = ("min_time", "max_time")
 
 _TIME = pa.timestamp("us", tz="UTC")
 KEYS_TYPE = pa.struct(
@@ -88,6 +90,12 @@ def key_fields_of(ledger: DeltaTable) -> list[str]:
     """The fields of the keys that the table has."""
     fields = [field for field in ledger.schema().fields if field.name == KEYS]
     return [key.name for field in fields for key in cast("StructType", field.type).fields]
+
+
+def times_of(rows: pa.Table) -> tuple[int, int] | None:
+    """The first and the last time of ledger rows, in microseconds since 1970; None if none has a time."""
+    first, last = (as_numpy(rows.column(name).drop_null().cast(pa.int64())) for name in TIME_COLUMNS)
+    return (int(first.min()), int(last.max())) if len(first) and len(last) else None
 
 
 def to_arrow(

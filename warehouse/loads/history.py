@@ -51,6 +51,7 @@ class LoadReport:
     runs_by_level  by title of the projection, the number of runs of each level after the load
     bytes_written  bytes of the files of new runs, merges included
     seconds        time spent, by phase
+    overlaps       what is told of each earlier bulk load with the same rows as the batch, or nearly
     """
 
     outcome: str = "loaded"
@@ -61,6 +62,7 @@ class LoadReport:
     runs_by_level: dict[str, dict[int, int]] = field(default_factory=dict)
     bytes_written: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    overlaps: list[str] = field(default_factory=list)
 
     def add_run(self, projection: Projection[Any], run: NewRun) -> None:
         """Counts a run of a step."""

@@ -7,12 +7,14 @@ batches are those that `events` has, and neither a plan that is left nor the led
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.commits import first_line
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import remove_log, unreadable
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
@@ -20,6 +22,7 @@ from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.step_facts import StepFacts, read_facts, text_of
 from tidemark.warehouse.events.steps import StepPlan, plans_of_rows
 
 
@@ -75,9 +78,19 @@ def rewrite(store: Store, damage: PlansDamage) -> None:
         files = data_files.list_files(race.table)
         if {file.path for file in files} != set(damage.paths):  # another writer came: look again
             return
-        rows = steps.rows_of_plans(damage.plans)
-        if race.commit(data_files.append_actions(store, STEPS, rows, files)):
+        rows, known = steps.rows_of_plans(damage.plans), _facts(store, files)
+        kept = {plan.step: known[plan.step] for plan in damage.plans if plan.step in known}
+        if race.commit(data_files.append_actions(store, STEPS, rows, files, text_of(kept))):
             return
+
+
+def _facts(store: Store, files: Sequence[DataFile]) -> dict[int, StepFacts]:
+    """The facts of steps in those of the files that can be read."""
+    found: dict[int, StepFacts] = {}
+    for file in files:
+        with suppress(DamagedWarehouse, FileNotFoundError):
+            found |= read_facts(store, [file])
+    return found
 
 
 def write_plan(store: Store, rows: dict[BatchRange, int], step: int) -> None:

@@ -169,7 +169,7 @@ class _Past:
 
     def begin_at_step(self, step: int, options: Options) -> None:
         """Takes the moment when every projection had the step; InputError if that has not been yet."""
-        planned = planned_times(self.store)
+        planned = planned_times(data_files.read(self.store, STEPS, tables.open_table(self.store, STEPS)))
         since_the_start = [
             one.runs_table for one in options.projections if one.runs_table not in options.built_from
         ]
