@@ -9,6 +9,7 @@ from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
+from tidemark.jobs.inputs.local_inputs import LocalInputs
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidemark.warehouse import RemovalReport
+    from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 
 
 def run_unload(given: argparse.Namespace) -> int:
@@ -30,8 +32,20 @@ def run_unload(given: argparse.Namespace) -> int:
 
 
 def run_delete(given: argparse.Namespace) -> int:
-    """Deletes the rows that match a condition."""
-    return _run(given, warehouse.delete, "tidemark delete", where=given.where)
+    """Deletes the rows that match a condition, that have the keys of a file, or both."""
+    if given.where is None and given.keys is None:
+        given.parser.error("one of --where and --keys is required")
+    return _run(
+        given, warehouse.delete, "tidemark delete", where=given.where, keys=_rows_of(given, given.keys)
+    )
+
+
+def _rows_of(given: argparse.Namespace, paths: list[str] | None) -> ArrowRows | None:
+    """The rows of the files, read in this process; None without files."""
+    if paths is None:
+        return None
+    options = warehouse.read_options(Store.from_uri(given.warehouse, given.storage_options))
+    return LocalInputs(given.warehouse, given.storage_options).read(paths, given.format, options)
 
 
 def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], application: str, **what: Any) -> int:

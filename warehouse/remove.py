@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -36,10 +36,12 @@ from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, unloads
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.removals.conditions import condition_of
+from tidemark.warehouse.removals.conditions import RowCondition, condition_of
 from tidemark.warehouse.removals.finish import Finished, finish_open
+from tidemark.warehouse.removals.given_rows import rows_of
 from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
+from tidemark.warehouse.removals.row_values import BothConditions, RowValues
 from tidemark.warehouse.removals.select import Selected, select
 from tidemark.warehouse.removals.wanted import (
     Wanted,
@@ -57,7 +59,9 @@ if TYPE_CHECKING:
     import os
 
     from deltalake import DeltaTable
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
 
 _LOG = logging.getLogger("tidemark.remove")
 
@@ -121,23 +125,27 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
 
 
 @report_os_errors("delete")
-def delete(
+def delete(  # noqa: PLR0913  rows are named in two ways
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
-    where: str,
+    where: str | None = None,
     *,
+    keys: DataFrame | LocalRows | None = None,
     dry_run: bool = False,
     request: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> RemovalReport:
-    """Deletes the rows for which a condition is true: from the table `events` and from every answer.
+    """Deletes rows by a condition, or by values of columns: from the table `events` and every answer.
 
     spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri       the warehouse
     where     a condition in the language of questions: DuckDB's, over the columns of the warehouse, such as
               "user = 'x' AND at < TIMESTAMP '2001-03-01'". A row for which it is NULL stays
+    keys      rows with some columns of the warehouse: what equals one of them in all these columns is
+              deleted. A pyarrow Table, a DataFrame of pandas, Polars or the session, or the path of a file,
+              as `load` takes rows. NULL equals nothing, NaN equals NaN. With `where`, both have to hold
     dry_run   only tells how many rows it would delete, by step, and what it would write
     request   a name of this call: the same call again, after a crash, finishes it and returns its report. A
               call that found no row leaves no record
@@ -147,18 +155,38 @@ def delete(
     Rows that arrive while it works may stay; live rows that match are loaded first. A batch that lost rows is
     known when it comes again as it was. Files that no table names any more are deleted by `maintain`, a grace
     later. Raises InputError for a condition that is not one expression over the columns, and for one that
-    fails on a row; then nothing was changed. A stream of Spark that reads the table `events` fails at the
+    fails on a row; for keys with a column that the warehouse does not have, or a value that its type cannot
+    hold; then nothing was changed. A stream of Spark that reads the table `events` fails at the
     first removal.
 
-    The cost: one read of the condition's columns; the files of `events` with deleted rows are written again;
-    each run that has some is sorted again from `events`, for each projection.
+    The cost: one read of the columns of the condition and the keys, which are held in memory; the files of
+    `events` with deleted rows are written again; each run that has some is sorted again from `events`, for
+    each projection.
     """
     began = time.perf_counter()
+    if where is None and keys is None:
+        raise InputError(
+            "delete takes a condition, keys, or both. Example: delete(None, uri, where=\"user = 'x'\"), or "
+            "delete(None, uri, keys=pa.table({'user': ['x', 'y']}))."
+        )
     work = _work(spark, uri, request, storage_options, progress, tuning)
     if not work.options.columns:
         return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
-    condition = condition_of(where, dict(work.options.columns))
+    condition = _condition(work, where, keys)
+    if condition is None:
+        return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
     return _remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+
+
+def _condition(work: Work, where: str | None, keys: Any) -> RowCondition | None:
+    """What selects the rows; None if no row can equal a key."""
+    asked = None if where is None else condition_of(where, dict(work.options.columns))
+    if keys is None:
+        return asked
+    equal = RowValues.of(rows_of(work, keys, "keys"), nulls_match=False)
+    if not equal.rows.num_rows:
+        return None
+    return equal if asked is None else BothConditions(equal, asked)
 
 
 def _work(

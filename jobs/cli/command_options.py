@@ -349,10 +349,18 @@ DELETE = (
     _AFTER_REMOVAL,
     option(
         "--where",
-        required=True,
         metavar="EXPRESSION",
         help="rows for which this is true are deleted, such as \"user = 'x'\"; those where it is NULL stay",
     ),
+    option(
+        "--keys",
+        metavar=FOLDER,
+        nargs="+",
+        action="extend",
+        help="files with some columns of the warehouse: rows that equal one of theirs in all these columns "
+        "are deleted; with --where, those for which it is true, too",
+    ),
+    option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
     *_REMOVAL,
 )
 REPAIR = (

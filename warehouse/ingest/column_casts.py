@@ -13,6 +13,8 @@ Anything else is an InputError.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Field
@@ -37,6 +39,11 @@ def check_columns(options: Options, fields: list[Field]) -> None:
     missing, unknown = sorted(set(stored) - set(columns)), sorted(set(columns) - set(stored))
     if missing or unknown:
         raise InputError(f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.")
+    check_types(columns, stored)
+
+
+def check_types(columns: Mapping[str, str], stored: Mapping[str, str]) -> None:
+    """InputError unless each column's type fits the stored one of its name without loss."""
     for name, kind in columns.items():
         if kind != stored[name] and not _may_fit(kind, stored[name]):
             raise InputError(

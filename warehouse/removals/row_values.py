@@ -1,0 +1,137 @@
+"""Selects the rows whose columns have the values of one of some given rows.
+
+Model. The given rows are held in memory, each distinct row once, in the order of a 64-bit hash of their
+columns. A row is looked up by its hash, and then compared with the given rows of that hash, value by value.
+So it is selected if it is equal, and not if only the hash is. Columns of nested types are compared by hashes
+of their own.
+
+Two values are equal as they are when rows are grouped: NaN equals NaN, -0.0 equals 0.0, text is compared by
+its bytes. NULL equals nothing, or NULL, as `nulls_match` says.
+
+Cost: O(log k) a row, with k given rows; memory is that of the given rows, in the driver and in each task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, zero_for_null
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
+from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.integrity.digests import row_hashes, value_hashes
+from tidemark.warehouse.removals.conditions import RowCondition
+
+Places = NDArray[np.int64]  # of rows among the given ones; -1 for a row that equals none
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowValues:
+    """Given rows by which rows are selected; see the module.
+
+    rows          the distinct given rows, in the order of `hashes`
+    hashes        of each of them, ascending
+    nulls_match   whether NULL equals NULL; otherwise a row with NULL equals none
+    """
+
+    rows: pa.RecordBatch
+    hashes: NDArray[np.uint64]
+    nulls_match: bool
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, *, nulls_match: bool) -> RowValues:
+        """By rows in any order, which may repeat."""
+        if not nulls_match:
+            rows = rows.take(arrow_array(np.flatnonzero(~_has_null(rows))))
+        hashes = row_hashes(rows)
+        order = np.argsort(hashes, kind="stable")
+        rows, hashes = rows.take(arrow_array(order)), hashes[order]
+        earlier = np.arange(max(0, len(hashes) - 1))
+        repeats = np.zeros(len(hashes), np.bool_)
+        repeats[1:] = (hashes[1:] == hashes[:-1]) & _same(rows, earlier + 1, rows, earlier)
+        first = np.flatnonzero(~repeats)
+        return cls(rows.take(arrow_array(first)), hashes[first], nulls_match)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.rows.schema.names)
+
+    def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """See `RowCondition.mask`."""
+        return self.places(rows) >= 0
+
+    def places(self, rows: pa.Table) -> Places:
+        """For each row the place in `self.rows` of the one that it equals; -1 for none."""
+        own = cast_rows(rows.select(list(self.columns)), self.rows.schema)
+        hashes, found = row_hashes(own), np.full(own.num_rows, -1, np.int64)
+        at, stop = (self.hashes.searchsorted(hashes, side) for side in ("left", "right"))
+        left = np.flatnonzero(at < stop)
+        if not self.nulls_match:
+            left = left[~_has_null(own)[left]]
+        while len(left):
+            same = _same(own, left, self.rows, at[left])
+            found[left[same]] = at[left[same]]
+            at[left] += 1
+            left = left[~same]
+            left = left[at[left] < stop[left]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class BothConditions:
+    """Selects the rows that both conditions select; the second one is asked of those of the first alone."""
+
+    first: RowCondition
+    second: RowCondition
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of both."""
+        return tuple(dict.fromkeys([*self.first.columns, *self.second.columns]))
+
+    def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """See `RowCondition.mask`."""
+        mask = self.first.mask(rows)
+        places = np.flatnonzero(mask)
+        if len(places):
+            mask[places] = self.second.mask(rows.take(arrow_array(places)))
+        return mask
+
+
+def _has_null(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    found = np.zeros(rows.num_rows, np.bool_)
+    for column in rows.columns:
+        if column.null_count:
+            found |= as_numpy_bools(column.is_null())
+    return found
+
+
+def _same(
+    rows: pa.RecordBatch, places: NDArray[np.int64], others: pa.RecordBatch, at: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether row ``places[i]`` of the first equals row ``at[i]`` of the others; NULL equals NULL."""
+    mine, theirs = rows.take(arrow_array(places)), others.take(arrow_array(at))
+    same = np.ones(len(places), np.bool_)
+    for left, right in zip(mine.columns, theirs.columns, strict=True):
+        same &= _same_values(left, right)
+    return same
+
+
+def _same_values(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    if pa.types.is_nested(left.type):
+        same: NDArray[np.bool_] = value_hashes(left, signed_zeros=False) == value_hashes(
+            right, signed_zeros=False
+        )
+        return same
+    no_left, no_right = (as_numpy_bools(one.is_null()) for one in (left, right))
+    if pa.types.is_floating(left.type):
+        mine, theirs = (as_numpy(zero_for_null(one)) for one in (left, right))
+        equal = (mine == theirs) | (np.isnan(mine) & np.isnan(theirs))
+    else:
+        equal = as_numpy_bools(zero_for_null(pc.equal(left, right)))
+    return np.where(no_left | no_right, no_left & no_right, equal)
