@@ -70,6 +70,12 @@ def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], applicat
     return DONE
 
 
+def _counted(number: int, what: str) -> str:
+    """'1 batch', '1,024 batches'."""
+    many = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{number:,} {what if number == 1 else many}"
+
+
 def _print(given: argparse.Namespace, report: RemovalReport) -> None:
     name = text_of(given.warehouse)
     if report.outcome in {"empty", "known"}:
@@ -77,13 +83,13 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
         print(f"{name}: {texts[report.outcome]}")
         return
     did = "would remove" if report.outcome == "planned" else "removed"
-    print(f"{name}: {did} {report.rows:,} rows of {report.batches:,} batches")
+    print(f"{name}: {did} {_counted(report.rows, 'row')} of {_counted(report.batches, 'batch')}")
     if report.live_rows:
         print(f"{report.live_rows:,} of its rows are live: they would be loaded first")
     if given.verbose:
         for step, rows in report.rows_by_step.items():
             print(f"step {step}: {rows:,} rows")
     runs = ", ".join(f"{count} of {text_of(title)}" for title, count in report.runs_rewritten.items())
-    again = f"{report.files_rewritten:,} files of events; runs: {runs or 'none'}"
+    again = f"{_counted(report.files_rewritten, 'file')} of events; runs: {runs or 'none'}"
     most = "at most " if report.outcome == "planned" else ""
     print(f"written again: {again}; {most}{report.bytes_written:,} bytes")

@@ -62,45 +62,47 @@ class Reader(KeyReader):
 
     Every parameter takes the scalars, arrays and series of numpy, pandas, Polars and pyarrow as it takes
     Python's values. Values are compared with the stored ones exactly. A time is a datetime, a date or ISO
-    text, a naive one in UTC, and never a number.
+    text, never a number. A time without a zone is taken as UTC.
 
     Parameters of all questions:
 
     measure: the numeric column; by default the first measure of the warehouse. Or an expression over the
         columns, such as "bytes / latency_ms", by a scan.
-    last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick of
-        the data that is not in the future of the clock. A number of steps if the warehouse has no time
-        column.
-    as_of: the moment, exclusive, that `last` counts back from instead: last=L, as_of=T is the window from
-        T - L to T. Without a time column the number of a step.
+    last: only the newest rows by event time: a duration such as "7d", counted back from the newest tick that
+        has rows and is not later than now. A number of steps if the warehouse has no time column.
+    as_of: `last` counts back from this moment (exclusive) instead of the newest tick: last=L, as_of=T is the
+        window from T - L to T. Without a time column the number of a step.
     between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
         `window` of an answer shows which. Windows of keys may start and end inside a tick, but
         those of `every` are whole ticks.
-    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (error <= eps * m, reads a few
-        blocks of history) or "exact" (error 0, also reads the live rows). For keys "approximate" (error <=
-        key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
+    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (reads a few blocks of history;
+        error 0 while the live rows fit into memory, else <= eps * m) or "exact" (error 0; reads the live rows
+        from files if they do not fit into memory). For keys "approximate" (error <= key_eps * m with
+        probability 1 - key_delta) or "exact" (also reads the live rows).
     where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
         as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
     by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.
         Or of expressions, such as "hour(time)", by a scan.
-    top, groups, limit: which of the values: those with the most rows, those in a list, or all of them if
-        there are at most `limit` (1000 by default).
+    top, groups, limit: they select the values of `by`. top: so many values, those with the most rows. groups:
+        the values in this list. Otherwise all values; an error if there are more than `limit` (1000 by
+        default).
     order: the order of the values of `by`: "value", "rows" or "error", with "-" for the greatest first. With
-        `top` these are the first of that order, for each window of `every`: order="-value", top=20 for the
-        slowest twenty. `certain` then says that no group that stands behind can stand before. Equal values
-        stay in the order of the groups; NaN comes last.
+        `top` the answer has the first groups in this order, for each window of `every`: order="-value",
+        top=20 for the slowest twenty. `certain` is True if no later group can belong before this one, by the
+        bounds. Equal values stay in the order of the groups; NaN comes last.
     least_rows: groups with fewer rows, N, in the window are left out.
     every: one answer for each part of the window: "1h", "7d". Parts start at multiples of the duration since
         1970 in UTC, weeks on Mondays. Without a time column it is a number of steps.
-    width: with `every`: how long each part lasts, at least `every`, by default as long. Longer parts overlap:
-        every="1h", width="24h" for the 24 hours from each hour on. They too end where the window does.
+    width: with `every`: the length of each part, at least `every`, which is the default. Longer parts
+        overlap: every="1h", width="24h" for the 24 hours from each hour on. A part is cut at the end of the
+        window.
     key: a column, or a list of columns in any order; by default the first key of the warehouse. Values of a
         key of several columns, in the question and in the answers, are tuples in the order of this list.
 
     If the columns of `where` and `by` together are those of a declared group, questions about measures read a
     few blocks. Any other `where` and `by`, and those of questions about keys, are answered by a scan of
-    `events`: exact, and as slow as that. `rows_scanned` of the answer says how many rows it read, and
-    `declare` which group would answer it without a scan.
+    `events`: exact, and as slow as that. `rows_scanned` of the answer is the number of rows that were read.
+    `declare` names the group that would answer the question without a scan.
 
     All questions raise InputError for invalid arguments, EmptyWindow if a quantile window has no rows, and
     DamagedWarehouse if a file is missing or damaged. Each question first looks for newer data, unless that
@@ -121,7 +123,7 @@ class Reader(KeyReader):
 
     @property
     def options(self) -> Options:
-        """The options that the warehouse was created with, and its columns."""
+        """The options of the warehouse as they are now, and its columns."""
         return self._session.newest_options()
 
     @property
@@ -151,7 +153,7 @@ class Reader(KeyReader):
 
     @property
     def eps(self) -> float:
-        """The promised rank error as a fraction of the rows, fixed when the warehouse was created."""
+        """The promised rank error as a fraction of the rows; `alter` can change it."""
         return float(self._session.options.eps)
 
     @property
@@ -165,8 +167,8 @@ class Reader(KeyReader):
     ) -> tuple[Any, Any]:
         """The ticks of the window that may have rows, as (start, end), the end exclusive.
 
-        Returns times, or step numbers without a time column. The end is None if rows may have the last time
-        there is, the last microsecond of the year 9999. Raises EmptyWindow if no tick of the data lies
+        Returns times, or step numbers without a time column. The end is None if rows may have the last
+        possible time (the last microsecond of the year 9999). Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
         return self._session.ask(SpanRequest(measure, AskedWindow(last, between, as_of)))
@@ -222,16 +224,18 @@ class Reader(KeyReader):
 
         The window is whole ticks, as those of measures. The answer joins the stored cells of the window. If a
         cell of a run has several ticks and the window cuts it, the rows of the part inside are read from
-        `events`: `rows_scanned` says how many. Raises InputError for an unknown name, and if its kind is not
-        registered in this process; EmptyWindow if the window has no rows with a value.
+        `events`: `rows_scanned` says how many. Raises InputError if there is no companion of this name, or if
+        the kind of the companion is not registered in this process; EmptyWindow if the window has no rows
+        with a value.
         """
         return self._session.ask(CompanionRequest(name, AskedWindow(last, between, as_of)))
 
     def info(self) -> Info:
         """Facts about the warehouse: columns, grain, span, steps, runs, batches, bytes and table versions.
 
-        `span` is that of the ticks with rows, `last_batches` the newest ones: see query/asking/about.py.
-        `memory` has the budget of decoded rows in bytes, and how many of them are used.
+        `span` goes from the first to the last tick with rows, `last_batches` has the newest ranges of
+        batches: see query/asking/about.py. `memory` has the budget of decoded rows in bytes, and how many of
+        them are used.
         """
         memory = self._session.memory
         return Info({**self._session.info(), "memory": {"budget": memory.budget, "used": memory.weight}})
@@ -262,8 +266,9 @@ class Reader(KeyReader):
         phi: a number from 0 to 1, both inclusive, or a sequence of them; these share one round of reads.
 
         Returns one Answer for a number, Answers in the order of the sequence otherwise. A rank among the NaN
-        rows has the value NaN. In mode accurate, where the live rows do not fit into memory, an answer may
-        differ from that of its phi asked alone, as all share their reads; both keep the promised error.
+        rows has the value NaN. If the live rows do not fit into memory, mode accurate may answer a phi
+        otherwise when it is asked alone than with others, because all share the blocks that are read; both
+        answers keep the promised error.
 
         Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads
         one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
@@ -367,8 +372,9 @@ class Reader(KeyReader):
         bins: the number of bins of equal width from the least to the greatest number; or two or more edges,
             ascending. A bin includes its left edge; only the last bin includes its right edge.
 
-        NaN and NULL rows are in no bin. A group or a window without numbers has no bins of equal width; a
-        question about one histogram is then an EmptyWindow. The cost is that of `rank` for all edges at once.
+        NaN and NULL rows are in no bin. A group or a window without numbers has no bins of equal width; if
+        the question is about one histogram, EmptyWindow is raised. The cost is that of `rank` for all edges
+        at once.
         """
         wanted = Histograms.of(plain_all(bins))
         asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
@@ -386,9 +392,10 @@ class Reader(KeyReader):
 
         k: a whole number of at least 1.
 
-        Equal numbers count apart; NaN and NULL are no numbers, infinities are. The answers are exact in every
-        mode. `order` takes "rows" and "-rows" alone. EmptyWindow if no row has a number. The cost is that of
-        `quantile` in mode exact: one or two blocks per run for consecutive ranks, groups from their runs.
+        Equal numbers are listed several times; NaN and NULL are no numbers, infinities are. The answers are
+        exact in every mode. `order` takes "rows" and "-rows" alone. EmptyWindow if no row has a number. The
+        cost is that of `quantile` in mode exact: one or two blocks per run, because the ranks are
+        consecutive. For a declared group, its own runs are read.
         """
         return self._extremes(Extremes.of(plain(k), largest=True), measure, options)
 

@@ -57,8 +57,8 @@ def append(
 ) -> bool:
     """Appends one batch of a source; returns False if the warehouse has the batch already.
 
-    spark, rows      as for `warehouse.load`: a session and its DataFrame; or None, and a pyarrow Table,
-                     RecordBatch or RecordBatchReader, or the path of a Parquet file or folder
+    spark, rows      a session and its DataFrame; or None, and Arrow data (as for `warehouse.load`), or the
+                     path of a Parquet file or folder, a pattern, or a list of these
     source           the unique name of the stream in the warehouse
     batch            the number of the batch in its source, from 0 to 2**63 - 2. Numbers must increase; gaps
                      are allowed
@@ -66,11 +66,12 @@ def append(
     storage_options, tuning
                      as for `warehouse.load`
 
-    A batch that comes again is a replay and changes nothing; to see that it has the same rows, both are read
-    once. Rows too far ahead go to the table `rejected`, and so do those whose time, measures or key are
-    timestamps or dates outside the years 1 to 9999. Raises BatchMismatch for a batch that comes again with
-    other rows, in any order; InputError for rows that do not fit the warehouse's columns, and for a new batch
-    whose number is below the newest one of the source. Then nothing was changed.
+    A batch that comes again is a replay and changes nothing; to compare the rows, the stored batch and the
+    given one are read once. Two kinds of rows go to the table `rejected`: those too far ahead of the clock;
+    and those with a timestamp or date outside the years 1 to 9999 in the time, a measure or a key. Raises
+    BatchMismatch if a batch comes again with other rows (their order does not matter); InputError for rows
+    that do not fit the warehouse's columns, and for a new batch whose number is below the newest one of the
+    source. Then nothing was changed.
     """
     batch = plain(batch)
     whole_number("batch", batch, 0, GREATEST_BATCH)
@@ -140,8 +141,8 @@ def _append_new(
 ) -> Appended | None:
     """Appends a batch that neither `events` nor `ledger`, both opened, have.
 
-    The outcome is 'known' if another process has appended it, or a later one, in the meantime. None if it
-    took it for an unfinished batch, and wrote its ledger rows.
+    The outcome is 'known' if another process has meanwhile appended this batch or a later one. None if
+    another process found our rows without ledger rows, and wrote the ledger rows.
     """
     store, eps = work.store, work.options.eps
     source, number = given.batch.source, given.batch.last
@@ -183,7 +184,7 @@ def _finish(work: Work, batch: BatchRange) -> Appended | None:
     """
     store = work.store
     events, ledger = (tables.open_table(store, name) for name in (EVENTS, LEDGER))
-    options = read_options(store, events)  # the batches before may have brought the columns
+    options = read_options(store, events)  # an earlier batch may have added the columns
     work = replace(work, options=options)
     first = min(batch.first, tables.newest_transaction(ledger, batch.source) + 1)
     row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))

@@ -11,7 +11,7 @@
 
 Recovery. Running the same load again continues after a crash at any point:
 
-            after events   the same call finds the batch there, compares its rows, and continues with the plan
+    after events   the same call finds the batch there, compares its rows, and continues with the plan
     after plan     the plan is used as it is
     after files or marks
                    they are written again; maintenance deletes the files that no commit names
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("tidemark.load")
 
-_HASH_BYTES = 6  # of the number of a bulk batch; generations stand above
+_HASH_BYTES = 6  # the low bytes of a bulk batch's number are the hash, the others the generation
 
 
 @report_os_errors("load")
@@ -114,22 +114,21 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     batch     the name of the batch; it must stay the same when the load is run again
     ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
     again     whether a batch that was unloaded may come again with the same rows
-    refuse_overlap
-              whether a batch is refused whose rows are the same as those of an earlier bulk load, or nearly;
-              by default it is loaded, and `overlaps` of the report and a warning of the logger tell both.
-              Batches that were unloaded do not count
+    refuse_overlap True: a batch is refused if its rows are the same, or nearly the same, as those of an
+              earlier bulk load.  False: it is loaded, and `overlaps` of the report and a logged warning name
+              both batches. Batches that were unloaded are not compared
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
     tuning    sizes of files, blocks and tasks; None: the defaults of `Tuning`
 
-    Streamed batches that the ledger has lost (another tool restored it) get their rows there again first; in
-    an object store, only a load without rows looks for them.
-    Loading the same batch again changes nothing. If there is nothing to load (the batch has no rows, or no
-    streamed batch is waiting), the outcome is 'empty'. A batch that was unloaded may come again with other
-    rows. Raises BatchMismatch if the batch was loaded with other rows, or was unloaded with the same ones and
-    `again` is not given; OverlappingBatch for `refuse_overlap`; InputError for rows that do not fit; then
-    nothing was changed.
+    If the ledger has lost streamed batches (another tool restored an older version), their ledger rows are
+    written again first; in an object store, only a load without rows looks for them. Loading the same batch
+    again changes nothing. If there is nothing to load (the batch has no rows, or no streamed batch is
+    waiting), the outcome is 'empty'. A batch that was unloaded may come again with other rows. Raises
+    BatchMismatch if the batch was loaded with other rows, or was unloaded with the same ones and `again` is
+    not given; OverlappingBatch for `refuse_overlap`; InputError for rows that do not fit the columns. After
+    each of these errors nothing was changed.
     """
     if (rows is None) != (batch is None):
         raise InputError(
@@ -145,9 +144,10 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     options = read_options(store, events)
     executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options, progress)
-    if rows is None or not store.files.takes_rounds:  # in a store a bulk load saves the time of the requests
+    if rows is None or not store.files.takes_rounds:  # to save requests, a bulk load into a store skips this
         ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
-        if unaccounted.find(store, events, ledger, plans).lost:  # or maintenance took what was planned since
+        if unaccounted.find(store, events, ledger, plans).lost:
+            # With newer plans: maintenance may have removed the ledger rows of batches that others loaded.
             lost = unaccounted.find(store, events, ledger, _plans(work)).lost
             missing_summaries.write_missing(work, lost)
     report = LoadReport(seconds=work.seconds)
@@ -168,7 +168,7 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
 
 
 def catch_up(work: Work) -> LoadReport:
-    """Loads every planned step into the projections that lack it; for those that were added."""
+    """Loads every planned step into the projections that lack it, such as those that `alter` added."""
     work.executor.check_sendable(work.options.companions.known_kinds())
     report = LoadReport(seconds=work.seconds)
     _finish_steps(work, newest_step(work.store), report)
@@ -178,7 +178,7 @@ def catch_up(work: Work) -> LoadReport:
 def account(work: Work) -> None:
     """Writes ledger rows that batches of streams lack, and the plans of bulk batches that have none.
 
-    So each row of `events` is live, or of a planned step.
+    After that, each row of `events` belongs to a ledger row or to a planned step.
     """
     events, ledger = tables.open_tables(work.store, EVENTS, LEDGER)
     found = unaccounted.find(work.store, events, ledger, _plans(work))
@@ -196,7 +196,7 @@ def load_live(work: Work) -> None:
 def bulk_batch(name: str, generation: int = 0) -> BatchRange:
     """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
 
-    `generation` counts how often the batch was unloaded before: it is another batch then.
+    `generation` is how often a batch of this name was unloaded: after that the name stands for another batch.
 
     Delta truncates the statistics of long text, so files cannot be pruned by source names that start alike.
     The hash is an integer with exact statistics, so files can be pruned by it.
@@ -239,8 +239,8 @@ def _plan_bulk(
 ) -> tuple[int | None, Work]:
     """Appends the batch to `events` and plans its step; the tables are opened, the options those in `events`.
 
-    Returns the step, None if the batch has no rows; and the work with the options after the append, which
-    adds the columns to a warehouse without any.
+    Returns (step, work). The step is None if the batch has no rows. The work has the options as they are
+    after the append: the first one adds the columns to a warehouse that has none.
     """
     store, batch, loaded, sample = work.store, given.batch, None, None
     with work.phase("check"):
@@ -281,7 +281,10 @@ def _plan_bulk(
 
 
 def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable | None) -> Appended:
-    """Appends the batch; with `steps`, the table, unless an earlier batch has the same rows or nearly."""
+    """Appends the batch.
+
+    OverlappingBatch if `steps`, the table, is given and an earlier batch has (nearly) the same rows.
+    """
     race, tick, done = Race(work.store, EVENTS, events), step_tick(work), None
     while done is None:
         written = append_rows.write(work.store, given, tick, race.table)
@@ -293,7 +296,7 @@ def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable
 
 
 def _check_not_planned(work: Work, steps: DeltaTable, batch: BatchRange) -> None:
-    """DamagedWarehouse if a plan has the batch, which `events` does not: its rows came, and are gone."""
+    """DamagedWarehouse if a plan has the batch but `events` does not: its rows were there and are lost."""
     if batch not in planned_batches(read_step_plans(work.store, steps, work.step_files)):
         return
     if not append_rows.has_batch(tables.open_table(work.store, EVENTS), batch):
@@ -301,7 +304,7 @@ def _check_not_planned(work: Work, steps: DeltaTable, batch: BatchRange) -> None
 
 
 def _check_rows_of_plan(work: Work, events: DeltaTable, batch: BatchRange) -> None:
-    """DamagedWarehouse if `events` has other rows of the batch than are left of its plan."""
+    """DamagedWarehouse unless `events` has as many rows of the batch as were planned and not removed."""
     planned = {part: rows for plan in _plans(work) for part, rows in plan.parts if part == batch}
     expected = removed_at(work.store, events).parts(planned)
     batch_counts.check_complete(work.store, files_of_batches(events, list(expected)), expected)
@@ -347,9 +350,9 @@ class _Batches(Protocol):
 
 @dataclass(slots=True)
 class _BulkBatch:
-    """A batch of a bulk load, in `events`; `told` takes what is told of batches with the same rows.
+    """A batch of a bulk load that is in `events`; warnings about batches with the same rows go to `told`.
 
-    `sample` is None if its rows were written before, by a load that was ended.
+    `sample` is None if an earlier load, which was ended, wrote the rows.
     """
 
     work: Work
@@ -376,7 +379,7 @@ class _BulkBatch:
 
 @dataclass(slots=True)
 class _LiveBatches:
-    """All batches of the ledger; `times` are the first and the last of those that were found last."""
+    """All batches of the ledger; `times` are the first and the last time of those found by `unplanned`."""
 
     store: Store
     times: tuple[int, int] | None = None
@@ -407,8 +410,8 @@ def _plan(
 ) -> int | None:
     """Commits a plan of the batches and returns its step; None if there is nothing to plan.
 
-    `first` is `steps`, opened before, for the first try. `loaded` are runs tables with their newest steps.
-    DamagedWarehouse if one has no plan.
+    `first` is `steps`, opened before, for the first try. `loaded` are pairs of a runs table and its newest
+    step. DamagedWarehouse if such a step has no plan.
     """
     first, plans = _plans_since(work, first, loaded)
     race = Race(work.store, STEPS, first)
@@ -427,7 +430,7 @@ def _plans_since(
 ) -> tuple[DeltaTable, list[StepPlan]]:
     """The table `steps` with its plans, opened again if it is older than the runs.
 
-    `loaded` are runs tables with their newest steps. DamagedWarehouse if one has a step without a plan.
+    `loaded` are pairs of a runs table and its newest step. DamagedWarehouse if such a step has no plan.
     """
     plans = read_step_plans(work.store, table, work.step_files)
     if any(last > newest_plan(plans) for _, last in loaded):
@@ -450,8 +453,8 @@ def _loaded(work: Work, *others: str) -> tuple[list[tuple[str, int]], list[Delta
 def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None:
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs.
 
-    A removal that is open is finished before the merges. Goes on with what was added meanwhile, and with a
-    smaller kappa, until nothing was changed.
+    A removal that is not finished is finished before the merges. If `alter` added projections or lowered
+    kappa meanwhile, this starts over, until the options stay the same.
     """
     while True:
         _load_steps(work, last_step, report)

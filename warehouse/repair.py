@@ -1,7 +1,7 @@
 """Repair: what is damaged of history, the ledger and the plans is made again from `events`.
 
-`events` is the truth: every row that ever came, and the options. Everything else is computed from it, by the
-code that a load, a stream and `alter` compute it with:
+`events` is the truth: every row that came and was not removed, and the options. Everything else is computed
+from it, by the code that a load, a stream and `alter` compute it with:
 
     logs       one that cannot be opened is written again (warehouse/delta/log_repair.py)
     steps      plans that are left from step 0 on stay; the batches of those that are lost become one new step

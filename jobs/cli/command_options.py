@@ -650,8 +650,8 @@ _QUESTION = (
         "--mode",
         choices=MODES,
         default="accurate",
-        help="quick: from memory, error <= eps * N. accurate (the default): reads a few blocks, error <= "
-        "eps * m. exact: also reads the live rows",
+        help="quick: from memory, error <= eps * N. accurate (the default): reads a few blocks; error 0 "
+        "while the live rows fit into memory, else <= eps * m. exact: error 0",
     ),
 )
 

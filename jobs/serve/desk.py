@@ -1,7 +1,8 @@
-"""Where questions are answered: so many at the same time, so many waiting, and each with an end.
+"""Answers questions in a bounded number of threads; so many more may wait, and each has a time limit.
 
-A question has its time from the moment that it came, waiting included. It ends sooner if its client has gone:
-whoever reads looks at both between blocks, groups and windows, and interrupts a scan.
+The time of a question begins when it comes, so it includes the waiting. A question ends sooner if its client
+has gone. Between blocks, groups and windows the code that reads checks the time and the client; a running
+scan is interrupted.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Gone(Exception):
 
 
 class Deadline:
-    """Until when a question may take, and whether its client has gone."""
+    """When a question must end, and whether its client has gone."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.end, self.gone = seconds, time.monotonic() + seconds, threading.Event()
 
     def limited(self, wh: Warehouse) -> Warehouse:
-        """The warehouse, whose questions end in time."""
+        """The warehouse, whose questions have the time that is left; TimeLimitReached if none is."""
         left = self.end - time.monotonic()
         if left <= 0:
             raise TimeLimitReached(
@@ -77,16 +78,15 @@ class Desk:
             raise
         running.add_done_callback(lambda _: self._taken.discard(deadline))
         answer, left = asyncio.wrap_future(running), asyncio.ensure_future(leaves())
-        answer.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # may come after the client
+        # The exception is read, so asyncio does not warn if the answer comes after the client has gone.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             await asyncio.wait({answer, left}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise Gone
             return answer.result()
         finally:
-            deadline.gone.set()  # also where this task was cancelled: the server stops
+            deadline.gone.set()  # also if this task is cancelled because the server stops
             left.cancel()
 
     def close(self) -> None:

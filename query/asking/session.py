@@ -113,7 +113,7 @@ class Session:
 
     @property
     def options(self) -> Options:
-        """The options that the warehouse was created with, and its columns, as of the last look."""
+        """The options of the warehouse, and its columns, as of the last look."""
         return self.snapshot.options
 
     def newest_options(self) -> Options:

@@ -1,16 +1,18 @@
 """What the ways to an answer cost, and the choice between them.
 
 A cost is a sum of units of work (windows and runs to bound, names to look up, rows to go through, statements)
-times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. How
-much a way differs from them on this machine and store is learned: the first scan of a session sets the factor
-of scans, later answers correct that of their way by a share, and the factors of ways that are not taken
-return to 1 slowly, so that they are tried again. A scan that also had to compare files with their digests,
-which is done once in a process, is not used to correct the factors.
+times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. For
+each way and topic (rows, groups, keys) a factor is learned: the time that the way took on this machine and
+store, divided by the estimate. The first scan about a topic sets the factor of its scans. Each later answer
+applies a share of the correction to the factor of its way. The factors of ways that are not taken return to 1
+slowly, so that these ways are tried again. A scan that also had to compare files with their digests, which is
+done once in a process, is not used to correct the factors.
 
 No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
-the next one, is stopped, and the next one is used (`spending.py`). So the whole time is at most max(2 *
-estimate of the first way, estimate of the second way) + the time of the second way. No way is stopped during
-its first PATIENCE seconds, because a new process or a busy machine may need this time for any way.
+the next one, is stopped, and the next one is used (`spending.py`). No way is stopped during its first
+PATIENCE seconds, because a new process or a busy machine may need this time for any way. So with two ways the
+whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the time of the
+second way; a way stops only where it looks at its limit.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 
 T = TypeVar("T")
 
-FEWEST_CELLS = 32  # groups, windows and ranks in all that are worth a look at whole runs
+FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 CLOCK: Clock = time.perf_counter
 PATIENCE = 0.25  # seconds
-_LEAST_US = 5000.0  # estimated and taken, of answers that say something about the machine
+_LEAST_US = 5000.0  # nothing is learned from an answer with a smaller estimate or a shorter time
 _FACTORS = 1 / 16, 16.0  # within which the rates are corrected
-_SHARE = 0.3  # of a correction that an answer makes, but for the first scan
-_RETURN = 0.98  # of the logarithm of a factor that is left after an answer of another way
+_SHARE = 0.3  # the share of a correction that one answer applies; the first scan applies all of it
+_RETURN = 0.98  # each answer of another way multiplies the logarithm of a factor by this
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +47,28 @@ class Rates:
     slice: float = 150.0  # to find a group in a run by its marks
     cell: float = 60.0  # to answer about a group in a window, alone
     known_row: float = 0.05  # to select and sort the rows of a run in memory, a row of the run
-    read_row: float = 0.05  # to read and decode a row: a share of it, as the run is kept
-    lookup: float = 100.0  # to look up a name in a run
-    lists: float = 14_000.0  # to ask the lists of a window about names
+    read_row: float = 0.05  # to read and decode a row: less than the true time, as the run stays in memory
+    lookup: float = 100.0  # to look up a key in a run
+    lists: float = 14_000.0  # to look keys up in the listings of a window
     far_block: float = 1000.0  # to fetch a block of an object store, of many at once
     far_row: float = 1.0  # of a scan of `events` in an object store
     statement: float = 25_000.0  # the least that a scan takes
     key_row: float = 0.14  # of a scan of the runs of a key
     event_row: float = 0.006  # of a scan of `events`
-    grouped: float = 50_000.0  # more for a scan by groups or windows; it keeps few groups with the index
+    grouped: float = 50_000.0  # more, by groups or windows; so few groups are answered from the runs
     grouped_row: float = 0.025  # more, by groups or windows
     found_cell: float = 1.0  # to answer about a group in a window that a scan found
 
 
 class Choice(NamedTuple, Generic[T]):
-    """A way that could be taken: its estimated microseconds, and how it is."""
+    """A way that could be taken: its estimated microseconds, and the function that takes it."""
 
     cost: float
     go: Callable[[], T]
 
 
 def cheapest(ways: Mapping[Way, Choice[T]]) -> dict[Way, Choice[T]]:
-    """The one way with the least estimate, whatever was learned: the same one as long as the rows are."""
+    """Only the way with the least estimate, without learned factors: the same data give the same way."""
     way = min(ways, key=lambda one: ways[one].cost)
     return {way: ways[way]}
 
@@ -74,7 +76,7 @@ def cheapest(ways: Mapping[Way, Choice[T]]) -> dict[Way, Choice[T]]:
 class Costs:
     """Estimates in microseconds, and the choice. Safe to share between threads: a lost correction is no loss.
 
-    clock: seconds. patience: the seconds within which no way is left.
+    clock: seconds. patience: no way is stopped in its first `patience` seconds.
     """
 
     def __init__(
@@ -96,7 +98,10 @@ class Costs:
         return rows * self.rates.known_row + unread * self.rates.read_row
 
     def event_scan(self, rows: int, cells: int | None, *, far: bool) -> float:
-        """To scan these rows of `events`, and to answer about the groups and windows; None: about all."""
+        """To scan these rows of `events`, and to answer about the cells.
+
+        cells: the number of pairs of a group and a window; None for one answer about all rows.
+        """
         rates = self.rates
         cost = rates.statement + rows * (rates.far_row if far else rates.event_row)
         if cells is not None:
@@ -123,13 +128,13 @@ class Costs:
         return cost * self.factors.get((topic, way), 1.0)
 
     def take(self, topic: str, ways: Mapping[Way, Choice[T]]) -> T:
-        """What the way with the least estimate returns, or that for which it is left."""
+        """The result of the way with the least estimate; if it takes too long, that of the next way."""
         costs = {way: self.corrected(topic, way, one.cost) for way, one in ways.items()}
         order = sorted(costs, key=costs.__getitem__)
         spent = current()
         if spent is None or (len(order) == 1 and spent.limits):
             return ways[order[0]].go()
-        is_told = not spent.limits  # of choices inside a way, the plan says nothing
+        is_told = not spent.limits  # a choice inside a way is not recorded in the plan
         if is_told:
             known = spent.plan.estimates
             known.update({way: known.get(way, 0.0) + cost / 1000 for way, cost in costs.items()})
@@ -155,7 +160,7 @@ class Costs:
             finally:
                 spent.way = outer
                 spent.limits.remove(limit)
-        raise AssertionError("the last way is not left")
+        raise AssertionError("the last way was stopped, although it has no limit")
 
     def _learn(self, topic: str, way: Way, cost: float, began: float) -> None:
         """Corrects the rates by what an answer took since this moment."""

@@ -1,7 +1,7 @@
 """The selected rows of a scan in memory: DuckDB lists the numbers of each group, ranks are found here.
 
-Cost: of a few ranks a selection in each large part, else a sort; some nanoseconds a row, and a microsecond
-for each group.
+Cost: some nanoseconds a row, and a microsecond a group. A few ranks in large groups are found by selection
+(np.partition), others by a sort.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, 
 
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
 _FEW = 8  # ranks or points that are found without a sort
-_LARGE = 64  # numbers of a part, from which on it takes longer to sort them than to select one
+_LARGE = 64  # a part with so many numbers takes longer to sort than to select one from
 
 
 class HeldRows:
     """See `ScannedRows`.
 
-    groups: what they are. order: (groups,) the place of each among the parts of the numbers.
+    groups: the groups, in the order of the results. order: (groups,) order[g] is the index of the part of
+        group g.
     numbers: those of part i are ``numbers[edges[i] : edges[i + 1]]``, in any order.
     """
 
@@ -132,7 +133,7 @@ class HeldRows:
 def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints, Ints]:
     """The numbers of each part without NaN and NULL, their edges, and the counts of `ScannedGroups`.
 
-    m: how many values of each part that are not NULL are live.
+    m: for each part the number of live rows whose value is not NULL.
     """
     is_null = as_numpy_bools(values.is_null()) if values.null_count else np.zeros(0, bool)
     stored, edges, nulls = _without(is_null, as_numpy(values.drop_null()), edges)
@@ -143,7 +144,11 @@ def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints
 
 
 def _without(is_out: NDArray[np.bool_], kept: NDArray[Any], edges: Ints) -> tuple[NDArray[Any], Ints, Ints]:
-    """What is left of each part, the edges of that, and how many are out; `is_out` may be empty for none."""
+    """(kept, the edges of its parts, how many values were taken out of each part).
+
+    is_out: whether each value was taken out; empty if none was. kept: the values without these.
+    edges: those of the parts before that.
+    """
     if not is_out.any():
         return kept, edges, np.zeros(len(edges) - 1, np.int64)
     before = np.concatenate([[0], np.cumsum(is_out)])[edges]

@@ -46,8 +46,8 @@ class RankBounds:
 
     values: shape (k,), float64 or int64, non-decreasing, each an element of the multiset; infinities are
         allowed, NaN is not.
-    lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[j] and hi[j] bound the rank of every x with j
-        values before it.
+    lo, hi: shape (k + 1,), int64, non-decreasing, lo <= hi; lo[j] and hi[j] bound rank_le(x) of every x with
+        j values <= x, and rank_lt(x) of every x with j values < x.
     unique: True if the values are known to be strictly ascending; if False, methods that need it check it.
 
     The number of elements is hi[k]; lo[k] equals it if the maximum is among the values.
@@ -119,9 +119,9 @@ class RankBounds:
         if k == 0:
             raise EmptySketch("got a staircase without values; expected at least one; check n >= 1 first")
         ranks = np.asarray(r, INT64)
-        # r - lo[j+1] falls with j and hi[j] + 1 - r rises. The second is larger exactly where
-        # hi[j] + 1 - r > r - lo[j+1]. So the best j is next to that crossing, on one side or the other. Below
-        # the bracket of r that is false, above it true.
+        # r - lo[j+1] falls with j and hi[j] + 1 - r rises. Let P(j) be: hi[j] + 1 - r > r - lo[j+1]. P is
+        # false for j below the bracket of r and true above it. The best j is the first with P(j), or the one
+        # before it.
         crossing, last = self.bracket(ranks)
         end = np.minimum(last + 1, k)
         while (crossing < end).any():  # binary search: adding whole arrays would cost more than searching
@@ -139,11 +139,11 @@ class RankBounds:
     def bracket(self, r: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """For each rank r the (a, b) such that the exact answer lies in (values[a - 1], values[b]].
 
-        The exact answer is the smallest element x with rank_le(x) >= r. a is the number of values j with
-        hi[j + 1] < r: they are certainly too small. b is the first j with lo[j + 1] >= r: that value is
-        certainly large enough. a == 0 means no lower end, b == k no upper end. Raises InvalidInput if the
-        values are not unique (`combine` makes them unique). O(log k) for each r, plus O(k) if `unique` is
-        False.
+        The exact answer is the smallest element x with rank_le(x) >= r. a is the number of indices j with
+        hi[j + 1] < r: these values[j] are certainly too small. b is the first j with lo[j + 1] >= r: that
+        value is certainly large enough. a == 0 means no lower end, b == k no upper end. Raises InvalidInput
+        if the values are not unique (`combine` makes them unique). O(log k) for each r, plus O(k) if `unique`
+        is False.
         """
         self._require_unique()
         ranks = np.asarray(r, INT64)
@@ -207,8 +207,8 @@ def combine(bounds: Sequence[RankBounds]) -> RankBounds:
     [[1, 3, 7, 9], [0, 1, 3, 4, 7], [0, 1, 5, 6, 7]]
 
     Cost: O(K log K) time and O(K) memory for K values together. lo_i[j_i] is lo_i[0] plus the increments of
-    lo_i at the values <= u. Hence one sort of all values and one running sum of their increments, read at the
-    last of equal values, computes every sum at once.
+    lo_i at the values <= u. So all values are sorted once, with their increments, and the increments are
+    summed up. The sum at the last of equal values is the step of the union there.
 
     Raises InvalidInput for no inputs, for mixed dtypes, or for 2**63 elements or more in total.
     """

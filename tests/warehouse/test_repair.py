@@ -172,6 +172,30 @@ HARM: dict[str, tuple[Harm, ...]] = {
 }
 
 
+def without_its_summaries(path: Path) -> None:
+    """As another tool may write the file of the ledger: no seal, and the summaries of measures are cut."""
+    rows = pq.read_table(path)
+    measures = [
+        [{**one, "sketch": one["sketch"][:-3]} for one in row] for row in rows.column("measures").to_pylist()
+    ]
+    cut_measures = pa.array(measures, rows.schema.field("measures").type)
+    pq.write_table(rows.set_column(rows.schema.get_field_index("measures"), "measures", cut_measures), path)
+
+
+def test_a_summary_that_cannot_be_read_is_made_again_as_its_error_says(loader: Loader) -> None:
+    for number in range(len(tables_of(Path(loader.uri))["ledger"][1])):
+        spoil("ledger", without_its_summaries, number)(Path(loader.uri))
+    with pytest.raises(DamagedWarehouse, match=r"summary of '.' in batch .* of '.*tidemark repair"):
+        query.open(loader.uri).quantile(0.5, "n", mode="quick")
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+
+
+def test_a_repair_that_opens_no_summary_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.warehouse.repairs.ledger.check_summaries", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_a_summary_that_cannot_be_read_is_made_again_as_its_error_says(loader)
+
+
 @pytest.mark.parametrize("harm", HARM)
 def test_what_is_damaged_is_made_again(loader: Loader, harm: str) -> None:
     """A dry run says the same and changes nothing."""

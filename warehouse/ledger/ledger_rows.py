@@ -1,12 +1,13 @@
 """The rows of the ledger: their schema, and the conversion from summaries to rows and back.
 
-A row stands for the batches first_batch..last_batch (inclusive) of a source in one tick. It has the number of
-rows, their time range, for each measure the counts of NaN and NULL and the GK summary of the other values,
-and for each key the summary of key_summaries.py, in a field of the column `keys`, which a ledger has only if
-there is a key. `cells` are the upper bounds of the sketch's cells for the whole tick. They repeat what the
-sketch says, so that a reader needs the sketch itself only for a window that starts or ends inside the tick.
+A row stands for the batches first_batch..last_batch (inclusive) of a source in one tick. It has
 
-The column `companions` has the cells of the warehouse's companions by name, as bytes (companions/cells.py).
+    rows, times   the number of rows, and their first and last time
+    measures      for each measure the counts of NaN and NULL, and the GK summary of the other values
+    keys          a field for each key with the summary of key_summaries.py; a ledger without keys lacks it.
+                  Its `cells` are the upper bounds of the sketch's counters for the whole tick. The sketch has
+                  the same numbers; a reader needs it only for a window that starts or ends inside the tick
+    companions    the cells of the warehouse's companions by name, as bytes (companions/cells.py)
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
 from tidemark.warehouse.ledger.key_summaries import KeySummary
 
+REMEDY = "Run `tidemark repair`: it makes rows of the ledger again from the table events."
 COMPANIONS = "companions"
 RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # they identify a range of batches
 TIME_COLUMNS = ("min_time", "max_time")
@@ -80,14 +82,14 @@ SCHEMA = pa.schema(
 
 
 def schema(key_fields: Sequence[str]) -> pa.Schema:
-    """The columns of a ledger; `key_fields` are the fields of the keys."""
+    """The columns of a ledger; `key_fields` are the fields of `keys`, one for each key of the warehouse."""
     if not key_fields:
         return SCHEMA
     return SCHEMA.append(pa.field(KEYS, pa.struct([(name, KEYS_TYPE) for name in key_fields])))
 
 
 def key_fields_of(ledger: DeltaTable) -> list[str]:
-    """The fields of the keys that the table has."""
+    """The fields of the column `keys` of the table; empty without that column."""
     fields = [field for field in ledger.schema().fields if field.name == KEYS]
     return [key.name for field in fields for key in cast("StructType", field.type).fields]
 
@@ -135,7 +137,7 @@ def cells_in(row: Mapping[str, Any], batches: BatchRange) -> dict[str, Cell]:
         if (cell.first, cell.last, cell.rows) != (row["tick"], row["tick"], row["rows"]):
             raise DamagedWarehouse(
                 f"the companion {name!r} of {batches.text}, tick {row['tick']}, has {cell.rows} rows of the "
-                f"ticks {cell.first} to {cell.last}, expected {row['rows']} of this tick."
+                f"ticks {cell.first} to {cell.last}, expected {row['rows']} of this tick. {REMEDY}"
             )
     return cells
 
@@ -158,7 +160,7 @@ def _keys_row(keys: KeySummary | None) -> dict[str, Any] | None:
 
 
 def names_in(keys: Mapping[str, Any]) -> Names:
-    """The listed names of the value of a row's column `keys`."""
+    """The listed keys in one field of a row's column `keys`."""
     if keys["numbers"] is None:
         return binary_array(keys["texts"])
     return np.array(keys["numbers"], dtype=np.int64)
@@ -197,7 +199,10 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts, times as microseconds: datetime has a smaller range, and would import pandas."""
+    """The rows as dicts, with times as microseconds.
+
+    A Python datetime has a smaller range, and pyarrow would import pandas to make it.
+    """
     for name in ("min_time", "max_time"):
         micros = rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         rows = rows.set_column(rows.schema.get_field_index(name), name, micros)
@@ -218,6 +223,5 @@ def report_damaged_summary(name: str, batches: BatchRange, tick: int) -> Iterato
         yield
     except SketchError as error:
         raise DamagedWarehouse(
-            f"the ledger's summary of {name} in {batches}, tick {tick}, is damaged: {error}. "
-            "Restore the ledger's file, or load the batch from a copy."
+            f"the ledger's summary of {name} in {batches.text}, tick {tick}, is damaged: {error}. {REMEDY}"
         ) from error

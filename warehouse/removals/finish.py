@@ -1,12 +1,16 @@
-"""Finishes what is open: decides the removal that is planned, and applies those that are decided.
+"""Finishes removals that are under way: decides a planned one, and applies decided ones.
 
-    decide    one commit to `events` replaces the files and sets the number; or sets it as void, if one of the
-              files is not what the removal was planned on
-    apply     each run with removed rows is built anew from `events`; one commit for each projection replaces
-              all of them, if the table still names exactly the files that were looked at
+    decide    one commit to `events` replaces the files and sets the transaction `tidemark.removed` to the
+              number of the removal. If one of the files has changed since the plan, the commit replaces
+              nothing and marks the removal as void
+    apply     each run that still has removed rows is built again from `events`. One commit for each
+              projection replaces all of its runs, if the runs table still lists exactly the files that were
+              looked at
 
-Whoever writes calls it first, so it goes on from any crash, and beside others who do the same: each commit is
-done once, and who loses it looks again. Readers never wait for it.
+Maintenance and removals call it before they begin, loads before their merges. So a removal that a crash
+interrupted is finished by the next of them. Several processes may do this at once: each commit succeeds once,
+and a process that loses the race reads the tables again. Readers never wait for it. The words are those of
+docs/signed_steps.md.
 """
 
 from __future__ import annotations
@@ -47,13 +51,14 @@ _LOG = logging.getLogger("tidemark.remove")
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What is there once nothing is open.
+    """The state after all removals are finished.
 
-    table     `removals`, opened before it was looked at whether something is open; None if there is none. A
-              record that is committed as its next version is planned after all others are done
+    table     the table `removals`, opened before this looked for unfinished removals; None if there is no
+              such table. So a record that is committed as the next version is planned after all earlier
+              removals are finished
     removed   the removals that happened
     runs, bytes_written
-              the runs that were built anew by title of the projection, and the bytes of their files
+              how many runs were built again, by title of the projection; the bytes of their files
     """
 
     table: DeltaTable | None = None
@@ -63,16 +68,16 @@ class Finished:
 
 
 def finish_open(work: Work) -> Finished:
-    """Decides and applies until nothing is open; nothing to do where no rows ever left.
+    """Decides and applies removals until all are finished. Does nothing if rows were never removed.
 
-    The options of `work` are those that `events` has: they tell whether rows left. DamagedWarehouse if a
-    record is missing, or if `events` has other rows than are left.
+    The options of `work` are those of `events`: they tell whether rows were removed. DamagedWarehouse if a
+    record is missing, or if `events` has another number of rows than was planned and not removed.
     """
     runs, size = Counter[str](), 0
     while SIGNED in work.options.features:
         table, *_ = tables.find_tables(work.store, REMOVALS)
         if table is None:
-            removed_at(work.store, tables.open_table(work.store, EVENTS))  # their records may be lost
+            removed_at(work.store, tables.open_table(work.store, EVENTS))  # raises if the records are lost
             break
         removed = _decided(work, table)
         if removed is None:
@@ -86,7 +91,7 @@ def finish_open(work: Work) -> Finished:
 
 
 def _decided(work: Work, table: DeltaTable) -> Removed | None:
-    """What happened by `table`, if nothing is undecided there; None if something was decided or changed."""
+    """The removals in `table` that took effect. None if this call or another process changed one of them."""
     store = work.store
     events = tables.open_table(store, EVENTS)
     records = removals.read_removals(store, table)
@@ -107,10 +112,10 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
 
 
 def decide(work: Work, removal: Removal) -> bool:
-    """Decides the removal, unless it is decided already; whether it happened.
+    """Decides the removal if that is not done yet. True if it took effect, False if it is void.
 
-    It happens if its own file is there, if `events` still names all the files that it replaces, and if their
-    successors are there.
+    It takes effect if its own file is there, if `events` still names all the files that it replaces, and if
+    the new files are there.
     """
     store = work.store
     race = Race(store, EVENTS)
@@ -145,14 +150,14 @@ def _actions(
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """What a run that has removed rows is written from: the rows of its steps in `events`."""
+    """The source of a run that is built again: the rows of its steps in `events`."""
 
     work: Work
     run: Run
     plans: Sequence[StepPlan]
 
     def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        """Writes the run of each projection. DamagedWarehouse unless `events` has the rows that are left."""
+        """Writes the run of each projection; DamagedWarehouse if `events` has too few or too many rows."""
         store = self.work.store
         events = tables.open_table(store, EVENTS)
         removed = removed_at(store, events)
@@ -162,8 +167,8 @@ class _Rebuild:
             if run.totals.rows != expected:
                 parts = removed.parts({part: rows for plan in self.plans for part, rows in plan.parts})
                 reason = (
-                    f"run {run.run.name} of {projection.title!r} was not written again: its plans have "
-                    f"{expected} rows after what was removed, but the table events has {run.totals.rows}"
+                    f"run {run.run.name} of {projection.title!r} was not built again: its steps should have "
+                    f"{expected} rows, by plans and removals, but the table events has {run.totals.rows}"
                 )
                 raise batch_counts.changed_rows_error(store, parts, reason)
         return runs
@@ -173,9 +178,9 @@ _Waiting = Mapping[Run, Sequence[DataFile]]
 
 
 def _apply(work: Work, removed: Removed) -> list[tuple[Projection[Any], NewRun]] | None:
-    """Builds the runs that have rows of decided removals whose rows are not kept, and puts them in place.
+    """Builds again each run that still has rows of decided removals, and replaces the old run.
 
-    Returns those that it put in place; None if there was nothing to do.
+    Returns the runs that it replaced; None if there was nothing to do.
     """
     store = work.store
     projections = read_options(store).projections

@@ -39,8 +39,8 @@ from tidemark.warehouse.runs.marks import (
 )
 from tidemark.warehouse.runs.projection import MarkedFile, Projection
 
-# The format of runs and their marks, a property of the runs table. Another one is not read: `repair` makes
-# the tables again from `events`.
+# The format of runs and their marks; it is stored as a property of the runs table. Tables with another format
+# are not read: `repair` makes them again from `events`.
 FORMAT = 1
 _FORMAT_PROPERTY = f"{PROPERTY_PREFIX}format"
 
@@ -94,12 +94,12 @@ def attempt_name(path: str) -> str:
 
 
 def new_attempt(net_of: int = -1) -> str:
-    """A unique name of an attempt to write a run, net of the removals up to a number; -1: of none."""
+    """A unique name for an attempt to write a run without the rows of the removals 0 to `net_of`."""
     return data_files.unique_name() + (f"r{net_of}" if net_of >= 0 else "")
 
 
 def net_of(path: str) -> int:
-    """The newest removal whose rows the run with this file has no more; -1 for none."""
+    """The number of the newest removal whose rows the run of this file leaves out; -1 if there is none."""
     _, _, number = attempt_name(path).partition("r")  # the unique name has hexadecimal digits alone
     return int(number) if number else -1
 
@@ -111,10 +111,10 @@ def other_format(table: DeltaTable) -> str | None:
 
 
 def runs_of(table: DeltaTable | None, files: Sequence[DataFile] | None = None) -> dict[Run, list[DataFile]]:
-    """The files of a snapshot of a runs table by run, in order of their paths; none of a table that is None.
+    """The files of each run in a snapshot of a runs table, sorted by path; empty if `table` is None.
 
-    `files` are those of the snapshot, None for those of the table as it is. DamagedWarehouse if the table has
-    another format.
+    `files` are the files of the snapshot; if None, they are listed from `table`. DamagedWarehouse if the
+    table has another format.
     """
     runs: dict[Run, list[DataFile]] = {}
     if table is None:
@@ -166,7 +166,7 @@ def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, Fi
 
 
 def _contents_by_file(file: SealedFile, group: str) -> dict[str, bytes]:
-    """The contents of a row group of the marks by file of the run."""
+    """What a row group of the marks stores about each file of the run, by path."""
     rows = file.read(group, columns=["file", CONTENT_FIELD.name])
     return dict(zip(*(rows.column(name).to_pylist() for name in ("file", CONTENT_FIELD.name)), strict=True))
 
@@ -182,7 +182,7 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
 
 
 def no_notes(_: int) -> Mapping[str, str]:
-    """Nothing that a commit says beside who made it."""
+    """No notes: the commit says only who made it."""
     return NO_NOTES
 
 
@@ -196,7 +196,7 @@ def commit_run(
     """Adds the run of the next step in one commit; returns its version, None if history has the step.
 
     first   the runs table, opened before, for the first try
-    notes   what the commit says in its `commitInfo`, asked for with the version that it will be
+    notes   gets the version of the commit and returns the notes for its `commitInfo`
     """
     race = Race(store, projection.runs_table, first)
     while (layout := read_layout(race.table)).last_step < new.run.last:
@@ -211,7 +211,10 @@ def commit_run(
 
 
 def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: NewRun) -> None:
-    """Replaces a run by another attempt to write it, whose marks are appended, if history has the old one."""
+    """Replaces the files of `old` by those of `new`, another attempt to write the run, if the table has them.
+
+    The marks of `new` must be appended before.
+    """
     replace_files(
         store, projection.runs_table, {path_in_table(file.path) for file in old.files}, _add_actions(new)
     )
@@ -225,7 +228,7 @@ def commit_merge(
     new: NewRun,
     files: Mapping[Run, Sequence[DataFile]],
 ) -> bool:
-    """Replaces the merge's inputs, of which these files were read, by its output; see `replace_if_same`."""
+    """Replaces the merge's inputs by its output, if they still have these `files`; see `replace_if_same`."""
     return replace_if_same(store, projection, {run: files[run] for run in merge.inputs}, [new])
 
 
@@ -235,10 +238,10 @@ def replace_if_same(
     olds: Mapping[Run, Sequence[DataFile]],
     news: Sequence[NewRun],
 ) -> bool:
-    """Replaces runs by others in one commit, if the table still names exactly their files that were read.
+    """Replaces `olds` by `news` in one commit, if the table still lists exactly the files that were read.
 
-    olds   these files, by run
-    news   the runs in their place, whose marks are appended; they may have the names of old ones
+    olds   the files that were read, by run
+    news   the runs in their place; they may have the names of old ones. Their marks must be appended before
 
     False, and nothing is changed, if one of the runs has gone or has other files: its rows may be others.
     """
@@ -260,10 +263,10 @@ def replace_runs(
 ) -> None:
     """Removes runs, and adds one in their place, in one commit. The layout may be invalid before and after.
 
-    gone   the files that were read of each
+    gone   the runs to remove, each with the files that were read
 
-    Runs that left meanwhile are passed over. Nothing is changed if one of them has other files by then, or if
-    another run has steps of the new one: somebody else was faster.
+    Runs of `gone` that the table no longer has are ignored. Nothing is changed if a run of `gone` has other
+    files now, or if a run that is not in `gone` has steps of the new one: another process was faster.
     """
     race = Race(store, projection.runs_table)
     while True:
@@ -304,7 +307,7 @@ def append_marks(
 
 
 def _by_file(files: Sequence[MarkedFile], contents: Sequence[bytes]) -> pa.Table:
-    """Contents of the marks by file of the run; see `_contents_by_file`."""
+    """The rows of a row group of the marks that stores something about each file of the run."""
     paths = [path_in_table(file.path) for file in files]
     content = pa.array(contents, CONTENT_FIELD.type)
     return pa.table({"file": pa.array(paths, pa.string()), CONTENT_FIELD.name: content})
