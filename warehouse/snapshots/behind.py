@@ -1,16 +1,18 @@
 """Which tables are behind the others: what each table says of the steps is compared with the rest.
 
 A load commits the plan of a step to `steps`, then the step to one projection after the other, to its marks
-before its runs. So, whenever a load was killed, of tables that are read in the order runs, steps, marks:
+before its runs. So three rules hold whenever a load was killed, if the tables are read in the order runs,
+steps, marks:
 
     planned      no runs table has a step without a plan
-        marks        if the marks of a projection have step s, its runs have all steps below s; if the newest
+    marks        if the marks of a projection have step s, its runs have all steps below s; if the newest
                  marks are those of a merged run, the runs have step s, too
     order        a runs table has every step that a later table has (in the order of commits), and lacks at
                  most one step that an earlier table has
 
-A log that does not fit lost commits: its folder was copied while a load ran, its last lines were cut off, or
-it was put back to an earlier version. Who reads it sees fewer rows, so it is refused by its name.
+A log that breaks a rule has lost commits: its folder was copied while a load ran, its last lines were cut
+off, or it was put back to an earlier version. Its readers would see fewer rows, so the table is refused, and
+the error names it.
 
 A step has *begun* once a projection, or its marks, have it. A projection that lacks the newest begun step is
 not damaged: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
@@ -46,7 +48,7 @@ class Progress:
 
     last     the newest step of its runs table
     marked   the newest step that its marks table has
-    certain  the newest step that its runs table has by its marks
+    certain  the newest step that its runs table must have, by its marks
     is_late  whether it may lack steps that were loaded before it was added
     """
 
@@ -82,8 +84,8 @@ class StepsTold:
 
     planned      the newest planned step, -1 if there is none
     projections  in the order in which a load commits to them
-    dropped      the newest step of the measures that were dropped: a load that read the options before may
-                 have begun it in these alone, so that readers have seen its batch
+    dropped      the newest step in the runs tables of dropped measures: a load that read older options may
+                 have committed it to these alone, and readers have seen its batch there
     """
 
     planned: int
@@ -119,7 +121,7 @@ class StepsTold:
         return filter(None, (self.damage(one.runs_table) for one in self.projections))
 
     def behind(self) -> dict[str, int]:
-        """By runs table, how many planned steps it lacks; without those that have all."""
+        """How many planned steps each runs table lacks; tables that have all are left out."""
         return {
             one.runs_table: self.planned - one.last for one in self.projections if one.last < self.planned
         }
@@ -132,7 +134,7 @@ def behind_text(behind: Mapping[str, int]) -> str:
 
 
 def behind_error(name: str, what: str, remedy: str = "") -> DamagedWarehouse:
-    """The error for the log of a table that is behind the others; `what` says by what that shows."""
+    """The error for the log of a table that is behind the others; `what` says what it lacks."""
     return DamagedWarehouse(
         f"the log of the table {name} is behind the others: {what}. It was copied while a load ran, cut off, "
         f"or put back to an earlier version. {remedy or table_open.remedy(name)}"
@@ -154,8 +156,8 @@ def check_planned(planned: int, loaded: Sequence[tuple[str, int]]) -> None:
 def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: DeltaTable | None) -> None:
     """DamagedWarehouse unless the marks table names the marks of all runs of the runs table.
 
-    `marks` is opened after `runs`; None is a table that does not exist. Answers find the marks by their
-    paths. But maintenance deletes what no log names.
+    `marks` is opened after `runs`; None is a table that does not exist. Answers find marks by their paths,
+    not by the log. But maintenance deletes files that no log names.
     """
     named = set() if marks is None else {file.path for file in data_files.list_files(marks)}
     for run, files in run_tables.runs_of(runs).items():
@@ -165,10 +167,10 @@ def check_marks(projection: Projection[Any], runs: DeltaTable | None, marks: Del
 
 
 def check_removed(state: TableState, projection: Projection[Any]) -> int:
-    """The newest removal that the projection shows; an error if it shows a part of one.
+    """The newest removal that the projection shows; an error if only some of its runs show it.
 
-    DamagedWarehouse if a table is behind the others; NotBuilt if only some of the runs that had removed rows
-    are written again, and nobody is at it.
+    A run shows a removal if it was built without the removed rows. DamagedWarehouse if a table is behind the
+    others; NotBuilt if only some of the runs that had removed rows were built again, and no process goes on.
     """
     removed, table = state.removed, state.files[projection.runs_table]
     removed.check()
@@ -176,7 +178,9 @@ def check_removed(state: TableState, projection: Projection[Any]) -> int:
         return shown
     nets = [run_tables.net_of(files[0].path) for files in table.runs.values()]
     if max(nets, default=NONE) > removed.number:
-        what = f"its newest removal is {removed.number}, but {projection.runs_table} is without {max(nets)}"
+        what = (
+            f"its newest removal is {removed.number}, but {projection.runs_table} shows removal {max(nets)}"
+        )
         raise behind_error(EVENTS, what)
     lost = max(step for one in removed.removals for step in one.steps)
     if lost > table.layout.last_step:

@@ -1,4 +1,4 @@
-"""Makes cells of companions from rows of `events`: where no stored cell serves, and to check stored cells."""
+"""Makes cells of companions from rows of `events`: where a window cuts a stored cell, and to check cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cells_of_rows(
     batches: Sequence[BatchRange],
     windows: Sequence[Window],
 ) -> dict[str, list[Cell]]:
-    """The cells of the batches' rows in some windows: one a companion and tick, ascending.
+    """The cells of the batches' rows in some windows: one for each companion and tick, ascending.
 
     events: the files of `events` that are looked at.
     windows: they ascend and do not overlap. Files without rows of the batches or the windows are not opened.

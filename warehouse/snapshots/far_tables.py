@@ -3,10 +3,10 @@
 Opening all tables in one round does not keep the order that `snapshot_reader.py` requires. So after a round
 that found a change, the tables that come later in that order are checked once more:
 
-        newer                     checked once more
+    newer                     checked once more
     a runs table              steps, ledger
     steps                     ledger
-        the ledger, or nothing    none: all is done
+    the ledger, or nothing    none: all is done
 
 While the runs stay as they are, the steps are not checked: new plans matter only if a run has them. What
 the views will read (plans, marks, ledger rows, small files of live rows) is fetched in the same rounds
@@ -86,12 +86,12 @@ class FarTables:
             self._look_again(needed, [*runs, STEPS, LEDGER], since)
             if self.state is since:
                 self._take_removed()
-            else:  # `events` is to be looked at after what moved
+            else:  # `events` is looked at after the tables that moved
                 self._look_for_removed()
         return runs
 
     def look_for_removed(self) -> None:
-        """Takes what had left by the newest version of `events`; see `Tables`."""
+        """Takes the removals up to the newest version of `events`; see `Tables`."""
         with report_os_errors("looking for rows that left"):
             self._look_for_removed()
 
@@ -101,7 +101,7 @@ class FarTables:
             self._take_removed()
 
     def _take_removed(self) -> None:
-        """Takes what had left by the version of `events` that was looked at."""
+        """Takes the removals up to the version of `events` that was looked at."""
         if SIGNED not in self.state.options.features:
             return
         with self._lock:
@@ -113,7 +113,7 @@ class FarTables:
             self._taken = numbers if self.state.removed.damage is None else None
 
     def _look_again(self, needed: Needed, order: Sequence[str], since: TableState) -> None:
-        """Looks at the tables after one that moved, until none has."""
+        """Looks again at the tables that come after one that moved, until none has moved."""
         moved = [name for name in order if self.state.has_moved(name, since)]
         while moved:
             before, later = self.state, order[order.index(moved[0]) + 1 :]
@@ -199,7 +199,7 @@ class FarTables:
             yield from self._replica(SortedValues(measure).runs_table).prepare()
 
     def _prefetch(self, needed: Needed) -> list[Rounds[None]]:
-        """Reads ahead what views and live rows of the projections need that was not read before."""
+        """Reads ahead what views and live rows of the projections need and what was not read yet."""
         projections = needed.projections(self.state.options)
         ahead = [self._prefetch_parts(self.state, projections)]
         if needed.live_rows:
@@ -250,6 +250,6 @@ class FarTables:
 
 
 def _unless_damaged(ahead: Rounds[None]) -> Rounds[None]:
-    """Reads ahead; a damaged file stops it, and is told by the view that reads the file."""
+    """Reads ahead. A damaged file stops this; the view that reads the file raises the error."""
     with suppress(DamagedWarehouse):
         yield from ahead

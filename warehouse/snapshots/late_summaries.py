@@ -1,9 +1,8 @@
-"""Summaries of live batches that the ledger has none of: a reader makes them from the rows in `events`.
+"""Summaries of live batches for which the ledger has none: a reader makes them from the rows in `events`.
 
-Either the batches came before a measure or key was declared, or they are those of a bulk load that has begun
-to commit their step, but not yet to the projection that is asked. The rows are summarised as a stream would
-have done it, until a load moves the batches to history. Cost: one read of the columns in these rows, once per
-reader.
+Either the batches came before a measure or key was declared; or a bulk load has committed their step to other
+projections, but not yet to the one that is asked. The rows are summarised as a stream would have done it,
+until a load moves the batches to history. Cost: one read of the columns in these rows, once per reader.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def late_keys(
 ) -> list[LiveKeys]:
     """The live keys of a range, one per tick, from the files of `events` that may have its rows.
 
-    rows   the rows of the range, or those by tick
+    rows   the number of rows of the range, or the numbers by tick
 
     DamagedWarehouse if `events` has other numbers of rows.
     """
@@ -50,7 +49,7 @@ def late_rows(
     rows: Mapping[int, int] | int,
     files: Sequence[DataFile],
 ) -> list[LiveRow]:
-    """As `late_keys`, seen from a measure."""
+    """As `late_keys`, for a measure."""
     alone = replace(_without_columns(options), measure_names=(measure.name,))
     live = []
     for summary in _summaries(store, alone, level_eps(options.eps, 0), batches, rows, files):

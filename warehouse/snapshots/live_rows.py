@@ -97,10 +97,11 @@ def check_live_rows(
     found: Mapping[int, int],
     batches: BatchRange | None = None,
 ) -> None:
-    """DamagedWarehouse unless the numbers of rows by tick that were found are those of the ledger.
+    """DamagedWarehouse unless as many rows were found in each tick as the ledger has.
 
     counts: the ledger's rows by range and tick.
-    batches: the range whose rows were read; None for all ranges. An error names the changed batches of all.
+    batches: the range whose rows were read; None for all ranges. The error names changed batches of all
+        ranges.
     """
     expected: Counter[int] = Counter()
     by_range: Counter[BatchRange] = Counter()

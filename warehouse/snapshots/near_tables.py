@@ -38,7 +38,7 @@ class NearTables:
         self._opened: dict[str, NearTable] = {}
         self._events = NearTable(store, EVENTS)
         self._events.update()
-        self._rows = NearTable(store, EVENTS)  # its files; the other one is at the version of the options
+        self._rows = NearTable(store, EVENTS)  # for its files; `_events` is for the options
         self._files: Sequence[DataFile] | None = None
         self._before = FilesBefore(store)
         self._rows_are_new = True
@@ -62,14 +62,14 @@ class NearTables:
             # New plans matter to a question only if a run has their steps.
             self.look_at([STEPS, LEDGER] if needed.all or self.state is not since else [LEDGER])
             if self.state is not since:
-                self.look_for_options()  # which may say since then that rows leave
+                self.look_for_options()  # since then they may say that rows can be removed
             if self.state.options is options:
                 break
         self.look_for_removed()
         return runs
 
     def look_for_removed(self) -> None:
-        """Takes what had left by the newest version of `events`; see `Tables`."""
+        """Takes the removals up to the newest version of `events`; see `Tables`."""
         if SIGNED not in self.state.options.features:
             return
         with self._lock:
@@ -149,7 +149,7 @@ class NearTable:
         return table_open.existing(self.name, self.table)
 
     def update(self) -> bool:
-        """Moves to the newest version; returns whether there may be one. After an error the next one does."""
+        """Moves to the newest version; returns whether it may have moved. If it raises, call it again."""
         self.checked, known = time.monotonic(), self.table
         before = -1 if known is None else known.version()
         if known is None or self._entry != self._entry_of(before):  # none, or its log was begun anew
@@ -166,7 +166,7 @@ class NearTable:
         return True
 
     def _entry_of(self, version: int) -> tuple[int, int, int] | None:
-        """What tells the file of the newest entry from another one of its version; None without a file."""
+        """The identity of the file of an entry of the log, to notice another file; None without a file."""
         try:
             found = os.stat(self._commit(version))  # noqa: PTH116  pathlib's stat takes longer
         except FileNotFoundError:

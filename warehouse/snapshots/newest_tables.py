@@ -26,9 +26,10 @@ class Tables(Protocol):
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
         """Moves the needed runs tables, steps and ledger to a state of one moment, and takes newer options.
 
-        If rows of the warehouse may leave, `events` is looked at after them: the state has what had left.
+        If rows of the warehouse can be removed, `events` is looked at last, and the state has its removals.
 
-        since     the last state of one moment: steps and ledger are not older than what moved since
+        since     the last state of one moment: steps and ledger are looked at after tables that moved since
+                  then
         max_age   nothing is looked at if that was done less than so many seconds ago
 
         Returns the names of the runs tables.
@@ -45,7 +46,7 @@ class Tables(Protocol):
         """Lets `event_files` see the newest version of `events`; returns whether it did not before."""
 
     def look_for_removed(self) -> None:
-        """Takes what had left by the newest version of `events`, if rows of the warehouse may leave."""
+        """Takes the removals up to the newest version of `events`, if the warehouse may have removals."""
 
     def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
         """The files of `events` that may have rows of these batches, at a version that has all of them.

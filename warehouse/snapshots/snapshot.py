@@ -92,7 +92,7 @@ class Snapshot:
     def event_files(self, batches: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` that may have rows of these batches, at a version that has all of them.
 
-        They were live at this moment or before it: it is a version before any of their rows left.
+        The batches were live at this moment or before it, so at that version none of their rows was removed.
         """
         return self.tables.event_files(batches, self.state.removed.before(batches))
 
@@ -178,7 +178,7 @@ class Snapshot:
         return known
 
     def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
-        """The marks of every run of the projection; only those that no snapshot before has read are read."""
+        """The marks of every run of the projection; those that an earlier snapshot read are kept."""
         table, root, parts = self.state.files[projection.runs_table], projection.runs_table, self.state.parts
         previous, current = parts.marks.get(root, {}), {}
         for run in table.layout.runs:
@@ -285,7 +285,7 @@ class Snapshot:
     def _check_fits(self, projection: Projection[Any]) -> None:
         """DamagedWarehouse if the runs of the projection, or the plans, have fewer steps than others know.
 
-        Runs of another format are told first: of their steps nothing is known.
+        Runs of another format are reported first, because their steps are not known.
         """
         _ = self.state.files[projection.runs_table].layout
         damage = None if self.told is None else self.told.damage(projection.runs_table)

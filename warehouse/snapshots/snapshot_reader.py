@@ -1,11 +1,11 @@
 """Reads snapshots of a warehouse, consistent while loads run, without a JVM.
 
-Snapshot isolation comes from the order of the reads. First the runs tables are read, at their newest
-version. Then the steps: they hold the plan of every step in those runs. Then the ledger: it has rows for
-every batch that those steps do not cover, because ledger rows stay for the grace period after their batch
-was loaded. So no batch is missing and none is counted twice. If rows of the warehouse may leave, `events` is
-read last, which says what had left, and then the removals up to there. A removal that the runs of a
-projection do not show yet is shown by none of them (table_state.py).
+Snapshot isolation comes from the order of the reads. First the runs tables are read, at their newest version.
+Then the steps: they hold the plan of every step in those runs. Then the ledger: it has rows for every batch
+that those steps do not cover, because ledger rows stay for the grace period after their batch was loaded. So
+no batch is missing and none is counted twice. If rows of the warehouse can be removed, `events` is read after
+these: its version has the number of the newest removal. Then the records of the removals up to this number
+are read. Either all runs of a projection are without the rows of a removal, or none is (table_state.py).
 
 The state of a reader is one immutable snapshot, which is replaced once an update has ended. If an update is
 interrupted, the snapshot is unchanged, and the next update starts from it.
@@ -109,7 +109,7 @@ class SnapshotReader:
         return snapshot
 
     def _settle(self, runs_tables: Sequence[str]) -> None:
-        """Takes the state of the tables after a look, once what they say of the steps was compared."""
+        """Takes the state of the tables after a look, once their steps are compared."""
         told, before = self._compare(runs_tables), self._snapshot
         state = self._tables.state
         if state is not before.state or told not in (None, before.told):
@@ -118,11 +118,11 @@ class SnapshotReader:
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
         """What the tables say of the steps; None if each of these has all steps that another table has.
 
-        If one does, or if one shows a part of a removal, all tables are looked at, again and again while that
-        finds newer versions. A view of a table that lacks a step even then is refused, see behind.py.
+        If one lacks a step, or shows a part of a removal, all tables are looked at again, as long as that
+        finds newer versions. A view of a table that then still lacks a step is refused, see behind.py.
         """
         told = None
-        with suppress(DamagedWarehouse):  # told by the view that reads the table
+        with suppress(DamagedWarehouse):  # the view that reads the table raises it
             self._look_until_whole(runs_tables)
             while self._tables.state.lacks_steps(runs_tables):
                 has_moved = self._look_at_all()
@@ -134,14 +134,14 @@ class SnapshotReader:
         return told
 
     def _look_until_whole(self, runs_tables: Sequence[str]) -> None:
-        """Looks at all tables while one shows a part of a removal, and that finds newer versions."""
+        """Looks at all tables while one shows a part of a removal and newer versions are found."""
         while self._tables.state.is_torn(runs_tables):
-            self._tables.look_for_options()  # they say whether rows may leave
+            self._tables.look_for_options()  # they say whether rows can be removed
             if not self._look_at_all():
                 break
 
     def _look_at_all(self) -> bool:
-        """Looks at the runs tables, and at what comes after them if one has moved; returns that."""
+        """Looks at the runs tables, and at the tables after them; returns whether any has moved."""
         before = self._tables.state
         self._tables.look_at(ALL.runs_tables(self.options))
         with suppress(DamagedWarehouse):  # of a table that no question reads

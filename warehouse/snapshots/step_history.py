@@ -1,8 +1,8 @@
-"""The steps of a warehouse: what each one brought, who planned it, when, and of which times its rows are.
+"""The steps of a warehouse: what each one brought, who planned it, when, and the times of its rows.
 
-What left a step since, by unloads and deletes, is counted by the records of removals (events/removals.py).
-Plans last for ever, and so do the facts that are written with them (events/step_facts.py). Of a step of
-another version that wrote no facts, only the plan is known.
+Rows of a step that were unloaded or deleted since are counted by the records of removals
+(events/removals.py). Plans last for ever, and so do the facts that are written with them
+(events/step_facts.py). If an earlier version, which wrote no facts, planned a step, only its plan is known.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class StepRecord:
     """A step.
 
     step          its number, from 0
-    loaded        whether every projection has it; if not, a load is at work, or was ended and goes on with
-                  the next one
+    loaded        whether every projection has it; if not, a load is at work, or was ended and the next load
+                  finishes it
     rows_in       the rows that it brought
-    rows_out      those of them that left again since, by unloads and deletes
+    rows_out      how many of them were unloaded or deleted since
     batches       (source, first batch, last batch, rows) of each range, batches inclusive; a bulk load X is
                   the source `load:X`
     first_time, last_time

@@ -83,7 +83,7 @@ class Contents:
             yield (*row.values(), row["step"] <= self.last_step)
 
     def plans(self, *names: str) -> list[dict[str, Any]]:
-        """These columns of the plans of all steps, in order. For `planned_at` Arrow loads pandas."""
+        """The plans of all steps, in order, with these columns. For `planned_at` Arrow imports pandas."""
         ordered = self.steps.sort_by([("step", "ascending"), ("source", "ascending")])
         rows: list[dict[str, Any]] = ordered.select(names).to_pylist()
         return rows

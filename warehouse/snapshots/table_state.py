@@ -47,8 +47,8 @@ def are_recent(opened: Mapping[str, Looked], names: Iterable[str], max_age: floa
 class Parts:
     """Immutable parts of the newest views, from which the next views take what they have in common.
 
-    marks are by runs table, then by marks file; rows by measure, then by range; keys by key, then by range;
-    ranges, of ledger files, and plans and removals, of the rows of their tables, by path.
+    `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by key, then by
+    range. `ranges` of ledger files, and the rows of `plans` and `removals`, are by path.
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class TableState:
     """The files of the tables that were looked at, by table, and the options of `events`.
 
     identity   the id of the table `events`: it differs from that of another warehouse at the same place
-    removed    what had left by the version of `events` that was looked at after the other tables
+    removed    the removals up to the version of `events` that was looked at after the other tables
     """
 
     store: Store
@@ -209,8 +209,9 @@ class TableState:
     def removed_of(self, runs_table: str) -> int | None:
         """The newest removal that a projection shows; None if it shows a part of one.
 
-        That is the newest of all, or the one before it while none of the runs that had its rows is written
-        again. None means that the table was not looked at in one moment with `events`, or that it is damaged.
+        That is the newest of all; or the one before it, while none of the runs that had rows of the newest is
+        built again. None means that the table and `events` were not looked at in one moment, or that it is
+        damaged.
         """
         if runs_table in self._whole:
             return self._whole[runs_table]
@@ -233,7 +234,7 @@ class TableState:
         return newest.number - 1 if is_before else None
 
     def _lacks_removed(self, runs_table: str, last_step: int) -> bool:
-        """Whether rows left a step that a table lacks, which was there when they left."""
+        """Whether rows were removed from a step that the table lacks, although it had the step then."""
         newest = max((step for one in self.removed.removals for step in one.steps), default=-1)
         return last_step < newest and runs_table not in self.options.built_from
 

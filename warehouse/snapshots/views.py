@@ -70,7 +70,7 @@ class View(AnyView):
 
     @cached_property
     def live_eps(self) -> float:
-        """The eps that the live summaries keep: the warehouse's at most, unless `alter` made that smaller.
+        """The largest eps of the live summaries: at most that of the warehouse, unless `alter` lowered it.
 
         The rank error of the live side together is a quarter of it.
         """
