@@ -39,7 +39,7 @@ from tidemark.warehouse.errors import shortened
 
 BODY_BYTES = 2**21
 BODY_SECONDS = 20.0
-SEND_SECONDS = 60.0  # a client that takes no more of its answer for so long is left
+SEND_SECONDS = 60.0  # the connection of a client that reads no more of its answer for so long is closed
 ANSWER_BYTES = 2**26
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
@@ -47,7 +47,7 @@ Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server has: the warehouses by name, who may ask, and where questions are answered."""
+    """What the server has: the warehouses by name, the tokens, and the desk that answers questions."""
 
     warehouses: Mapping[str, Warehouse]
     tokens: Tokens
@@ -110,7 +110,7 @@ class Served:
             self.metrics.took(request.warehouse or "", name, time.monotonic() - began)
 
     def _chosen(self, grant: Grant, request: questions.Request) -> tuple[Warehouse, Warehouse | None]:
-        """The warehouses of a request. Names that are not there are refused as those without rights are."""
+        """The warehouses of a request. Unknown names are refused in the same way as names without rights."""
         self._check(grant, None, request.warehouse)
         if request.other is not None:
             self._check(grant, "aggregates", request.other)
@@ -135,7 +135,7 @@ class Served:
         token = bearer(http.headers)
         grant = None if token is None else self.tokens.find(token)
         if grant is None:
-            raise Refused(401, "Unauthorized", "give a token that counts: Authorization: Bearer TOKEN")
+            raise Refused(401, "Unauthorized", "give a valid token: Authorization: Bearer TOKEN")
         return grant
 
     async def _warehouses(self, http: HttpRequest) -> Response:
@@ -172,7 +172,7 @@ def _facts(wh: Warehouse) -> dict[str, object]:
 
 
 def _told(handler: Handler) -> Handler:
-    """The handler, whose errors are answers."""
+    """The handler; its errors become answers."""
 
     async def run(http: HttpRequest) -> Response:
         try:
@@ -226,7 +226,7 @@ def _too_large() -> Refused:
 
 
 def _patient(app: ASGIApp) -> ASGIApp:
-    """The application; a client that does not take its answer is left after a while."""
+    """The application; after SEND_SECONDS the connection of a client that does not read is closed."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_in_time(message: Message) -> None:

@@ -1,8 +1,8 @@
 """What a connection may cost before its request is there.
 
-* The head of a request has HEAD_SECONDS from its first byte on, or from the connection's begin; one that is
-  slower is closed, whatever it has sent by then.
-* At most MOST_WAITING connections wait for the heads of their first requests; one more closes the oldest.
+* The head of a request must be there HEAD_SECONDS after its first byte, or after the connection began.
+  Otherwise the connection is closed.
+* At most MOST_WAITING connections wait for the head of their first request; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
 
 So clients without a token cannot keep others out by holding connections open. Bodies have a limit of their

@@ -1,9 +1,8 @@
 """Who may come in, and what every answer says to browsers.
 
-A request is refused before anything else is looked at if its Host is not one that the server was told, or if
-it has an Origin that is neither the page's own nor one that the server was told. So a page of another site
-cannot use a browser to ask, also where it has a name that leads to this machine. There are no cookies: who
-asks shows a token in each request.
+First of all, a request is refused if its Host was not named to the server, or if its Origin is neither the
+own page nor one that was named to the server. So a page of another site cannot use a browser to ask, even if
+it has a name that leads to this machine. There are no cookies: each request has a token.
 """
 
 from __future__ import annotations

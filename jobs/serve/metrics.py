@@ -1,8 +1,8 @@
 """/metrics for Prometheus: freshness, rows, runs by level, live batches, quantiles, latency of questions.
 
 A scrape asks in mode quick, from memory. If that takes longer than WAIT_SECONDS, as where an object store
-does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old it is.
-What a warehouse has is cut at MOST_SERIES, and tidemark_series_left_out says how many series that left out.
+does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old it is. At
+most MOST_SERIES series of a warehouse are returned; tidemark_series_left_out says how many are left out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import EmptyWindow, TidemarkError
 
-WAIT_SECONDS = 0.8  # for what is new; then the last view answers
-FIRST_SECONDS = 10.0  # where there is no last view yet
+WAIT_SECONDS = 0.8  # for newer data; then the last view answers
+FIRST_SECONDS = 10.0  # if there is no view yet
 MOST_SERIES = 1_000  # of a warehouse, without the latencies, of which there are about 200
 BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 PHIS = (0.5, 0.9, 0.99)
@@ -57,7 +57,7 @@ _log = logging.getLogger("tidemark.serve")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The quantiles that are told: these of every measure, of the rows of `last`, or of all."""
+    """The quantiles in the metrics: these of every measure, for the rows of `last`, or for all rows."""
 
     phis: Sequence[float] = PHIS
     last: Any = None
@@ -133,7 +133,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class _Families:
-    """What prometheus_client takes for a registry."""
+    """The families in the form of a registry of prometheus_client."""
 
     found: list[Metric]
 
@@ -143,7 +143,7 @@ class _Families:
 
 
 def samples(wh: Warehouse, chosen: Chosen) -> list[Sample]:
-    """What is told of a warehouse; of one that cannot be read, that it is not up."""
+    """The samples of a warehouse; if it cannot be read, only that it is not up."""
     try:
         info = wh.info()
         found = [*_of_tables(info, _rows(wh)), *_newest(wh), *_quantiles(wh, chosen)]
@@ -202,8 +202,8 @@ def _quantiles(wh: Warehouse, chosen: Chosen) -> Iterator[Sample]:
 def number(value: Any, towards: float | None = None) -> float:
     """A value as a double; of a time the seconds since 1970.
 
-    towards: where a double is not the value, the next one in this direction, so that bounds stay bounds; None
-        for the nearest.
+    towards: if no double is the value, the next double in this direction is taken, so that bounds stay
+        bounds; None: the nearest.
     """
     if isinstance(value, float):
         return value

@@ -1,7 +1,7 @@
-"""The OpenAPI document, made from the questions: names and order of parameters, defaults, and what they say.
+"""The OpenAPI document, made from the questions: names, order, defaults and descriptions of parameters.
 
 Names come from SIGNATURES, defaults and choices from the methods of Reader, descriptions from its docstrings.
-Of which JSON each parameter is, schemas.py says.
+schemas.py has the JSON type of each parameter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _WORDS = {
     "form": "answers: the document of the command's --json. rows: flat rows of time, value, low, high",
     "explain": "add to a document how the answers were found, as `plan`",
 }
-_ELSE = {"k": "a whole number of at least 1", "slot": "as in `persistent`"}  # said of another question
+_ELSE = {
+    "k": "a whole number of at least 1",
+    "slot": "as in `persistent`",
+}  # descriptions that only another question has
 _SERVERS_OWN: dict[str, dict[str, Any]] = {
     "warehouse": TEXT,
     "form": {"type": "string", "enum": list(FORMS), "default": FORMS[0]},
@@ -148,7 +151,7 @@ def _error(words: str) -> dict[str, Any]:
 
 
 def _properties(name: str) -> dict[str, dict[str, Any]]:
-    """The schema of each parameter, with what Reader says of it."""
+    """The schema of each parameter, with its description from Reader."""
     method = getattr(Reader, name)
     signature = inspect.signature(method).parameters
     said = (_described(inspect.getdoc(one) or "") for one in (Reader, method))
@@ -178,7 +181,7 @@ def _in_body(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(text: str) -> dict[str, str]:
-    """What a docstring says of each parameter: paragraphs that begin with names and a colon."""
+    """The descriptions of parameters in a docstring: paragraphs that begin with names and a colon."""
     found: dict[str, str] = {}
     pattern = r"^([a-z_]+(?:, [a-z_]+)*): (.+?)(?=^\S|^\s*$|\Z)"
     for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):

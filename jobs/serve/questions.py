@@ -1,9 +1,9 @@
 """From the parameters of a request to the answer of a question, as JSON.
 
 The questions and their parameters are those of query/sql/calls.py: `since` and `until` are the window, its
-end exclusive. GET gives texts, which are read as the command line reads them; POST gives one JSON object,
-whose numbers are taken as they are written and whose texts are read like those. A list of values, or the
-parameter given again, asks about several.
+end exclusive. GET gives texts, which are read as on the command line. POST gives one JSON object: its numbers
+are taken as they are written, its texts are read as on the command line. A list of values, or a parameter
+that is given several times, asks about several.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN = ("warehouse", "form", "explain")  # parameters of every question that are 
 FORMS = ("answers", "rows")
 SHOWS_ROWS = ("largest", "smallest")
 MOST_ANSWERS = {"k": 10_000, "top": 10_000, "limit": 10_000}
-_DIGITS = 400  # of a number in a request, before and behind the point
+_DIGITS = 400  # of a number in a request, before and after the point
 _SEVERAL = ("phi", "x", "value", "bins", "groups", "where", "by", "key")  # may be given again
 _LISTED = {"quantile": "phi", "rank": "x", "cdf": "x", "frequency": "value", "persistence": "value"}
 _SPAN = ("measure", "last", "as_of", "since", "until")
@@ -69,7 +69,7 @@ def of_query(name: str, pairs: Iterable[tuple[str, str]]) -> Request:
 
 
 def of_body(name: str, body: bytes) -> Request:
-    """The request of a JSON object; InputError for what is none."""
+    """The request of a JSON object; InputError for anything else."""
     try:
         given = json.loads(body, parse_float=_number, parse_int=_whole, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # also of text that is not UTF-8
@@ -186,7 +186,7 @@ def _share(value: Any) -> Any:
 
 
 def _take_single(name: str, given: dict[str, Any]) -> None:
-    """Takes single values of a query string out of their lists, where the question has one."""
+    """Takes single values of a query string out of their lists, if the question takes one value."""
     if name not in _LISTED and isinstance(given.get("phi"), list):
         if len(given["phi"]) > 1:
             raise InputError(f"phi is given {len(given['phi'])} times. Give it once.")

@@ -1,4 +1,4 @@
-"""Of which JSON each parameter of a question is: what the description shows, and what bodies must be."""
+"""The JSON type of each parameter of a question: for the description, and to check bodies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 def check_types(given: Mapping[str, Any]) -> None:
-    """InputError for a parameter of another type than its schema has; those without a schema are left."""
+    """InputError for a parameter of another type than its schema; those without a schema are not checked."""
     for name, value in given.items():
         schema = SCHEMAS.get(name)
         if schema is not None and not _fits(value, schema):

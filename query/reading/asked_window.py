@@ -22,10 +22,10 @@ from tidemark.warehouse.errors import InputError
 class AskedWindow:
     """The arguments as the caller gave them, with scalars as Python values; all rows without any.
 
-    last: a duration such as "7d" back from the newest tick that is not in the future of the clock, or a
+    last: a duration such as "7d", back from the newest tick that has rows and is not later than now; or a
         number of steps without a time column.
     between: (start, end), the end exclusive, None for an open side.
-    as_of: the moment, exclusive, that `last` counts back from; without a time column the number of a step.
+    as_of: `last` counts back from this moment (exclusive); without a time column the number of a step.
     """
 
     last: Any = None
@@ -53,7 +53,7 @@ class AskedWindow:
 
         grid: how time is cut into ticks; None without a time column.
 
-        InputError for arguments that exclude each other, or an `as_of` that is no moment.
+        InputError for arguments that exclude each other, or an `as_of` that is not a moment.
         """
         if self.last is not None and self.between is not None:
             raise InputError(

@@ -8,9 +8,9 @@ cached: reading one takes a fraction of a millisecond. Every error names the fil
 On an object store the marks have the footers, so a block is one range of a file. The blocks of a question are
 fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of far_files.py.
 
-Doubles that are stored plain and uncompressed (run_files.py) are taken out of the mapped file, which takes a
-fifth of the time of decoding their row group. Their place follows from the footer, and their digest proves
-that it was right. If it was not, they are decoded as all other columns are.
+Doubles that are stored plain and uncompressed (run_files.py) are taken out of the mapped file, in a fifth of
+the time of decoding their row group. The footer gives their place, and their digest proves that the place was
+right. If it was wrong, they are decoded as all other columns are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row grou
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
 GROUPS_PER_TASK = 4  # row groups that are decoded at a time
-# A page of doubles begins with a header, its levels and no more; Parquet gives no length of the header alone.
+# Before its doubles a page has a header and levels; Parquet does not give the length of the header.
 PAGE_HEAD = 256
 
 
@@ -141,7 +141,7 @@ class BlockReader:
         return self._store.files.folder
 
     def use_version(self, root: str, version: int) -> None:
-        """Sets the version of the table at `root` that is read from now on; a new one closes all files."""
+        """Sets the version of the table at `root` that is read from now on; another one closes all files."""
         if self._versions.get(root) != version:
             self._versions[root] = version
             self._close()
@@ -166,7 +166,7 @@ class BlockReader:
         return kept.value or kept.keep(self._verified_footer(path, file))
 
     def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
-        """The parts, in order. On an object store they are fetched before, many at once."""
+        """The parts, in order. In an object store, many are fetched at once before they are returned."""
         if self._remote is None:
             yield from parts
             return

@@ -1,12 +1,13 @@
-"""Local files that DuckDB reads by itself: each is compared with its digests before, once in a process.
+"""Local files that DuckDB reads by itself: each is first compared with its digests, once in a process.
 
-What was found of a file holds while its identity stays (inode, size, times of change), and for an hour at
-most (RECHECK_SECONDS). So a file that somebody changes is compared again at once, and damage that leaves the
-times as they are, such as a bit that turned on the disk, is found within an hour. Other reads compare each
-block whenever they read it.
+The result for a file holds while its identity stays the same (inode, size, times of change), and for an hour
+at most (RECHECK_SECONDS). So a file that somebody changes is compared again at once. Damage that does not
+change the times, such as a flipped bit on the disk, is found within an hour. Other reads compare each block
+whenever they read it.
 
-Some damage to a footer, or to the head of a page, changes no value: our reader passes over it, and DuckDB
-refuses the file. So DuckDB tries each file first (`duckdb_reads`); what it refuses it does not read.
+Some damage to a footer, or to the head of a page, changes no value: our reader does not notice it, but DuckDB
+refuses the file. So DuckDB tries each file first (`duckdb_reads`). Our reader reads the files that DuckDB
+refuses.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ KNOWN_FILES = 2**14
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A local file, and what was found of its parts, such as columns, by their names.
+    """A local file, and the results for its parts, such as columns, by their names.
 
-    identity: of the file when it was first compared, which was at the time `at`.
+    identity: that of the file when it was first compared. at: the time of that.
     """
 
     path: str
@@ -39,14 +40,14 @@ class CheckedFile:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """The parts of which nothing is known: the caller compares them with their digests."""
+        """The parts without a result: the caller compares them with their digests."""
         missing = [name for name in names if name not in self.facts]
         if missing:
             spending.compared_files()
         return missing
 
     def keep(self, found: Mapping[str, Any]) -> None:
-        """Keeps what was found of parts, for this process."""
+        """Keeps results for parts, for this process."""
         self.facts.update(found)
         _checked.drop(self.path)
         _checked.put(self.path, self)
@@ -56,7 +57,7 @@ _checked: LRUCache[CheckedFile] = LRUCache(KNOWN_FILES)
 
 
 def checked_file(path: str) -> CheckedFile:
-    """The file, with what is known since it last changed; OSError if there is no such file."""
+    """The file, with the results since it last changed; OSError if there is no such file."""
     status = os.stat(path)  # noqa: PTH116  Path's takes five times as long
     identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     known = _checked.peek(path)

@@ -1,8 +1,8 @@
 """Connections to DuckDB that touch no files but those of a warehouse, and queries that can be interrupted.
 
-A connection is locked: no statement reads another file, loads an extension or changes a setting. To open one
-takes longer than many scans, so those of scans are kept for the next scan. A query runs in a thread of its
-own while the caller's thread waits, because a thread inside DuckDB does not see Ctrl-C.
+A connection is locked: no statement reads another file, loads an extension or changes a setting. To open a
+connection takes longer than many scans, so a connection is kept for the next scan. A query runs in a thread
+of its own while the caller's thread waits, because a thread inside DuckDB does not see Ctrl-C.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def registered(connection: DuckDBPyConnection, **tables: pa.Table) -> Iterator[N
 
 
 def take_connection(*readable: str | None) -> ScanConnection:
-    """A connection without tables for one scan, that `give_back` ends; it reads files below the folders."""
+    """A connection without tables for one scan; it reads files below the folders. End it by `give_back`."""
     folders = frozenset(folder for folder in readable if folder is not None)
     waiting = _idle.setdefault(os.getpid(), [])
     for known in list(waiting):
@@ -111,7 +111,7 @@ def open_connection(folders: Sequence[str] = (), **settings: str | bool) -> Duck
 
     connection = connect(_CONFIGURATION)
     for name, value in {"TimeZone": "UTC", **settings}.items():
-        # In a notebook DuckDB's progress needs a package for its bar, also where no bar is printed.
+        # In a notebook DuckDB's progress needs a package for its bar, even if no bar is printed.
         with suppress(*([duckdb.InvalidInputException] if name.startswith("enable_progress_bar") else [])):
             connection.execute(f"SET {name} = ?", [value])
     connection.execute("SET allowed_directories = ?", [list(folders)])
@@ -127,11 +127,11 @@ def run_query(
     share: Callable[[], float] | None = None,
     check: Callable[[], None] = spending.check,
 ) -> T:
-    """What `ask` returns, which runs a statement.
+    """Calls `ask`, which runs a statement, and returns its result.
 
     progress   gets the share that is done about four times a second, then 1
     share      returns the share that is done; by default DuckDB's own estimate
-    check      raises what ends the statement
+    check      raises an error to end the statement
 
     KeyboardInterrupt, and any error of `progress` and `check`, interrupts the statement and is raised
     when it has ended.

@@ -1,6 +1,6 @@
 """What the ways to an answer cost, and the choice between them.
 
-A cost is a sum of units of work (windows and runs to bound, names to look up, rows to go through, statements)
+A cost is a sum of units of work (windows and runs to bound, keys to look up, rows to go through, statements)
 times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. For
 each way and topic (rows, groups, keys) a factor is learned: the time that the way took on this machine and
 store, divided by the estimate. The first scan about a topic sets the factor of its scans. Each later answer
@@ -109,11 +109,11 @@ class Costs:
         return cost
 
     def lookups(self, names: int, runs: int, *, far: bool) -> float:
-        """To look up each of these names in each run."""
+        """To look up each of these keys in each run."""
         return names * runs * (self.rates.far_block if far else self.rates.lookup)
 
     def lists(self, windows: int) -> float:
-        """To ask the lists of each of these windows."""
+        """To look keys up in the listings of each of these windows."""
         return windows * self.rates.lists
 
     def key_scan(self, runs: Sequence[KeyMarks], *, far: bool) -> float:
@@ -124,7 +124,7 @@ class Costs:
         return rates.statement + rates.key_row * sum(marks.rows for marks in runs)
 
     def corrected(self, topic: str, way: Way, cost: float) -> float:
-        """An estimate by what the way took before, in questions of this topic."""
+        """The estimate, corrected by the learned factor of the way in questions of this topic."""
         return cost * self.factors.get((topic, way), 1.0)
 
     def take(self, topic: str, ways: Mapping[Way, Choice[T]]) -> T:
@@ -163,7 +163,7 @@ class Costs:
         raise AssertionError("the last way was stopped, although it has no limit")
 
     def _learn(self, topic: str, way: Way, cost: float, began: float) -> None:
-        """Corrects the rates by what an answer took since this moment."""
+        """Corrects the factor of the way by the time that it took since `began`."""
         took = (self.clock() - began) * 1e6
         if min(took, cost) < _LEAST_US:
             return

@@ -1,8 +1,8 @@
 """DuckDB's errors as the package's.
 
-DuckDB passes on only the text of an error that a reader or a function of ours raises inside it. So these are
-kept (`Raised`), and the one that DuckDB's text quotes is raised in its place. What is left is a refusal of
-the system, or is told by whoever ran the statement.
+If a reader or function of ours raises an error inside DuckDB, DuckDB passes on only its text. So our errors
+are kept (`Raised`), and the one that DuckDB's text quotes is raised instead. Other errors are refusals of the
+operating system, or are explained by the caller of the statement.
 """
 
 from __future__ import annotations

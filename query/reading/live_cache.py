@@ -1,9 +1,9 @@
 """The live rows of projections, decoded and sorted, within a memory budget.
 
 Rows are kept by range of batches, in the order of the projection that history sorts them by. A batch never
-changes, and a view says which ranges are live, so rows of a batch that history has taken are not used again.
-A range of the cascade replaces the ranges inside it: their rows are merged, and only batches that were not
-decoded before are read.
+changes, and a view says which ranges are live, so rows of a loaded batch are not used again. A range of the
+cascade replaces the ranges inside it: their rows are merged, and only batches that were not decoded before
+are read.
 
 Each range is compared with the ledger: the numbers of rows by tick must be equal.
 """
@@ -94,7 +94,7 @@ class LiveCache:
     ) -> Iterator[NDArray[Any]]:
         """The sorted live values of a measure in a window, an array for each part of `rows`; errors as there.
 
-        What a window cuts out of a cached range is cached, too.
+        The part of a cached range inside a window is cached, too.
         """
         projection = SortedValues(view.measure)
         for part in self.rows(snapshot, projection, view.batches, view.live_counts):

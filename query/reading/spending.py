@@ -1,12 +1,12 @@
-"""What the question of a thread reads, for its plan, and what it may still spend on the way that it takes.
+"""What the question of a thread reads (for its plan), and how long its way may still take.
 
 Reads are counted through a context variable, so no function has a parameter for the plan. Reads without a
 question, such as those of a check of all files, are not counted. Statements of DuckDB read in threads of
 their own: those of our batches get the question of the thread that started them (duckdb_errors.py).
 
-A way is left at the next call of `check`: between the blocks of a look-up, between windows, and while a scan
-waits for DuckDB. A statement over the runs of a key is never stopped for another way, because its estimate is
-reliable.
+A way that takes too long is stopped at the next call of `check`: between the blocks of a look-up, between
+windows, and while a scan waits for DuckDB. A statement over the runs of a key is never stopped for another
+way, because its estimate is reliable.
 
 A question with a time limit (`Reader.with_time_limit`) is stopped at the same places, and inside those
 statements, too.
@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 
 class Left(Exception):
-    """A way has cost more than it may; `limit` is the one that was passed."""
+    """A way is stopped because it took longer than `limit` allows."""
 
     def __init__(self, limit: Limit) -> None:
         super().__init__("a way was left")
@@ -34,7 +34,7 @@ class Left(Exception):
 
 
 class Limit:
-    """The moment, in seconds of the clock, at which a way is left."""
+    """The moment, in seconds of the clock, at which a way is stopped."""
 
     __slots__ = ("at",)
 
@@ -43,7 +43,7 @@ class Limit:
 
 
 class Spending:
-    """What one question has read; limits are those of ways that it takes, the outer ones first.
+    """What one question has read; `limits` are those of the ways that are being taken, outer ways first.
 
     way: the innermost way that is being taken.
     compared: whether files were compared with their digests, which is done once in a process.
@@ -81,9 +81,9 @@ _stop: ContextVar[Callable[[], None] | None] = ContextVar("tidemark_stop", defau
 
 @contextmanager
 def stopped_by(stop: Callable[[], None] | None) -> Iterator[None]:
-    """Questions of this thread from now on are stopped by an error of `stop`, which is called often.
+    """Inside, questions of this thread call `stop` often, and end with the error that it raises.
 
-    None leaves a question inside another to what stops that one.
+    None: a question inside another one is stopped only with that one.
     """
     if stop is None:
         yield
@@ -109,7 +109,7 @@ def check_stop() -> None:
 
 @contextmanager
 def spending(clock: Clock) -> Iterator[Spending]:
-    """The question of this thread from now on; inside a question it is that one."""
+    """The question of this thread, a new one unless a question is being answered already."""
     known = _current.get()
     if known is not None:
         yield known
@@ -148,14 +148,14 @@ def fetched_a_round() -> None:
 
 
 def compared_files() -> None:
-    """Tells that files were compared with their digests."""
+    """Notes that files were compared with their digests."""
     known = _current.get()
     if known is not None:
         known.compared = True
 
 
 def takes(way: Way) -> None:
-    """Tells that a way is taken: the only one, or inside another in its place."""
+    """Notes that a way is taken: the only one, or instead of the way around it."""
     known = _current.get()
     if known is not None:
         if known.limits:
@@ -165,21 +165,21 @@ def takes(way: Way) -> None:
 
 
 def scans_keys() -> None:
-    """Tells that all keys are scanned, for their own sake and not for a part of another way."""
+    """Notes that all keys are scanned as a way of its own, not as a part of another way."""
     known = _current.get()
     if known is not None and not known.limits:
         known.plan.took(SCAN)
 
 
 def checked(items: Iterable[T]) -> Iterator[T]:
-    """The items; before each of them the way may be left, and the question be stopped."""
+    """The items; `check` is called before each of them."""
     for item in items:
         check()
         yield item
 
 
 def check() -> None:
-    """Leaves the way that has cost too much, and stops the question if it has to stop."""
+    """Stops the way if it took too long, and the question if it has to stop."""
     check_stop()
     known = _current.get()
     if known is not None:

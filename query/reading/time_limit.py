@@ -14,14 +14,14 @@ class TimeLimit:
     """The limit of each question of a reader.
 
     seconds: how long it may take; None for no limit.
-    cancelled: says whether nobody waits for the answer any more; None if that cannot be.
+    cancelled: returns True once nobody waits for the answer any more; None if that cannot happen.
     """
 
     seconds: float | None
     cancelled: Callable[[], bool] | None
 
     def begin(self) -> Callable[[], None]:
-        """A question begins: what raises TimeLimitReached once its time is over."""
+        """Begins a question. Returns a function that raises TimeLimitReached once the time is over."""
         end = None if self.seconds is None else time.monotonic() + self.seconds
 
         def stop() -> None:

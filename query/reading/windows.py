@@ -37,7 +37,7 @@ from tidemark.warehouse.snapshots.views import AnyView, GroupView, View
 M = TypeVar("M", bound=SpanMarks | KeyMarks)
 
 MOST_WINDOWS = 100_000  # of one question with `every`
-MOST_EMPTY = 1_000  # windows in a row without rows; a longer stretch, which a wrong clock makes, is left out
+MOST_EMPTY = 1_000  # windows in a row without rows; a longer gap, as a wrong clock makes it, is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def split_window(
         return []
     taken = ticks[window.slice_of(ticks)]
     start, stop = max(window.start, int(ticks[0])), min(window.stop, int(ticks[-1]) + 1)
-    # The parts of an end of the window may have no tick.
+    # The first and the last parts of the window may have no tick.
     ends = np.unique(np.concatenate([taken, [start, stop - 1]]).astype(np.int64) - origin)
     first, last = (ends - size) // hop + 1, ends // hop  # the parts that have a tick
     is_far = first[1:] - last[:-1] > MOST_EMPTY + 1
@@ -141,7 +141,7 @@ def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, i
 def shown_window(window: Window, grid: TickGrid | None) -> tuple[Any, Any] | None:
     """(start, end) as times or step numbers, the end exclusive, None for an open side; None for all rows.
 
-    No time is the end of a window that holds the last microsecond of the year 9999: that side is open, too.
+    A window with the last microsecond of the year 9999 has no time as its end: that side is open, too.
     """
     if window == ALL_TIME:
         return None
@@ -150,7 +150,7 @@ def shown_window(window: Window, grid: TickGrid | None) -> tuple[Any, Any] | Non
 
 
 def counted_back_text(view: AnyView, last: Any, grid: TickGrid | None) -> str | None:
-    """From where `last` counts back, if later ticks lie in the future; None otherwise."""
+    """A text: from where `last` counts back, if there are ticks later than now; None otherwise."""
     if last is None or grid is None:
         return None
     ticks = tick_range(view)
@@ -164,7 +164,7 @@ def counted_back_text(view: AnyView, last: Any, grid: TickGrid | None) -> str | 
 
 
 def widened_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
-    """How a window of whole ticks differs from what was asked, for answers; None if it does not."""
+    """A text for answers: how the window of whole ticks differs from the one asked; None if it does not."""
     counted_back = counted_back_text(view, asked.resolved(grid).last, grid)
     return ", and ".join(text for text in (_rounded_text(asked, grid), counted_back) if text) or None
 
@@ -216,7 +216,7 @@ def time_or_step(tick: int, grid: TickGrid | None) -> Any:
 
 
 def end_or_step(tick: int, grid: TickGrid | None) -> Any:
-    """The time before which a window ends that ends with this tick, exclusive; None after all times."""
+    """The end (exclusive) of a window whose last tick is this one; None after all times."""
     return tick if grid is None else end_from_epoch_us(grid.start_of(tick))
 
 
@@ -232,7 +232,7 @@ def tick_range(view: AnyView, upto: int = ALL_TIME.stop) -> tuple[int, int] | No
 
 
 def newest_tick(view: AnyView, grid: TickGrid | None) -> int | None:
-    """The newest tick that has rows and begins before the clock; the newest of all if none does, or of steps.
+    """The newest tick that has rows and begins before now; without one, and for steps, the newest of all.
 
     None without rows that have a time. One wrong clock may have left rows of the year 2099.
     """
@@ -263,7 +263,7 @@ def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
 def rows_of(view: AnyView, windows: Sequence[Window]) -> int:
     """The visible rows in the windows, which ascend, each once, with NaN and NULL; by the marks.
 
-    Of a view by group or key those of its runs that have no group or key are left out.
+    A view by group or key does not have the rows of its runs without a group or key.
     """
     windows = joined_windows(windows)
     rows = sum(int(run.totals.by_window(windows).sum()) for run in view.runs)

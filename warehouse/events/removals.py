@@ -34,9 +34,9 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 
 TRANSACTION, VOIDED = "tidemark.removed", "tidemark.voided"  # of `events`: the newest number of each
-FEATURE = "signed"  # of the format of a warehouse of which rows may leave, see settings/features.py
+FEATURE = "signed"  # the name of the feature of warehouses with removals, see settings/features.py
 NONE = -1  # the number before the first removal
-_MAX_FILES = 4  # of the table, before the records are written again as one file
+_MAX_FILES = 4  # of the table; one commit more writes all records as one file
 
 Kind: TypeAlias = Literal["delete", "unload"]
 
@@ -70,7 +70,8 @@ class RemovedPart:
 class Removal:
     """The record of a removal.
 
-    kept      whether its file has the removed rows, for readers to subtract; else runs are written again
+    kept      whether its file has the removed rows, for readers to subtract; always False now: runs are built
+              again
     file      its file in the table `removed`
     request   the caller's name of the call; None without one
     """
@@ -104,7 +105,7 @@ def voided(events: DeltaTable) -> int:
 
 
 def is_signed(events: DeltaTable) -> bool:
-    """Whether rows may have left at this version; to find no transaction takes the reading of a log."""
+    """Whether rows may have been removed at this version. To find none, the log is read."""
     return f'"{FEATURE}"' in (events.metadata().configuration.get(f"{PROPERTY_PREFIX}features") or "")
 
 
@@ -119,7 +120,7 @@ def open_removal(removals: Iterable[Removal], decided: int) -> Removal | None:
 
 
 def next_number(removals: Iterable[Removal], decided: int) -> int:
-    """The number of the next removal: those of void ones are not used again."""
+    """The number of the next removal; numbers of void removals are not used again."""
     return max([decided, *(one.number for one in removals)]) + 1
 
 

@@ -1,7 +1,7 @@
-"""Writes files of `events` without the selected rows, in tasks; one without any row left has no successor.
+"""Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
-A task reads and writes one file, a row group at a time. It digests the rows that leave, by batch, so that a
-batch that comes again can be compared with what it was.
+A task reads and writes one file, a row group at a time. It digests the removed rows, by batch, so that a
+batch that comes again can be compared with the rows it had.
 """
 
 from __future__ import annotations

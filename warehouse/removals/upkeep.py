@@ -1,4 +1,4 @@
-"""What maintenance does about removals: the files that one is about to commit stay, those of none leave."""
+"""What maintenance does about removals: files of a planned one stay, those of none leave the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.warehouse.events.removed_rows import read_replaced
 
 
 def wanted_files(store: Store) -> set[str]:
-    """The files of `events` that a removal, which is planned and not decided, replaces, and the new ones."""
+    """The files of `events` that a planned removal replaces, and their successors."""
     events = tables.open_table(store, EVENTS)
     if not removals.is_signed(events):
         return set()
@@ -23,9 +23,9 @@ def wanted_files(store: Store) -> set[str]:
 
 
 def expire_removed(store: Store, grace_us: int) -> None:
-    """Takes the files of removals that never happened, as a crash leaves them, out of their table.
+    """Takes files of removals that never happened, as a crash leaves them, out of their table.
 
-    They are older than the grace; a record may still name younger ones.
+    Only files older than the grace: a record that names a younger one may still come.
     """
     race = Race(store, REMOVED)
     while True:

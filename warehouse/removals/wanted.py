@@ -1,4 +1,4 @@
-"""What is to leave: of which batches, by which condition; and the parts of plans that lose rows by it."""
+"""Which rows are to be removed, by batches and a condition; and the parts of plans that lose these rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to leave.
+    """The rows to be removed.
 
     kind        of the removal
     batches     whose rows; None: of all batches
