@@ -39,7 +39,6 @@ from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
-ALTERED = " `tidemark alter` changes it."  # of options that can be changed
 
 # What alter and repair write beside the options: each maps names, and is absent while it is empty.
 _BESIDE: Mapping[str, Callable[[Any], None]] = {
@@ -314,9 +313,13 @@ class Options:
             else:
                 is_same = value is None or value == stored
             if not is_same:
+                change = (
+                    "change it by `tidemark alter`"
+                    if OPTIONS[name].is_altered
+                    else "create another warehouse"
+                )
                 raise OptionsMismatch(
-                    f"{name} was given as {value!r}, the warehouse has {stored!r}. Leave it out, or create "
-                    f"another warehouse.{ALTERED if OPTIONS[name].is_altered else ''}"
+                    f"{name} was given as {value!r}, the warehouse has {stored!r}. Leave it out, or {change}."
                 )
 
 
