@@ -68,7 +68,7 @@ class AskedGroups:
     """Which values of `by` a question is about, checked.
 
     top: how many. groups: those that the caller listed. limit: the most of all of them.
-    order: which groups are answered, if that is not decided by the groups themselves or by their rows.
+    order: which groups are answered, if neither the groups nor their numbers of rows decide that.
     """
 
     top: int | None

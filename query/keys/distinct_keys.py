@@ -9,9 +9,9 @@
                   partial tick stays uncertain
 
 Error. With d keys outside of the largest part, of which the share p is sampled, the standard error is about
-sqrt(d / p) keys. Without such a part, 16,384 sampled keys give 0.8 %. Of a second part
-with an exact number of keys, only the share that the first part does not have is estimated: where that is f,
-the variance is 1 - f times that of counting these keys alone.
+sqrt(d / p) keys. Without such a part, 16,384 sampled keys give 0.8 %. If the number of keys of a second part
+is known, too, only the share f of its keys that the first part lacks is estimated: the variance is 1 - f
+times that of counting these keys alone.
 """
 
 from __future__ import annotations

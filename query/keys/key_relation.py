@@ -143,7 +143,7 @@ class KeyDatabase:
         return error_of_files(error, self._files)
 
     def close(self) -> None:
-        """Lets go what the relations read."""
+        """Closes what the relations read."""
         for name in self._registered:
             self.connection.unregister(name)
 

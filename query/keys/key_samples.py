@@ -3,7 +3,7 @@
 Each source of rows that overlaps the window (a run, or a ledger row) has a sample of its keys. The sources'
 samples are those of one hash, so below the least of their thresholds their union is the sample of the window
 (sketches/sampling/key_sample.py). Where the window cuts a tick, a key of history may or may not have rows in
-the covered part. Of the live side, first and last times decide that for most keys.
+the covered part. For the live side, first and last times decide that for most keys.
 
     certain    keys that certainly have rows in the window
     possible   further keys, each with the chance that it has: 1 - (1 - share) ** rows, for the share of the

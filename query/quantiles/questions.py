@@ -214,8 +214,8 @@ class WindowQuestion(ReadQuestion):
     """A question that certified bounds and blocks of history answer.
 
     bounds: the window's counts and certified ranks. source: where rows are read from.
-    has_ways: whether it is about a group, whose accurate answer is the same on each way; so the rank of its
-        value, which the others know, is read where the reads for the value leave it open.
+    has_ways: True for a question about a group. Its accurate answer is the same in each way, and the other
+        ways know the rank of the value. So the rank is read if the reads for the value did not give it.
     """
 
     bounds: WindowBounds
