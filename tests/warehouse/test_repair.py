@@ -172,20 +172,27 @@ HARM: dict[str, tuple[Harm, ...]] = {
 }
 
 
-def without_its_summaries(path: Path) -> None:
-    """As another tool may write the file of the ledger: no seal, and the summaries of measures are cut."""
+def with_wrong_summaries(path: Path, wrong: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """As another tool may write a file of the ledger: without a seal, and with wrong summaries."""
     rows = pq.read_table(path)
-    measures = [
-        [{**one, "sketch": one["sketch"][:-3]} for one in row] for row in rows.column("measures").to_pylist()
-    ]
+    measures = [[wrong(one) for one in row] for row in rows.column("measures").to_pylist()]
     cut_measures = pa.array(measures, rows.schema.field("measures").type)
     pq.write_table(rows.set_column(rows.schema.get_field_index("measures"), "measures", cut_measures), path)
 
 
-def test_a_summary_that_cannot_be_read_is_made_again_as_its_error_says(loader: Loader) -> None:
+WRONG_SUMMARY: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "is damaged": lambda one: {**one, "sketch": one["sketch"][:-3]},
+    "holds": lambda one: {**one, "nulls": one["nulls"] + 1},
+}
+
+
+@pytest.mark.parametrize("fault", WRONG_SUMMARY)
+def test_a_wrong_summary_is_made_again_as_its_error_says(loader: Loader, fault: str) -> None:
     for number in range(len(tables_of(Path(loader.uri))["ledger"][1])):
-        spoil("ledger", without_its_summaries, number)(Path(loader.uri))
-    with pytest.raises(DamagedWarehouse, match=r"summary of '.' in batch .* of '.*tidemark repair"):
+        spoil("ledger", lambda path: with_wrong_summaries(path, WRONG_SUMMARY[fault]), number)(
+            Path(loader.uri)
+        )
+    with pytest.raises(DamagedWarehouse, match=rf"summary of '.' in batch .* of '.*{fault}.*tidemark repair"):
         query.open(loader.uri).quantile(0.5, "n", mode="quick")
     check_repaired(loader.uri, warehouse.repair(None, loader.uri))
 
@@ -193,7 +200,7 @@ def test_a_summary_that_cannot_be_read_is_made_again_as_its_error_says(loader: L
 def test_a_repair_that_opens_no_summary_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.warehouse.repairs.ledger.check_summaries", lambda _: None)
     with pytest.raises(AssertionError):
-        test_a_summary_that_cannot_be_read_is_made_again_as_its_error_says(loader)
+        test_a_wrong_summary_is_made_again_as_its_error_says(loader, "holds")
 
 
 @pytest.mark.parametrize("harm", HARM)

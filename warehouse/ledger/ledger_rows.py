@@ -180,13 +180,7 @@ def from_arrow(rows: pa.Table) -> list[TickSummary]:
         batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
         times = None if row["min_time"] is None else (row["min_time"], row["max_time"])
         measures = tuple(
-            MeasureSummary(
-                measure["measure"],
-                measure["nans"],
-                measure["nulls"],
-                sketch_of(measure["sketch"], batches, row["tick"], measure["measure"]),
-            )
-            for measure in row["measures"]
+            measure_summary(stored, batches, row["tick"], row["rows"]) for stored in row["measures"]
         )
         keys = {
             field: _key_summary(keys, batches, row["tick"])
@@ -210,10 +204,21 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return dicts
 
 
-def sketch_of(data: bytes, batches: BatchRange, tick: int, measure: str) -> GK:
-    """The stored GK summary of a measure; DamagedWarehouse if the bytes cannot be read."""
+def measure_summary(stored: Mapping[str, Any], batches: BatchRange, tick: int, rows: int) -> MeasureSummary:
+    """A stored summary of a measure in a tick with so many rows.
+
+    DamagedWarehouse if its bytes cannot be read, or if it has another number of values than the row says.
+    """
+    measure, nans, nulls = stored["measure"], stored["nans"], stored["nulls"]
     with report_damaged_summary(repr(measure), batches, tick):
-        return GK.from_bytes(data)
+        sketch = GK.from_bytes(stored["sketch"])
+    expected = rows - nans - nulls
+    if sketch.n != expected:
+        raise DamagedWarehouse(
+            f"the ledger's summary of {measure!r} in {batches.text}, tick {tick}, holds {sketch.n} values, "
+            f"expected {expected}: {rows} rows without {nans} NaN and {nulls} NULL. {REMEDY}"
+        )
+    return MeasureSummary(measure, nans, nulls, sketch)
 
 
 @contextmanager

@@ -26,10 +26,10 @@ from tidemark.warehouse.ledger.ledger_rows import (
     KEYS_TYPE,
     RANGE_COLUMNS,
     cells_in,
+    measure_summary,
     names_in,
     plain_rows,
     report_damaged_summary,
-    sketch_of,
 )
 from tidemark.warehouse.ledger.ledger_table import read_rows, rows_of_ranges
 
@@ -123,17 +123,12 @@ def _live_row(
     """`matching` are the stored summaries of the measure."""
     if len(matching) != 1:
         raise DamagedWarehouse(
-            f"the ledger row of {batches} has {len(matching)} summaries of {measure!r}, expected 1."
+            f"the ledger row of {batches.text}, tick {tick}, has {len(matching)} summaries of {measure!r}, "
+            "expected 1. Another tool has changed the ledger: put back its version before that."
         )
-    nans, nulls = matching[0]["nans"], matching[0]["nulls"]
-    sketch = sketch_of(matching[0]["sketch"], batches, tick, measure)
-    expected = rows - nans - nulls
-    if sketch.n != expected:
-        raise DamagedWarehouse(
-            f"the summary of {measure!r} in {batches} holds {sketch.n} values, expected {expected}: "
-            f"{rows} rows without {nans} NaN and {nulls} NULL."
-        )
-    return LiveRow(batches.source, batches.first, batches.last, tick, rows, nans, nulls, sketch)
+    found = measure_summary(matching[0], batches, tick, rows)
+    place = batches.source, batches.first, batches.last
+    return LiveRow(*place, tick, rows, found.nans, found.nulls, found.sketch)
 
 
 def live_keys(
