@@ -114,9 +114,10 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     batch     the name of the batch; it must stay the same when the load is run again
     ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
     again     whether a batch that was unloaded may come again with the same rows
-    refuse_overlap True: a batch is refused if its rows are the same, or nearly the same, as those of an
-              earlier bulk load.  False: it is loaded, and `overlaps` of the report and a logged warning name
-              both batches. Batches that were unloaded are not compared
+    refuse_overlap
+              True: a batch is refused if its rows are the same, or nearly the same, as those of an earlier
+              bulk load. False: it is loaded, and `overlaps` of the report and a logged warning name both
+              batches. Batches that were unloaded are not compared
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
