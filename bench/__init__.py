@@ -3,6 +3,8 @@
     data       the rows: deterministic, so an oracle can make the very same ones again
     latency    part `query`: how long a question takes, against DuckDB and Spark over the same rows
     load_cost  part `load`: what a load costs, against a plain Delta write of the same rows
+    change     part `change`: what it costs that rows leave, against Delta's own DELETE of the same rows
+    daily      part `daily`: what analysts ask in a day, against scans by DuckDB
     stores     part `stores`: a warehouse in an object store, against plain Delta tables in it
     accuracy   part `accuracy`: the error at equal memory, against sketches of the whole stream
     frequencies  part `sketches`: size, error and throughput of the frequency sketches

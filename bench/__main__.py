@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from bench import (
     accuracy,
+    change,
     command,
     daily,
     distinct,
@@ -36,6 +37,9 @@ QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 # The parts without Spark, by the arguments and a folder for generated files.
 WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] = {
     "daily": lambda asked, work: daily.run(work, daily.QUICK if asked.quick else daily.SIZES),
+    "change": lambda asked, work: change.run(
+        work, change.QUICK if asked.quick else change.Sizes(asked.rows // 10)
+    ),
     "sketches": lambda asked, _: frequencies.run(
         asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes()
     ),

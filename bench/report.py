@@ -26,6 +26,7 @@ PARTS = (
     "sql",
     "command",
     "load",
+    "change",
     "stream",
     "stores",
     "accuracy",

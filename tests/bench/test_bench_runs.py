@@ -30,6 +30,7 @@ RUNS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 PICTURES: dict[str, tuple[str, ...]] = {
     "daily": (),
+    "change": (),
     "sketches": ("sketches.png",),
     "distinct-sketches": ("distinct-space.png", "distinct-choices.png", "distinct-cost.png"),
     "persistence-sketches": (
