@@ -7,13 +7,36 @@ the rows in that part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
 
 from tidemark.query.answers.common import PromisedFields, PromisedScope, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import group_text, text_of
+from tidemark.warehouse.columns.keys import Key, Names, name_at
+
+
+class KeyValues(Sequence[Any]):
+    """The values of names of a key, made when they are taken."""
+
+    __slots__ = ("_key", "_names")
+
+    def __init__(self, key: Key, names: Names) -> None:
+        self._key, self._names = key, names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One value; no slices."""
+        return self._key.value_of(name_at(self._names, at))
+
+    def __iter__(self) -> Iterator[Any]:
+        names = self._names
+        return map(self._key.value_of, names.tolist() if isinstance(names, np.ndarray) else names.to_pylist())
 
 
 class KeyFields(PromisedFields):

@@ -53,6 +53,7 @@ from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import TickGrid, Window
+from tidemark.warehouse.memory_cache import Place
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -244,11 +245,7 @@ class _AllRows(Generic[M]):
         asked = _windows(self.request, view, self.session.options.grid)
         parts = asked[1]
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
-        ways: dict[Way, Choice[Asked[M]]] = {
-            INDEX: Choice(
-                costs.windows(len(parts), wanted.targets, len(runs)), partial(self._alone, view, *asked)
-            )
-        }
+        ways: dict[Way, Choice[Asked[M]]] = {}
         if self.mode != "quick" and not wanted.needs_sums:
             together = self.session.many_windows.cost(view, parts, wanted.targets)
             if together is not None:
@@ -257,9 +254,11 @@ class _AllRows(Generic[M]):
             if self.mode == "exact" or len(parts) > 1:
                 rows = self._rows(view, parts)
                 ways[SCAN] = self.request.scan_instead(self.session, self.mode, rows, len(parts))
-            if self.mode == "accurate" and not self.session.live_fits(view):
-                ways = cheapest(ways)  # the index's answers err then, and others' do not
-        return costs.take("rows", ways)
+        errs = self.mode == "accurate" and not self.session.live_fits(view)
+        alone = partial(self._alone, view, *asked, has_ways=bool(ways) and not errs)
+        ways = {INDEX: Choice(costs.windows(len(parts), wanted.targets, len(runs)), alone), **ways}
+        # Where the index's answers err, and others' do not, one way answers while the rows stay.
+        return costs.take("rows", cheapest(ways) if errs else ways)
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
         """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""
@@ -274,19 +273,23 @@ class _AllRows(Generic[M]):
         windows = self.request.every is not None
         return Asked(together.answers(self.request.wanted), len(together), windows=windows)
 
-    def _alone(self, view: View, window: Window, parts: Sequence[ShownWindow]) -> Asked[M]:
+    def _alone(self, view: View, window: Window, parts: Sequence[ShownWindow], *, has_ways: bool) -> Asked[M]:
         wanted = self.request.wanted
         sums: Sequence[Sums | None] = [None] * len(parts)
         if wanted.needs_sums:
             sums = self.session.sums.get(self.session.snapshot, view, [part.ticks for part in parts])
-        questions = [self._question(view, part, own) for part, own in zip(parts, sums, strict=True)]
+        questions = [
+            self._question(view, part, own, has_ways=has_ways) for part, own in zip(parts, sums, strict=True)
+        ]
         _check_rows(questions, view, window, self.session.options.grid)
         windows = self.request.every is not None
         return Asked.of(
             [question.answers(wanted) for question in spending.checked(questions)], windows=windows
         )
 
-    def _question(self, view: View, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
+    def _question(
+        self, view: View, window: ShownWindow, sums: Sums | None, *, has_ways: bool
+    ) -> WindowQuestion:
         known = self.session.bounds
         spending.check()
         get = known.get if self.request.every is None else known.compute
@@ -296,6 +299,7 @@ class _AllRows(Generic[M]):
             bounds=bounds,
             source=self.session.source(view, window.ticks),
             sums=sums,
+            has_ways=has_ways,
             window=window.shown,
             **_fields(self.session, view, self.mode, window),
         )
@@ -356,8 +360,9 @@ class _Groups(Generic[M]):
         return max(rows_by_tick, default=0)
 
     def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
-        """What it costs to count the rows of all groups."""
-        if key is None:
+        """What it costs to count the rows of all groups; nothing where that was done before."""
+        whole = Window(windows[0].start, windows[-1].stop)
+        if key is None or _kept_sizes(self.session, self.choice, key, whole).value is not None:
             return 0.0
         return self.session.costs.key_scan(runs_within(key.runs, windows), far=self.session.is_far)
 
@@ -495,8 +500,7 @@ def _group_sizes(
     session: Session, choice: GroupChoice, view: KeysView, window: Window
 ) -> Sequence[tuple[Group, int]]:
     """The groups that have rows in the window, or the largest of them, with the number of their rows."""
-    k = largest_needed(choice)
-    kept = session.sizes.at((window, k), topic=view.root, sources=(view,))
+    k, kept = largest_needed(choice), _kept_sizes(session, choice, view, window)
     if kept.value is not None:
         return kept.value
     shown = shown_window(window, session.options.grid)
@@ -511,3 +515,10 @@ def _group_sizes(
         names = view.key.names_in(cast("Name", view.key.name_of(value)))
         groups.append((tuple(names[place] for place in places), rows))
     return kept.keep(groups)
+
+
+def _kept_sizes(
+    session: Session, choice: GroupChoice, view: KeysView, window: Window
+) -> Place[list[tuple[Group, int]]]:
+    """Where `_group_sizes` keeps what it found."""
+    return session.sizes.at((window, largest_needed(choice)), topic=view.root, sources=(view,))

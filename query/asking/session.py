@@ -185,6 +185,18 @@ class Session:
             snapshot = self._newest(ALL)
             return snapshot.keys_view(key), snapshot.view(), snapshot.contents()
 
+    def contents_of(self, view: KeysView) -> Contents | None:
+        """The visible batches at the moment of a view of a key.
+
+        None if newer data came since, and while a load is at work, so that the view and `events` divide the
+        batches into history and live ones in two ways.
+        """
+        with self._lock:
+            snapshot = self._newest(ALL)
+            newest, contents = snapshot.keys_view(view.key.columns), snapshot.contents()
+        is_same = newest.versions == view.versions and contents.live == view.batches
+        return contents if is_same else None
+
     def newest_cells(self) -> tuple[CellsView, Contents]:
         """The view of the companions, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.keys.key_blocks import KeyHistory
-from tidemark.query.keys.key_relation import WindowRows
+from tidemark.query.keys.key_relation import EventRows, WindowRows
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.key_windows import KeyWindow
@@ -31,6 +32,10 @@ from tidemark.warehouse.snapshots.views import KeysView
 A = TypeVar("A")
 
 
+def _no_events(_: Window) -> EventRows | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyQuestion:
     """A window of the keys of a view, and the mode of its answers.
@@ -40,6 +45,7 @@ class KeyQuestion:
     promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
     grid: how time is cut into ticks; None without a time column.
     scanned: the window in a scan that it shares with others; None if it is alone.
+    events: finds the rows of `events` in a window of whole ticks; None if DuckDB cannot read them all.
     """
 
     source: KeySource
@@ -51,6 +57,7 @@ class KeyQuestion:
     promise: KeyPromise
     grid: TickGrid | None
     scanned: ScannedWindow | None = None
+    events: Callable[[Window], EventRows | None] = _no_events
 
     def history(self, ticks: Window) -> KeyHistory:
         """The history of a range of ticks."""
@@ -71,7 +78,7 @@ class KeyQuestion:
     @property
     def live_totals(self) -> LiveTotals:
         """How many live rows the window has."""
-        return LiveTotals.of(self.source.live_parts(self.view, self.window, self.promise))
+        return self.source.live_totals(self.view, self.window, self.promise)
 
     def live_rows(self) -> Iterator[KeyRows]:
         """The live rows of the window, from `events`, in pieces that are read as they are taken."""
@@ -82,9 +89,11 @@ class KeyQuestion:
         return sum_counts([no_rows(self.view.key), *self.live_rows()])
 
     def rows(self) -> WindowRows:
-        """The rows of the window, to be scanned once."""
-        history = self.history(self.window.overlapping)
-        return WindowRows(history, self.window.partial_ticks, self.live_rows())
+        """The rows of the window, to be scanned once; from `events` where that is less work."""
+        window = self.window.overlapping
+        by_runs, by_events = self._scan_costs
+        events = self.events(window) if by_events < by_runs else None
+        return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), events)
 
     def lookups(self, names: int, runs: int | None = None) -> float:
         """What it costs to look up so many names in so many runs of the window; None: in all of them."""
@@ -95,7 +104,16 @@ class KeyQuestion:
     @property
     def scan_cost(self) -> float:
         """What it costs to scan all keys of the window."""
-        return self.source.scan_cost(self.history(self.window.overlapping))
+        return min(self._scan_costs)
+
+    @property
+    def _scan_costs(self) -> tuple[float, float]:
+        """What it costs by the runs, and by `events`, which knows no parts of ticks."""
+        history, source = self.history(self.window.overlapping), self.source
+        by_runs = source.scan_cost(history)
+        if self.window.partial_ticks or source.is_far or len(self.key.parts) > 1:
+            return by_runs, math.inf
+        return by_runs, source.costs.event_keys(history.rows + self.live_totals.rows)
 
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""

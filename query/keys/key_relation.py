@@ -10,6 +10,9 @@ DuckDB reads the files of runs by itself if they are local and have digests: che
 before. All others, and those with text that is not UTF-8, are read through BlockReader, and live rows come
 from `events`; a row of the relation is then a row of what was read. DuckDB spills to disk what does not fit
 into memory. Cost: a scan of all blocks of the runs that have rows in the window.
+
+Where the window has far fewer rows than these blocks, the rows come from `events` (`EventRows`), and a row of
+the relation is one of them.
 """
 
 from __future__ import annotations
@@ -61,6 +64,17 @@ GROUPS_PER_READ = 32
 _OPERATION = "a count of all keys"
 
 
+@dataclass(frozen=True, slots=True)
+class EventRows:
+    """The rows of `events` with a key in a window of whole ticks, also live ones.
+
+    sql: a relation of the columns name, tick, history and live. files: those that DuckDB reads for it.
+    """
+
+    sql: str
+    files: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowRows:
     """The rows of a window that have a key, to be scanned once.
@@ -68,11 +82,13 @@ class WindowRows:
     history: all ticks that overlap the window.
     partial: those that the window covers only in part.
     live: the live rows, in pieces.
+    events: all of these rows, where they are to be read from `events`.
     """
 
     history: KeyHistory
     partial: tuple[PartialTick, ...]
     live: Iterator[KeyRows]
+    events: EventRows | None = None
 
     @property
     def key(self) -> Key:
@@ -81,8 +97,16 @@ class WindowRows:
 
     @property
     def stored_rows(self) -> int:
-        """The rows of the runs that a scan reads."""
+        """The rows of history that a scan reads: of the runs, or of `events`."""
+        if self.events is not None:
+            return self.history.rows
         return sum(share.marks.rows for share in self.history.shares)
+
+    def sums(self, condition: str = "") -> tuple[str, str]:
+        """SQL that sums up history, of rows with the condition (FILTER), and live rows."""
+        if self.events is not None:  # each row is one
+            return "count(*) FILTER (history > 0)", "count(*) FILTER (live > 0)"
+        return f"coalesce(sum(history){condition}, 0)::BIGINT", "sum(live)::BIGINT"
 
 
 class KeyDatabase:
@@ -98,21 +122,16 @@ class KeyDatabase:
 
         codes: the code of each tick; rows whose code is negative are left out. None: there is no code.
         """
-        number = len(self._registered)
+        if rows.events is not None:
+            self._files += rows.events.files
+            _, joined = self._coded(rows, codes)
+            return f"(FROM {rows.events.sql}{joined})"
         files, others = _read_by_duckdb(rows.history)
         schema = _schema(rows.key, with_codes=codes is not None)
         batches = self._raised.kept(_batches(rows, others, schema, codes))
-        parts = [f"SELECT * FROM {self._register(f'rows {number}', schema, batches)}"]
+        parts = [f"SELECT * FROM {self._register('rows', schema, batches)}"]
         if files:
-            joined, code = "", ""
-            if codes is not None:
-                ticks = np.unique(np.concatenate([share.marks.totals.ticks for share in rows.history.shares]))
-                ticks = ticks[rows.history.window.holds(ticks)]
-                table = pa.RecordBatch.from_arrays(
-                    [arrow_array(ticks), arrow_array(codes(ticks))], ["tick", "code"]
-                )
-                coded = self._register(f"ticks {number}", table.schema, iter([table]))
-                code, joined = "code, ", f" JOIN (FROM {coded} WHERE code >= 0) USING (tick)"
+            code, joined = self._coded(rows, codes)
             name = "encode(key)" if rows.key.stored_type == pa.string() else "key"
             window = rows.history.window
             inside = "" if window == ALL_TIME else f" WHERE tick >= {window.start} AND tick < {window.stop}"
@@ -122,6 +141,21 @@ class KeyDatabase:
                 f"FROM {parquet_rows(files)}{joined}{inside}"
             )
         return f"({' UNION ALL '.join(parts)})"
+
+    def _coded(self, rows: WindowRows, codes: Callable[[Ints], Ints] | None) -> tuple[str, str]:
+        """SQL of the column of codes, and of the join that brings it; both empty without codes."""
+        if codes is None:
+            return "", ""
+        view, window = rows.history.view, rows.history.window
+        known = [
+            np.array(view.live_ticks, np.int64),
+            *(share.marks.totals.ticks for share in rows.history.shares),
+        ]
+        ticks = np.unique(np.concatenate(known))
+        ticks = ticks[window.holds(ticks)]
+        table = pa.RecordBatch.from_arrays([arrow_array(ticks), arrow_array(codes(ticks))], ["tick", "code"])
+        coded = self._register("ticks", table.schema, iter([table]))
+        return "code, ", f" JOIN (FROM {coded} WHERE code >= 0) USING (tick)"
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
@@ -147,7 +181,8 @@ class KeyDatabase:
         for name in self._registered:
             self.connection.unregister(name)
 
-    def _register(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> str:
+    def _register(self, kind: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> str:
+        name = f"{kind} {len(self._registered)}"
         self.connection.register(name, pa.RecordBatchReader.from_batches(schema, batches))
         self._registered.append(name)
         return f'"{name}"'

@@ -20,11 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
-from tidemark.query.keys.slots import Slots
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, take_names
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.projections.key_rows import KeyRows, sorted_rows
 
 Ints = NDArray[np.int64]
 
@@ -247,26 +245,10 @@ def _bounds(opened: KeyDatabase, term: str, tables: str) -> BoundedEstimate:
     return _rounded(opened.rows(f"SELECT {', '.join(sums)} FROM {tables}")[0])
 
 
-def rows_of_frequent_slots(rows: WindowRows, slots: Slots, least: int) -> KeyRows:
-    """All rows of history in the window of the keys that have rows, also live ones, in `least` slots."""
-    with database(rows) as opened:
-        opened.rows(f"CREATE TEMP TABLE pairs AS FROM {opened.relation(rows, slots.of)}")
-        found = opened.columns(_FREQUENT_SLOTS, [least])
-    names = stored_names(rows.key, found)
-    return sorted_rows(names, as_numpy(found.column("tick")), as_numpy(found.column("rows")))
-
-
-_FREQUENT_SLOTS = """
-SELECT name, tick, sum(history)::BIGINT AS rows FROM pairs
-WHERE history > 0 AND name IN (SELECT name FROM pairs GROUP BY name HAVING count(DISTINCT code) >= ?)
-GROUP BY name, tick ORDER BY name, tick
-"""
-
-
 def _found(opened: KeyDatabase, rows: WindowRows) -> str:
     """SQL of a table of the names: whole, partial_estimate, partial_most, live, certain, estimate, rows."""
     ticks = ", ".join(str(partial.tick) for partial in rows.partial)
-    whole = f" FILTER (tick NOT IN ({ticks}))" if ticks else ""
+    whole, live = rows.sums(f" FILTER (tick NOT IN ({ticks}))" if ticks else "")
     cuts = "".join(
         f", coalesce(sum(history) FILTER (tick = {partial.tick}), 0)::BIGINT AS cut{number}"
         for number, partial in enumerate(rows.partial)
@@ -278,8 +260,8 @@ def _found(opened: KeyDatabase, rows: WindowRows) -> str:
     return (
         "(SELECT *, whole + live AS certain, whole + partial_estimate + live AS estimate, "
         f"whole + partial_most + live AS rows FROM (SELECT *, {estimate} AS partial_estimate, "
-        f"({most})::BIGINT AS partial_most FROM (SELECT name, coalesce(sum(history){whole}, 0)::BIGINT AS "
-        f"whole, sum(live)::BIGINT AS live{cuts} FROM {opened.relation(rows)} GROUP BY name)))"
+        f"({most})::BIGINT AS partial_most FROM (SELECT name, {whole} AS whole, {live} AS live{cuts} "
+        f"FROM {opened.relation(rows)} GROUP BY name)))"
     )
 
 

@@ -16,7 +16,7 @@ from tidemark.query.keys.key_samples import WindowKeys, combine
 from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
-from tidemark.query.keys.live_keys import LivePart, LiveSide, is_cut
+from tidemark.query.keys.live_keys import LivePart, LiveSide, LiveTotals, is_cut
 from tidemark.query.keys.run_keys import RunKeys, covers
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
@@ -61,6 +61,7 @@ class KeySource:
         self._listed: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
         self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
         self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_PARTS)
+        self._totals: LRUCache[LiveTotals] = LRUCache(CACHED_PARTS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
@@ -110,6 +111,11 @@ class KeySource:
             for row, partial in overlapping_rows(view.live, window)
         ]
         return kept.keep(parts)
+
+    def live_totals(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveTotals:
+        """How many live rows a window has."""
+        kept = self._totals.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
+        return kept.value or kept.keep(LiveTotals.of(self.live_parts(view, window, promise)))
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""

@@ -12,8 +12,8 @@ No persistent key is missed. A key that no listing has is in at most S slots, wh
     for each ledger row whose     1
     sample lacks keys
 
-While S is below the wanted number of slots, the listed keys are the candidates. Otherwise all rows of the
-keys in the window are read.
+While S is below the wanted number of slots, the listed keys are the candidates. Otherwise, or where that is
+less work, one scan counts the slots of all keys (counted_slots.py).
 
 Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
 these pairs sorted, so history needs no sample and has no error.
@@ -29,28 +29,29 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import KeyFields, KeyScope
+from tidemark.query.answers.answer_columns import AnswerColumns, Column
+from tidemark.query.answers.key_answers import KeyFields, KeyScope, KeyValues
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
 from tidemark.query.answers.plan import INDEX, SCAN, Way
+from tidemark.query.keys.counted_slots import CountedSlots, count_slots
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
-from tidemark.query.keys.key_relation import WindowRows
-from tidemark.query.keys.key_scan import rows_of_frequent_slots
-from tidemark.query.keys.listed_slots import Source
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
-from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence, live_source
+from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.reading.costs import Choice
 from tidemark.query.reading.windows import tick_range
+from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
 from tidemark.warehouse.errors import whole_number
 
 A = TypeVar("A")
+Ints = NDArray[np.int64]
 
 CELLS = 2**24  # of names and slots that are in memory at once
 
 
-Answered = tuple[list[A], KeyScope]  # the answers, and the scope of the question, as there may be none
+Answered = tuple[Sequence[A], KeyScope]  # the answers, and the scope of the question, as there may be none
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +78,43 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
             return [], scope
         evidence = Evidence.of(question, slots)
         names, unlisted = evidence.candidates(least)
-        scan = Choice(question.scan_cost, partial(self._by_scan, evidence, least))
-        ways: dict[Way, Choice[list[PersistentAnswer]]] = {SCAN: scan}
+        scan = Choice(question.scan_cost, partial(self._by_scan, question, slots, least))
+        ways: dict[Way, Choice[Sequence[PersistentAnswer]]] = {SCAN: scan}
         if unlisted < least:
             runs = sum(source.slack > 0 for source in evidence.sources)
-            look_up = partial(self._answers, evidence, names, least)
+            look_up = partial(self._looked_up, evidence, names, least)
             ways[INDEX] = Choice(question.lookups(len(names), runs), look_up)
-        answers = question.source.costs.take("keys", ways)
-        return sorted(answers, key=lambda answer: -answer.slots), scope
+        return question.source.costs.take("keys", ways), scope
 
-    def _by_scan(self, evidence: Evidence, least: int) -> list[PersistentAnswer]:
-        scanned = _scanned(evidence, least)
-        return self._answers(scanned, scanned.candidates(least)[0], least)
+    def _by_scan(self, question: KeyQuestion, slots: Slots, least: int) -> Sequence[PersistentAnswer]:
+        rows = question.rows()
+        found = count_slots(rows, slots, least, self._most_rows)
+        return self._answers(question, slots, least, found, rows.stored_rows + question.live_totals.rows)
 
-    def _answers(self, evidence: Evidence, names: Names, least: int) -> list[PersistentAnswer]:
-        most_rows = UNLIMITED if self.most is None else self.most
-        answers: list[PersistentAnswer] = []
-        for part in _in_parts(names, len(evidence.columns)):
-            found = evidence.presence(part, least, most_rows)
-            certain = (found.least >= least) & (found.rows_most <= most_rows)
-            answers += [
-                PersistentAnswer(**fields, certain=bool(known))
-                for fields, known in zip(_fields(evidence, found), certain, strict=True)
-            ]
-        return answers
+    def _looked_up(self, evidence: Evidence, names: Names, least: int) -> Sequence[PersistentAnswer]:
+        parts = [
+            CountedSlots.of(evidence.presence(part, least, self._most_rows))
+            for part in _in_parts(names, len(evidence.columns))
+        ]
+        found = CountedSlots.joined(evidence.question.view.key, parts)
+        return self._answers(evidence.question, evidence.slots, least, found)
+
+    def _answers(
+        self, question: KeyQuestion, slots: Slots, least: int, found: CountedSlots, rows_read: int = 0
+    ) -> Sequence[PersistentAnswer]:
+        """The answers, most slots first and then by name; objects when somebody takes them."""
+        estimate = _estimate(found.least, found.most, slots.count)
+        order = stable_order(slots.count - estimate)
+        certain = (found.least >= least) & (found.rows_most <= self._most_rows)
+        columns = {"slots": estimate, "lo": found.least, "hi": found.most, "certain": certain}
+        own: dict[str, Sequence[Any]] = {name: Column(column[order]) for name, column in columns.items()}
+        own["value"] = KeyValues(question.key, take_names(found.names, order))
+        common = {**_scope(question), "window_slots": slots.count, "rows_scanned": rows_read or None}
+        return AnswerColumns(PersistentAnswer, own, {}, common, 1)
+
+    @property
+    def _most_rows(self) -> int:
+        return UNLIMITED if self.most is None else min(self.most, UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +160,6 @@ def _in_slots(questions: Sequence[KeyQuestion], slot: Any) -> tuple[KeyQuestion,
     return replace(question, window=window), slots
 
 
-def _scanned(evidence: Evidence, least: int) -> Evidence:
-    """The evidence of all rows of the keys that have `least` slots."""
-    question, slots, history = evidence.question, evidence.slots, evidence.history
-    live = live_source(question)
-    rows = rows_of_frequent_slots(WindowRows(history, (), iter([live.rows])), slots, least)
-    sources = [Source.read(rows, timed=False), live]
-    rows_read = sum(share.marks.rows for share in history.shares) + len(live.rows)
-    return Evidence.joined(question, slots, history, sources, None, rows_read)
-
-
 def _in_parts(names: Names, columns: int) -> Iterator[Names]:
     """The names in parts that have at most CELLS cells."""
     size = max(1, CELLS // max(1, columns))
@@ -167,9 +171,7 @@ def _fields(evidence: Evidence, found: Presence) -> Iterator[SlotFields]:
     """The fields of the answer about each name."""
     key, count = evidence.question.key, evidence.slots.count
     least, most = found.least, found.most
-    # In a slot that is maybe, the key is taken to be as often as in the slots that are certain.
-    known = np.maximum(1, count - (most - least))
-    estimate = np.clip(least + np.rint((most - least) * least / known), least, most).astype(np.int64)
+    estimate = _estimate(least, most, count)
     scope = _scope(evidence.question)
     for i in range(len(found.names)):
         yield SlotFields(
@@ -179,8 +181,16 @@ def _fields(evidence: Evidence, found: Presence) -> Iterator[SlotFields]:
             lo=int(least[i]),
             hi=int(most[i]),
             window_slots=count,
-            rows_scanned=evidence.rows_read or None,
+            rows_scanned=None,
         )
+
+
+def _estimate(least: Ints, most: Ints, slots: int) -> Ints:
+    """In a slot that is open, a key is taken to be as often as in those that are certain."""
+    known = np.maximum(1, slots - (most - least))
+    estimate: Ints = least + np.rint((most - least) * least / known).astype(np.int64)
+    found: Ints = np.minimum(estimate, most)
+    return found
 
 
 def _scope(question: KeyQuestion) -> KeyFields:

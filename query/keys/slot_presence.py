@@ -72,7 +72,6 @@ class Evidence:
     """What is known of the window's keys: sources in memory, and the ledger for live rows not among them.
 
     history: the runs that have rows in the window. columns: the slots that have data, ascending.
-    rows_read: the rows that were read because the marks' listings do not reach far enough.
     """
 
     question: KeyQuestion
@@ -81,7 +80,6 @@ class Evidence:
     sources: Sequence[Source]
     live: LiveSlots | None
     columns: Ints
-    rows_read: int
 
     @classmethod
     def of(cls, question: KeyQuestion, slots: Slots) -> Evidence:
@@ -99,26 +97,13 @@ class Evidence:
             side = question.live
             samples = question.source.live_samples([part.live for part in side.parts])
             live = LiveSlots.of(side, samples, question.window.partial_ticks, slots)
-        return cls.joined(question, slots, history, sources, live)
-
-    @classmethod
-    def joined(
-        cls,
-        question: KeyQuestion,
-        slots: Slots,
-        history: KeyHistory,
-        sources: Sequence[Source],
-        live: LiveSlots | None,
-        rows_read: int = 0,
-    ) -> Evidence:
-        """The evidence of these sources and live rows."""
         ticks = [share.marks.totals.ticks for share in history.shares]
         ticks += [source.rows.ticks for source in sources if source.share is None]
         ticks += [] if live is None else [live.ticks]
         joined = np.concatenate([np.empty(0, np.int64), *ticks])
         joined = joined[history.window.holds(joined)]
         columns = np.unique(slots.of(joined))
-        return cls(question, slots, history, sources, live, columns, rows_read)
+        return cls(question, slots, history, sources, live, columns)
 
     def candidates(self, least: int) -> tuple[Names, int]:
         """The listed names that may be in `least` slots, ascending; and the most slots of any other key."""

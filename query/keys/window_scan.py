@@ -24,9 +24,9 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
 
 _SUMS = """
-SELECT name, code AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
-    (sum(history) + sum(live))::BIGINT AS rows
-FROM {} GROUP BY name, code
+SELECT *, history + live AS rows FROM (
+    SELECT name, code AS part, {} AS history, {} AS live FROM {} GROUP BY name, code
+)
 """
 _SPREAD = """
 SELECT name, spans.part AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,
@@ -123,12 +123,12 @@ class WindowScan:
         opened = self._opened.enter_context(database(self._rows))
         if len(disjoint_windows(self.windows)) <= 1:
             relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
-            opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(relation)}")
+            opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(*self._rows.sums(), relation)}")
             return opened
         ends = sorted({end for window in self.windows for end in (window.start, window.stop)})
         pieces = [Window(start, stop) for start, stop in pairwise(ends)]
         relation = opened.relation(self._rows, partial(window_codes, windows=pieces))
-        opened.rows(f"CREATE TEMP TABLE pieces AS {_SUMS.format(relation)}")
+        opened.rows(f"CREATE TEMP TABLE pieces AS {_SUMS.format(*self._rows.sums(), relation)}")
         places = {end: place for place, end in enumerate(ends)}
         spans = (f"({i}, {places[one.start]}, {places[one.stop]})" for i, one in enumerate(self.windows))
         opened.rows(f"CREATE TEMP TABLE found AS {_SPREAD.format(', '.join(spans))}")

@@ -1,11 +1,11 @@
 """The numbers of many cells at once, in arrays; a cell is a group in a window.
 
 `PackedRows` are the rows of a whole run, or of live batches, in memory. `numbers_by_cell` selects those of
-the cells that are asked, counts them and sorts the numbers of each cell, for all cells together. Then every
-rank is one place of an array, and every answer is exact.
+the cells that are asked, counts them and puts the numbers of each cell side by side, for all cells together
+(reading/number_parts.py). Every answer is exact.
 
-Cost, for r rows in memory of which s are selected: O(r) without branches, and O(s log s) where several parts
-have rows; a few tens of nanoseconds for each row. No cell has a cost of its own but its counts.
+Cost, for r rows in memory of which s are selected: O(r + s) without branches for a few ranks of each cell, a
+few tens of nanoseconds for each row; O(s log s) for many ranks where several parts have rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.sorted_parts import RankedValues, SortedParts, sums_by_part
+from tidemark.query.reading.number_parts import NumberParts
+from tidemark.query.reading.sorted_parts import RankedValues
 from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Names
@@ -136,7 +137,7 @@ class CellNumbers:
 
     history: Ints
     live: Ints
-    parts: SortedParts
+    parts: NumberParts
 
     def __len__(self) -> int:
         return len(self.history)
@@ -164,7 +165,7 @@ class CellNumbers:
     def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
         """See `Cells.values_at`."""
         found = self.parts.same_values_at(ranks)
-        return *found, (ranks >= 1) & (ranks <= np.diff(self.parts.edges)[:, np.newaxis])
+        return *found, (ranks >= 1) & (ranks <= self.parts.sizes[:, np.newaxis])
 
     def ranks_at(self, points: NDArray[Any]) -> Ints:
         """See `Cells.ranks_at`."""
@@ -180,18 +181,11 @@ class CellNumbers:
 
     def sums(self) -> list[Sums]:
         """See `Cells.sums`."""
-        return sums_by_part(self.parts.numbers, self.parts.edges)
+        return self.parts.sums()
 
     def take(self, cells: Ints) -> CellNumbers:
         """See `Cells.take`."""
-        if np.array_equal(cells, np.arange(len(self))):
-            return self
-        old = self.parts.edges
-        starts, sizes = old[cells], old[cells + 1] - old[cells]
-        edges = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.arange(edges[-1]) + np.repeat(starts - edges[:-1], sizes)
-        parts = SortedParts(self.parts.numbers[places], edges)
-        return CellNumbers(self.history[cells], self.live[cells], parts)
+        return CellNumbers(self.history[cells], self.live[cells], self.parts.take(cells))
 
 
 def numbers_by_cell(
@@ -218,8 +212,8 @@ def numbers_by_cell(
             all_numbers.append(values)
     history, live = counts.reshape(2, -1, KINDS)
     edges = np.concatenate([[0], np.cumsum(history[:, 0] + live[:, 0])])
-    numbers = _sorted(np.concatenate(all_cells), np.concatenate(all_numbers), len(all_cells) > 2)
-    return CellNumbers(history, live, SortedParts(numbers, edges))
+    numbers, are_sorted = _by_cell(np.concatenate(all_cells), np.concatenate(all_numbers), len(all_cells) > 2)
+    return CellNumbers(history, live, NumberParts(numbers, edges, are_sorted=are_sorted))
 
 
 def _cells(
@@ -248,17 +242,14 @@ def _kinds(rows: PackedRows) -> NDArray[np.int8] | None:
     return np.repeat(kinds, rows.sizes.ravel())
 
 
-def _sorted(cells: NDArray[np.int32], numbers: NDArray[Any], are_mixed: bool) -> NDArray[Any]:
-    """The numbers by cell, sorted in each.
+def _by_cell(cells: NDArray[np.int32], numbers: NDArray[Any], are_mixed: bool) -> tuple[NDArray[Any], bool]:
+    """The numbers by cell, and whether those of each cell ascend.
 
     are_mixed: whether they come from several parts. The rows of one part ascend by group and value, so those
     of a cell ascend, unless it has rows of several groups.
     """
-    if not are_mixed:
-        if np.any(cells[1:] < cells[:-1]):
-            order = stable_order(cells)
-            cells, numbers = cells[order], numbers[order]
-        if not np.any((cells[1:] == cells[:-1]) & (numbers[1:] < numbers[:-1])):
-            return numbers
-    order = np.argsort(numbers)
-    return numbers[order[stable_order(cells[order])]]
+    if np.any(cells[1:] < cells[:-1]):
+        order = stable_order(cells)
+        cells, numbers = cells[order], numbers[order]
+    ascend = not are_mixed and not np.any((cells[1:] == cells[:-1]) & (numbers[1:] < numbers[:-1]))
+    return numbers, ascend

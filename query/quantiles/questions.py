@@ -214,8 +214,8 @@ class WindowQuestion(ReadQuestion):
     """A question that certified bounds and blocks of history answer.
 
     bounds: the window's counts and certified ranks. source: where rows are read from.
-    has_ways: True for a question about a group. Its accurate answer is the same in each way, and the other
-        ways know the rank of the value. So the rank is read if the reads for the value did not give it.
+    has_ways: True if there are other ways to the accurate answer, which is the same in each. The other ways
+        know the rank of the value. So the rank is read if the reads for the value did not give it.
     """
 
     bounds: WindowBounds

@@ -54,6 +54,7 @@ class Rates:
     far_row: float = 1.0  # of a scan of `events` in an object store
     statement: float = 25_000.0  # the least that a scan takes
     key_row: float = 0.14  # of a scan of the runs of a key
+    event_key_row: float = 0.23  # of a scan of `events` that counts all keys
     event_row: float = 0.006  # of a scan of `events`
     grouped: float = 50_000.0  # more, by groups or windows; so few groups are answered from the runs
     grouped_row: float = 0.025  # more, by groups or windows
@@ -122,6 +123,10 @@ class Costs:
         if far:
             return rates.far_block * sum(len(marks.positions) for marks in runs)
         return rates.statement + rates.key_row * sum(marks.rows for marks in runs)
+
+    def event_keys(self, rows: int) -> float:
+        """To count all keys of so many rows of `events`, on a disk."""
+        return self.rates.statement + self.rates.event_key_row * rows
 
     def corrected(self, topic: str, way: Way, cost: float) -> float:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""

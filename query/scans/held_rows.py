@@ -1,7 +1,6 @@
 """The selected rows of a scan in memory: DuckDB lists the numbers of each group, ranks are found here.
 
-Cost: some nanoseconds a row, and a microsecond a group. A few ranks in large groups are found by selection
-(np.partition), others by a sort.
+Cost: some nanoseconds a row. A few ranks are found by selection, others by a sort (reading/number_parts.py).
 """
 
 from __future__ import annotations
@@ -13,13 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.sorted_parts import (
-    Ints,
-    RankedValues,
-    SortedParts,
-    counts_below,
-    sums_by_part,
-)
+from tidemark.query.reading.number_parts import NumberParts
+from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
@@ -27,8 +21,6 @@ from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, single_array
 
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
-_FEW = 8  # ranks or points that are found without a sort
-_LARGE = 64  # a part with so many numbers takes longer to sort than to select one from
 
 
 class HeldRows:
@@ -40,10 +32,9 @@ class HeldRows:
     """
 
     def __init__(self, groups: ScannedGroups, order: Ints, numbers: NDArray[Any], edges: Ints) -> None:
-        self.groups, self._numbers, self._edges = groups, numbers, edges
+        self.groups, self._parts = groups, NumberParts(numbers, edges)
         self._order, self._places = order, np.empty_like(order)
         self._places[order] = np.arange(len(order))
-        self._known: SortedParts | None = None
 
     @classmethod
     def of_all(cls, table: pa.Table) -> HeldRows:
@@ -80,54 +71,23 @@ class HeldRows:
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
         """See `ScannedRows.values_at`."""
-        found = self._sorted.values_at([ranks[group] for group in self._places.tolist()])
+        found = self._parts.values_at([ranks[group] for group in self._places.tolist()])
         return [found[part] for part in self._order.tolist()]
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
         """See `ScannedRows.same_values_at`."""
-        wanted = ranks[self._places]
-        are_large = len(self._numbers) >= _LARGE * len(wanted)
-        if self._known is None and are_large and wanted.shape[1] <= _FEW:
-            values, ranks_le = self._selected(wanted)
-        else:
-            values, ranks_le = self._sorted.same_values_at(wanted)
+        values, ranks_le = self._parts.same_values_at(ranks[self._places])
         return RankedValues(values[self._order], ranks_le[self._order])
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """See `ScannedRows.ranks_at`."""
-        first = points[0] if points else np.empty(0)
-        if len(first) <= _FEW and all(own is first or np.array_equal(own, first) for own in points):
-            return list(counts_below(self._numbers, self._edges, first)[self._order])
-        found = self._sorted.ranks_at([points[group] for group in self._places.tolist()])
+        found = self._parts.ranks_at([points[group] for group in self._places.tolist()])
         return [found[part] for part in self._order.tolist()]
 
     def sums(self) -> list[Sums]:
         """See `ScannedRows.sums`."""
-        found = sums_by_part(self._numbers, self._edges)
+        found = self._parts.sums()
         return [found[part] for part in self._order.tolist()]
-
-    def _selected(self, ranks: Ints) -> RankedValues:
-        """`SortedParts.same_values_at`, without a sort."""
-        values, ranks_le = np.zeros(ranks.shape, self._numbers.dtype), np.zeros_like(ranks)
-        edges = self._edges.tolist()
-        for part, wanted in enumerate(ranks):
-            numbers = self._numbers[edges[part] : edges[part + 1]]
-            (has_rank,) = np.nonzero((wanted >= 1) & (wanted <= len(numbers)))
-            if len(has_rank):
-                places = wanted[has_rank] - 1
-                found = np.partition(numbers, places)[places]
-                values[part, has_rank] = found
-                ranks_le[part, has_rank] = [np.count_nonzero(numbers <= value) for value in found]
-        return RankedValues(values, ranks_le)
-
-    @property
-    def _sorted(self) -> SortedParts:
-        if self._known is None:
-            numbers = self._numbers.copy()
-            for start, stop in zip(self._edges[:-1].tolist(), self._edges[1:].tolist(), strict=True):
-                numbers[start:stop].sort()
-            self._known, self._numbers = SortedParts(numbers, self._edges), numbers
-        return self._known
 
 
 def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints, Ints]:

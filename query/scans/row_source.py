@@ -7,6 +7,7 @@ their names, because Delta refuses spaces:
     stored value     the measure, if there is one, as it is stored; NULL where it is NULL
     group 1 ...      the stored keys of the columns of the group, which are not NULL; text as bytes
     key 1 ...        those of the columns of the key that is counted; NULL where they are NULL
+    tick of row      the tick, if it is asked for
 
 DuckDB reads most files by itself (duckdb_files.py). Those that by the table's log lie in the windows, or are
 visible as a whole, get no filter for it. The rows of the others come through warehouse/events/reader.py as
@@ -47,7 +48,7 @@ from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-LIVE, NULL, VALUE = "is live", "is null", "stored value"
+LIVE, NULL, VALUE, TICK = "is live", "is null", "stored value", "tick of row"
 ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself
 WINDOWS = "buckets of windows"  # that of the windows of each bucket, where they overlap
 _BATCH_COLUMNS = ("_source", "_batch")
@@ -117,6 +118,7 @@ class RowSource:
     computed    by the name of a measure or a key that is no column: the expression that computes it
     key         the columns of the key that is counted; rows with NULL in them stay
     times       only rows of these times, or None
+    ticks       whether the relation has the tick of each row
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     `spread` gives rows in the place of buckets the windows that have them, where these overlap.
@@ -134,6 +136,7 @@ class RowSource:
     computed: Mapping[str, Expression] = field(default_factory=dict)
     key: tuple[Key, ...] = ()
     times: TimeRange | None = None
+    ticks: bool = False
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
@@ -190,7 +193,7 @@ class RowSource:
         for number, one in enumerate(files, 1):
             spending.check()
             place = _Place(one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
-            ticks = ["_tick"] if place.is_cut or self.buckets is not None else []
+            ticks = ["_tick"] if place.is_cut or self.ticks or self.buckets is not None else []
             path = columns.path_of(
                 one.file.path, [*names, *ticks, *(_BATCH_COLUMNS if place.batches else ())]
             )
@@ -239,6 +242,8 @@ class RowSource:
         if self.buckets is not None:
             number = self.buckets.of_ticks('"_tick"')
             columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
+        if self.ticks:
+            columns.append(f'"_tick" AS {quoted(TICK)}')
         return self._selected(columns, parquet_rows(paths), guards)
 
     @property
@@ -256,6 +261,7 @@ class RowSource:
         columns += [quoted(key_name(i + 1)) for i in range(len(self.key))]
         if self.buckets is not None:
             columns.append(quoted(group_name(len(self.by) + 1)))
+        columns += [quoted(TICK)] if self.ticks else []
         return self._selected(columns, quoted(ROWS), self._inside)
 
     def _selected(self, columns: Sequence[str], rows: str, guards: Sequence[str]) -> str:
@@ -316,6 +322,7 @@ class RowSource:
         ]
         if self.buckets is not None:
             groups.append((group_name(len(self.by) + 1), pa.int64()))
+        groups += [(TICK, pa.int64())] if self.ticks else []
         own = [(LIVE, pa.uint8()), *groups]
         if self.measure is not None and self.measure.name not in self.computed:
             own[1:1] = [(NULL, pa.uint8()), (VALUE, self.measure.arrow_type)]
@@ -378,6 +385,7 @@ class RowSource:
             *self._values(rows, chosen),
             *(stored_column(key, keys[key], chosen) for key in (*self._keys, *self.key)),
             *([] if self.buckets is None else [arrow_array(self.buckets.of_ticks(ticks[chosen]))]),
+            *([arrow_array(ticks[chosen])] if self.ticks else []),
         ]
         picked = rows.select(list(self._columns)).take(arrow_array(chosen))
         columns += [native_column(picked.column(name), schema.field(name)) for name in self._columns]

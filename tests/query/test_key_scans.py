@@ -27,7 +27,7 @@ from tidemark.query.keys import frequencies, key_relation, key_scan, key_source
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reading import checked_files
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.costs import Rates
+from tidemark.query.reading.costs import Costs, Rates
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.columns.keys import no_names
 from tidemark.warehouse.memory_cache import LRUCache
@@ -47,13 +47,14 @@ def world_of(folder: Path, batches: Any, *keys: Any) -> GroupWorld:
 
 @pytest.fixture
 def scans(monkeypatch: Patch) -> None:
-    """No list of marks reaches far enough."""
+    """No list of marks reaches far enough, and the runs are scanned, not `events`."""
 
     def listed_nowhere(history: Any, _: object) -> ListedKeys:
         none = np.empty(0, np.int64)
         return ListedKeys(no_names(history.view.key), none, none, 2**62)
 
     monkeypatch.setattr(key_source, "listed_names", listed_nowhere)
+    monkeypatch.setattr(Costs, "event_keys", lambda *_: math.inf)
 
 
 def ranked(true: Counter[Any], k: int) -> list[int]:
@@ -132,6 +133,9 @@ def test_scans_count_as_a_counter_does_and_as_blocks_do(
     world = world_of(tmp_path_factory.mktemp("w"), batches, key)
     with Patch.context() as patch:
         scans.__wrapped__(patch)  # type: ignore[attr-defined]
+        patch.setattr(Costs, "event_keys", lambda *_: -1.0)
+        check(world, key, window)
+        patch.setattr(Costs, "event_keys", lambda *_: math.inf)
         found = check(world, key, window)
         if window is not None:
             check_cut(world, key, window)
@@ -262,6 +266,19 @@ def test_a_file_that_is_damaged_after_it_was_compared_is_found(
     harm(victim)
     with pytest.raises(DamagedWarehouse, match=victim.name):
         wh.top(1000, key="number")
+
+
+def test_a_damaged_file_of_events_is_found_where_they_are_counted(tmp_path: Path, monkeypatch: Patch) -> None:
+    world = small(tmp_path, "number")
+    wh, victim = (
+        world.open(),
+        max((world.path / "events").glob("*.parquet"), key=lambda one: one.stat().st_size),
+    )
+    monkeypatch.setattr(Costs, "event_keys", lambda *_: -1.0)
+    assert len(wh.heavy_hitters(Fraction(1, 10**6), key="number", mode="exact")) == 30
+    victim.write_bytes(victim.read_bytes()[:-100])
+    with pytest.raises(DamagedWarehouse, match=victim.name):
+        wh.self_join(key="number", mode="exact")
 
 
 @pytest.mark.usefixtures("scans")

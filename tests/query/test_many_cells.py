@@ -286,7 +286,10 @@ def rows_outside_the_windows_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_are_not_merged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cells, "_sorted", lambda of_rows, numbers, _: numbers[np.argsort(of_rows, kind="stable")])
+    def wrong(of_rows: Any, numbers: Any, _: bool) -> Any:
+        return numbers[np.argsort(of_rows, kind="stable")], True
+
+    patch.setattr(cells, "_by_cell", wrong)
 
 
 def nan_counts_as_a_number(patch: pytest.MonkeyPatch) -> None:

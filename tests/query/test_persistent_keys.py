@@ -21,10 +21,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
+from tests.query.test_plans import forced
 from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import InputError
-from tidemark.query.keys import key_scan, listed_slots, slot_presence, slots
+from tidemark.query.keys import counted_slots, listed_slots, slot_presence, slots
 from tidemark.sketches.sampling import SampleSize
 from tidemark.warehouse.ledger import key_summaries
 from tidemark.warehouse.projections import persistent_keys
@@ -279,6 +280,48 @@ def test_a_slot_is_counted_once_across_runs(tmp_path: Path, monkeypatch: pytest.
         right()
 
 
+def ways_that_differ(world: GroupWorld) -> list[Any]:
+    """Questions that a scan answers otherwise than the listings do, with live rows and cut ticks."""
+    wrong = []
+    for window in (None, (START + 2 * HOUR, START + 9 * HOUR), (START + 2.5 * HOUR, START + 9.25 * HOUR)):
+        for slot, most in ((None, None), ("3h", None), ("3h", 4), (None, 2**63 - 1)):
+            found = []
+            for way in ("index", "scan"):
+                with forced(way):
+                    answers = world.open().persistent(0.3, between=window, slot=slot, most=most, mode="exact")
+                    found.append([{**one.document, "rows_scanned": None} for one in answers])
+                    assert answers.plan is not None
+                    assert answers.plan.way == way
+            wrong += [found] if found[0] != found[1] else []
+    return wrong
+
+
+def slots_are_added_up(patch: pytest.MonkeyPatch) -> None:
+    """A slot that several runs and batches have counts several times."""
+    right = counted_slots._as_bits
+    patch.setattr(counted_slots, "_as_bits", lambda given: right(given).replace("bit_or(", "sum("))
+
+
+def cut_ticks_are_whole(patch: pytest.MonkeyPatch) -> None:
+    right = counted_slots._as_bits
+    patch.setattr(counted_slots, "_as_bits", lambda given: right(given.replace("(live > 0 OR ", "(true OR ")))
+
+
+@pytest.mark.parametrize("broken", [None, slots_are_added_up, cut_ticks_are_whole])
+def test_a_scan_counts_the_slots_that_the_listings_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any
+) -> None:
+    rows = [*many_keys(), *DAILY]
+    world = GroupWorld.of(tmp_path, [(True, rows[:60]), (True, rows[30:]), (False, rows[::7])])
+    if broken is None:
+        assert ways_that_differ(world) == []
+        monkeypatch.setattr(counted_slots, "FEW_SLOTS", 0)
+        assert ways_that_differ(world) == []
+    else:
+        broken(monkeypatch)
+        assert ways_that_differ(world)
+
+
 def many_keys() -> list[Any]:
     """Keys 0 to 11: key k is in the first k + 1 hours."""
     return [(START + hour * HOUR, f"{k:02}", 1, 1.0, None) for k in range(12) for hour in range(k + 1)]
@@ -396,6 +439,6 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> N
 def test_counts_need_no_scan_and_no_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the listings have is answered without a block, and what they lack with look-ups."""
     world = GroupWorld.of(tmp_path, [(True, DAILY), (False, DAILY[:4])])
-    monkeypatch.setattr(key_scan, "database", None)
+    monkeypatch.setattr(counted_slots, "database", None)
     monkeypatch.setattr(slot_presence, "rows_of_names", None)
     assert [answer.value for answer in world.open().persistent(0.5)] == ["daily"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
 import tempfile
@@ -22,6 +23,8 @@ from tests.soak import draws
 from tidemark import query
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.answers.plan import Plan
+from tidemark.query.asking import event_keys, key_questions
+from tidemark.query.asking.session import Session
 from tidemark.query.groups import many_groups
 from tidemark.query.keys import distinct_keys, key_relation
 from tidemark.query.quantiles import many_windows
@@ -115,6 +118,62 @@ def test_all_ways_agree_about_late_and_live_rows(world: GroupWorld, number: int,
     check_ways(world.open(), QUESTIONS[number], between=window)
 
 
+KEY_QUESTIONS = QUESTIONS[6:7] + QUESTIONS[8:]  # about keys of one column
+
+
+def by_events(world: GroupWorld, question: Ask, cost: float, **asked: Any) -> tuple[Any, bool]:
+    """What a scan of all keys tells, where one by `events` costs so much; and whether it read these."""
+    read: list[Any] = []
+    right = event_keys.event_rows
+
+    def noted(*arguments: Any) -> Any:
+        read.append(right(*arguments))
+        return read[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Costs, "event_keys", lambda *_: cost)
+        patch.setattr(key_questions, "event_rows", noted)
+        return told(world.open(), question, "scan", **asked), any(one is not None for one in read)
+
+
+@pytest.mark.parametrize("window", [None, (START + 3 * HOUR, START + 9 * HOUR), (START + 12 * HOUR, None)])
+@pytest.mark.parametrize("number", range(len(KEY_QUESTIONS)))
+def test_a_scan_of_keys_is_the_same_by_runs_and_by_events(
+    world: GroupWorld, number: int, window: Any
+) -> None:
+    runs, events = (by_events(world, KEY_QUESTIONS[number], cost, between=window) for cost in (math.inf, -1))
+    assert events[0] == runs[0]
+    assert (runs[1], events[1]) == (False, True)
+
+
+def test_events_whose_live_rows_are_taken_for_history_are_caught(
+    world: GroupWorld, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(event_keys, "LIVE", "is in history")
+    right = row_source.RowSource.relation
+    monkeypatch.setattr(
+        row_source.RowSource,
+        "relation",
+        lambda *given: (f'SELECT *, 0 AS "is in history" FROM ({right(*given)[0]})', None),
+    )
+    runs, events = (by_events(world, KEY_QUESTIONS[0], cost)[0] for cost in (math.inf, -1))
+    assert runs != events
+
+
+def test_events_are_not_read_where_a_load_is_at_work(world: GroupWorld, monkeypatch: Patch) -> None:
+    """The view of the key and `events` divide the rows differently then; the runs are scanned."""
+    right = Session.contents_of
+    asked: list[Any] = []
+
+    def other_view(session: Any, view: Any) -> Any:
+        asked.append(right(session, replace(view, batches=())))
+        return asked[-1]
+
+    monkeypatch.setattr(Session, "contents_of", other_view)
+    runs, events = (by_events(world, KEY_QUESTIONS[0], cost) for cost in (math.inf, -1))
+    assert (asked, events) == ([None], runs)
+
+
 ACCURATE: list[Ask] = [
     lambda wh, **asked: wh.quantile(PHIS, "value", by="origin", **asked),
     lambda wh, **asked: wh.quantile(PHIS, "price", by=["number", "origin"], every=6 * HOUR, **asked),
@@ -123,6 +182,7 @@ ACCURATE: list[Ask] = [
     lambda wh, **asked: wh.rank([-1, 0, 1], "value", by="origin", top=2, **asked),
     lambda wh, **asked: wh.cdf([0], "price", by="number", where={"origin": ["a", "b"]}, **asked),
     lambda wh, **asked: wh.histogram([-2, 0, 1, 2], "value", by="origin", least_rows=2, **asked),
+    lambda wh, **asked: wh.quantile(PHIS, "value", every=3 * HOUR, **asked),
 ]
 
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from tests.query.in_duckdb import damage_for_duckdb
 from tidemark import query, stream, warehouse
-from tidemark.query.reading import checked_files, connections
+from tidemark.query.reading import checked_files, connections, number_parts
 from tidemark.query.reading.sorted_parts import RankedValues
 from tidemark.query.scans import duckdb_files, event_scan, held_rows, open_scan, row_source
 from tidemark.query.scans.duckdb_files import ScannedColumns
@@ -422,20 +422,24 @@ def test_rows_beyond_the_memory_stay_in_duckdb(world: World, monkeypatch: pytest
             check(world, Asked(measure=measure, by=("k", "flag"), text="flag IS NOT TRUE"))
 
 
-@pytest.mark.parametrize("large", [0, 10**9])
-def test_ranks_are_selected_or_sorted(world: World, monkeypatch: pytest.MonkeyPatch, large: int) -> None:
-    monkeypatch.setattr(held_rows, "_LARGE", large)
+@pytest.mark.parametrize("small", [0, 10**9])
+@pytest.mark.parametrize("few", [0, 8])
+def test_ranks_are_selected_or_sorted(
+    world: World, monkeypatch: pytest.MonkeyPatch, small: int, few: int
+) -> None:
+    monkeypatch.setattr(number_parts, "SMALL", small)
+    monkeypatch.setattr(number_parts, "FEW", few)
     for measure in ("x", "n", "p"):
         check(world, Asked(measure=measure, by=("k",)))
         check(world, Asked(measure=measure, by=("k", "x"), window=Window(FIRST_DAY, FIRST_DAY + 4)))
 
 
-@pytest.mark.parametrize("large", [0, 10**9])
+@pytest.mark.parametrize("few", [0, 8])
 def test_ranks_that_forget_equal_numbers_are_caught(
-    world: World, monkeypatch: pytest.MonkeyPatch, large: int
+    world: World, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     """The broken variant: the rank of a value is the rank that was asked, whatever equals it."""
-    monkeypatch.setattr(held_rows, "_LARGE", large)
+    monkeypatch.setattr(number_parts, "FEW", few)
     right = held_rows.HeldRows.same_values_at
     monkeypatch.setattr(
         held_rows.HeldRows,

@@ -1,0 +1,156 @@
+"""Numbers of many parts in one array, such as of groups in windows, in any order within a part.
+
+A few ranks of each part are found without a sort of all numbers: large parts are partitioned at the ranks,
+and small ones are sorted together. Parts of about equal size are the rows of a matrix, so a part costs some
+nanoseconds and not the microseconds of a call. More ranks, and points of their own for each part, need all
+parts sorted, once.
+
+Cost, for r numbers in p parts: O(r) for a few ranks or points, else O(r log r).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.reading.sorted_parts import (
+    Ints,
+    RankedValues,
+    SortedParts,
+    counts_below,
+    sums_by_part,
+)
+from tidemark.warehouse.columns.codes import expand_ranges
+from tidemark.warehouse.columns.exact_sums import Sums
+
+FEW = 8  # ranks or points that are found without a sort
+SMALL = 2**8  # numbers of a part that is sorted with others
+
+
+class NumberParts:
+    """The numbers of part i are ``numbers[edges[i] : edges[i + 1]]``, without NaN."""
+
+    def __init__(self, numbers: NDArray[Any], edges: Ints, *, are_sorted: bool = False) -> None:
+        """are_sorted: whether the numbers of each part ascend."""
+        self.numbers, self.edges = numbers, edges
+        self._sorted = SortedParts(numbers, edges) if are_sorted else None
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def sizes(self) -> Ints:
+        """(parts,) how many numbers each part has."""
+        return np.diff(self.edges)
+
+    @property
+    def are_sorted(self) -> bool:
+        """Whether the numbers of each part ascend."""
+        return self._sorted is not None
+
+    def take(self, parts: Ints) -> NumberParts:
+        """Some of the parts, each once or several times, in this order."""
+        if np.array_equal(parts, np.arange(len(self))):
+            return self
+        _, places = expand_ranges(self.edges[parts], self.edges[parts + 1])
+        edges = np.concatenate([[0], np.cumsum(self.sizes[parts])])
+        return NumberParts(self.numbers[places], edges, are_sorted=self.are_sorted)
+
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """See `SortedParts.same_values_at`."""
+        if self._sorted is None and ranks.shape[1] <= FEW:
+            return _selected(self.numbers, self.edges, ranks)
+        return self._in_order.same_values_at(ranks)
+
+    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """See `SortedParts.values_at`."""
+        return self._in_order.values_at(ranks)
+
+    def same_ranks_at(self, points: NDArray[Any]) -> Ints:
+        """See `SortedParts.same_ranks_at`."""
+        if self._sorted is None and len(points) <= FEW:
+            return counts_below(self.numbers, self.edges, points)
+        return self._in_order.same_ranks_at(points)
+
+    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """See `SortedParts.ranks_at`."""
+        first = points[0] if points else np.empty(0)
+        if len(first) <= FEW and all(own is first or np.array_equal(own, first) for own in points):
+            return list(self.same_ranks_at(first))
+        return self._in_order.ranks_at(points)
+
+    def sums(self) -> list[Sums]:
+        """The exact sums of the numbers of each part."""
+        return sums_by_part(self.numbers, self.edges)
+
+    @property
+    def _in_order(self) -> SortedParts:
+        if self._sorted is None:
+            self.numbers = _sort(self.numbers, self.edges)
+            self._sorted = SortedParts(self.numbers, self.edges)
+        return self._sorted
+
+
+def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
+    """`SortedParts.same_values_at` of numbers in any order."""
+    values, ranks_le = np.zeros(ranks.shape, numbers.dtype), np.zeros_like(ranks)
+    if not ranks.size:
+        return RankedValues(values, ranks_le)
+    sizes = np.diff(edges)[:, np.newaxis]
+    places = np.clip(ranks - 1, 0, np.maximum(sizes - 1, 0))
+    for parts, rows, _ in _small_parts(numbers, edges):
+        rows.sort(axis=1)
+        values[parts] = found = np.take_along_axis(rows, places[parts], axis=1)
+        for column, wanted in enumerate(found.T):
+            counts = np.count_nonzero(rows <= wanted[:, np.newaxis], axis=1)
+            ranks_le[parts, column] = np.minimum(counts, sizes[parts, 0])  # without the filling
+    for part, start, stop in _large_parts(edges):
+        own, at = numbers[start:stop].copy(), places[part]
+        own.partition(at)
+        values[part] = found = own[at]
+        ranks_le[part] = [np.count_nonzero(own <= value) for value in found]
+    return RankedValues(values, ranks_le)
+
+
+def _sort(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:
+    """The numbers of each part, ascending."""
+    found = numbers.copy()
+    for _, rows, places in _small_parts(numbers, edges):
+        rows.sort(axis=1)
+        is_own = places >= 0
+        found[places[is_own]] = rows[is_own]
+    for _, start, stop in _large_parts(edges):
+        found[start:stop].sort()
+    return found
+
+
+def _small_parts(numbers: NDArray[Any], edges: Ints) -> Iterator[tuple[Ints, NDArray[Any], Ints]]:
+    """The parts with 1 to SMALL numbers, those of about equal size together.
+
+    Yields their numbers as parts; the numbers of each as a row, filled with the greatest number of the type;
+    and the place of each number in `numbers`, -1 where it fills a row.
+    """
+    sizes = np.diff(edges)
+    small = np.flatnonzero((sizes > 0) & (sizes <= SMALL))
+    if not len(small):
+        return
+    _, powers = np.frexp(sizes[small] - 1)  # those of a power p have more than 2**(p - 1), at most 2**p
+    order = np.argsort(powers, kind="stable")
+    cuts = np.flatnonzero(np.diff(powers[order])) + 1
+    most = np.iinfo(numbers.dtype).max if numbers.dtype.kind == "i" else np.inf
+    for parts in np.split(small[order], cuts):
+        own = sizes[parts][:, np.newaxis]
+        column = np.arange(own.max())
+        places = np.where(column < own, edges[parts][:, np.newaxis] + column, -1)
+        rows = numbers[places]
+        rows[places < 0] = most
+        yield parts, rows, places
+
+
+def _large_parts(edges: Ints) -> list[tuple[int, int, int]]:
+    """The parts with more than SMALL numbers, each with where it starts and ends."""
+    parts = np.flatnonzero(np.diff(edges) > SMALL)
+    return list(zip(parts.tolist(), edges[parts].tolist(), edges[parts + 1].tolist(), strict=True))

@@ -1,0 +1,101 @@
+"""Values of ranks, and ranks of points, of numbers in parts, against sorted lists."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.soak import draws
+from tidemark.query.reading import number_parts
+from tidemark.query.reading.number_parts import NumberParts
+
+DOUBLES = st.sampled_from([-np.inf, -1.5, 0.0, 0.5, 1e308, np.inf]) | st.floats(-3, 3)
+INTEGERS = st.sampled_from([-(2**63), -1, 0, 7, 2**53 + 1, 2**63 - 1]) | st.integers(-3, 3)
+PARTS = st.sampled_from([(DOUBLES, np.float64), (INTEGERS, np.int64)]).flatmap(
+    lambda kind: st.tuples(st.lists(st.lists(kind[0], max_size=40), max_size=8), st.just(kind[1]))
+)
+SMALL = st.sampled_from([0, 1, 3, 16, 2**8])
+
+
+def parts_of(lists: list[list[Any]], dtype: Any) -> NumberParts:
+    numbers = np.array([number for own in lists for number in own], dtype)
+    numbers.flags.writeable = False  # as Arrow's are
+    return NumberParts(numbers, np.cumsum([0, *map(len, lists)]))
+
+
+def wrong_answers(lists: list[list[Any]], dtype: Any) -> list[Any]:
+    """What is not as in sorted lists: for few ranks, for all of them, and afterwards."""
+    parts, wrong = parts_of(lists, dtype), []
+    for each in (1, 3, 0, 50, 2):
+        ranks = np.array([[1 + i * 7 % (len(own) + 3) for i in range(each)] for own in lists], np.int64)
+        ranks = ranks.reshape(len(lists), each)
+        found = parts.same_values_at(ranks)
+        for part, own in enumerate(map(sorted, lists)):
+            for place, rank in enumerate(ranks[part].tolist()):
+                if rank <= len(own):
+                    value = own[rank - 1]
+                    told = found.values[part, place].item(), found.ranks_le[part, place].item()
+                    if told != (value, bisect_right(own, value)):
+                        wrong.append((part, rank, told))
+    return wrong
+
+
+@settings(max_examples=draws(150), deadline=None)
+@given(PARTS, SMALL)
+def test_ranks_are_those_of_sorted_lists(given_parts: Any, small: int) -> None:
+    lists, dtype = given_parts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_parts, "SMALL", small)
+        assert wrong_answers(lists, dtype) == []
+        parts = parts_of(lists, dtype)
+        points = np.array([0, 1, -1], dtype)
+        counts = [[sum(number <= point for number in own) for point in points] for own in lists]
+        for _ in range(2):
+            assert parts.same_ranks_at(points).tolist() == counts
+            assert [one.tolist() for one in parts.ranks_at([points] * len(lists))] == counts
+            ranks = [np.arange(1, len(own) + 1) for own in lists]
+            assert [one.values.tolist() for one in parts.values_at(ranks)] == list(map(sorted, lists))
+        taken = np.arange(len(lists))[::-1].repeat(2)
+        again = parts_of(lists, dtype).take(taken)
+        assert again.same_ranks_at(points).tolist() == [counts[part] for part in taken.tolist()]
+        assert again.sizes.tolist() == [len(lists[part]) for part in taken.tolist()]
+
+
+MANY = [[float(i * k % 13) for i in range(k)] for k in range(30)] + [[np.inf] * 5, [1.0] * 9, []]
+
+
+def the_filling_counts(patch: pytest.MonkeyPatch) -> None:
+    """As if the numbers that fill a row were numbers of the part."""
+    right = np.minimum
+    patch.setattr(np, "minimum", lambda a, b: a if np.ndim(a) == np.ndim(b) == 1 else right(a, b))
+
+
+def the_last_number_is_lost(patch: pytest.MonkeyPatch) -> None:
+    right = number_parts._small_parts
+
+    def wrong(numbers: Any, edges: Any) -> Any:
+        for parts, rows, places in right(numbers, edges):
+            rows[:, -1] = np.inf
+            yield parts, rows, places
+
+    patch.setattr(number_parts, "_small_parts", wrong)
+
+
+def large_parts_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(number_parts, "SMALL", 4)
+    patch.setattr(number_parts, "_large_parts", lambda _: [])
+
+
+@pytest.mark.parametrize("broken", [the_filling_counts, the_last_number_is_lost, large_parts_are_left_out])
+def test_a_broken_variant_is_caught(
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    assert wrong_answers(MANY, np.float64) == []
+    broken(monkeypatch)
+    assert wrong_answers(MANY, np.float64)
