@@ -3,7 +3,8 @@
     spark-submit jobs/load_batch.py --warehouse W --input flights.parquet --batch 2001-04-01
 
 At first use it creates the warehouse: --measure (and --key, --time, --tick, --eps, --kappa).
-Running it again with the same --batch changes nothing. After a crash, run it again.
+Running it again with the same --batch changes nothing. After a crash, run it again. Rows that are older than
+the warehouse's retention then expire.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidemark.jobs.inputs.spark_inputs import Inputs
+    from tidemark.warehouse import RemovalReport
 
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
@@ -69,9 +71,24 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
         if readable is error:
             raise
         raise readable from error
+    expired = _expire(spark, given)
     if given.json:
-        print(json_text({"batches": [{"batch": name, **asdict(report)} for name, report in loaded]}))
+        beside = {} if expired is None else {"expired": asdict(expired)}
+        print(
+            json_text({"batches": [{"batch": name, **asdict(report)} for name, report in loaded], **beside})
+        )
     return DONE
+
+
+def _expire(spark: SparkSession | None, given: argparse.Namespace) -> RemovalReport | None:
+    """Lets rows expire that are older than the warehouse keeps them, by the clock; None if it keeps all."""
+    options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
+    if options.retention_us is None:
+        return None
+    report = warehouse.expire(spark, given.warehouse, storage_options=given.storage_options)
+    if report.rows and not given.json:
+        print(f"expired: {report.rows:,} rows before {report.before}", flush=True)
+    return report
 
 
 def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:

@@ -1,4 +1,4 @@
-"""The commands `tidemark unload` and `tidemark delete`: rows of history that leave."""
+"""The commands `tidemark unload`, `tidemark delete` and `tidemark expire`: rows of history that leave."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ def _rows_of(given: argparse.Namespace, paths: list[str] | None) -> ArrowRows | 
     return LocalInputs(given.warehouse, given.storage_options).read(paths, given.format, options)
 
 
+def run_expire(given: argparse.Namespace) -> int:
+    """Lets rows expire that are older than a moment, or than the warehouse keeps them."""
+    return _run(given, warehouse.expire, "tidemark expire", before=given.before)
+
+
 def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], application: str, **what: Any) -> int:
     Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
     spark = session_for(
@@ -80,10 +85,11 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
     name = text_of(given.warehouse)
     if report.outcome in {"empty", "known"}:
         texts = {"empty": "no such rows, nothing changed", "known": "was done before, nothing changed"}
-        print(f"{name}: {texts[report.outcome]}")
+        print(f"{name}: {texts[report.outcome]}{_before(report, '; rows before {} have expired')}")
         return
     did = "would remove" if report.outcome == "planned" else "removed"
-    print(f"{name}: {did} {_counted(report.rows, 'row')} of {_counted(report.batches, 'batch')}")
+    before = _before(report, ", those before {}")
+    print(f"{name}: {did} {_counted(report.rows, 'row')} of {_counted(report.batches, 'batch')}{before}")
     if report.live_rows:
         print(f"{report.live_rows:,} of its rows are live: they would be loaded first")
     if given.verbose:
@@ -93,3 +99,8 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
     again = f"{_counted(report.files_rewritten, 'file')} of events; runs: {runs or 'none'}"
     most = "at most " if report.outcome == "planned" else ""
     print(f"written again: {again}; {most}{report.bytes_written:,} bytes")
+
+
+def _before(report: RemovalReport, text: str) -> str:
+    """The text with the time before which rows expired; nothing for what is no expiry."""
+    return "" if report.before is None else text.format(report.before)

@@ -39,7 +39,7 @@ FLOORS = {
         "create load maintain verification",
         "repairs",
         "alter remove repair verify",
-        "copy",
+        "copy expire",
     ],
     "stream": ["append records", "start"],
     "query": [

@@ -34,6 +34,7 @@ class GivenOptions(TypedDict, total=False):
     eps: float | None
     kappa: int | None
     grace: str | None
+    retention: str | None
     key_eps: float | None
     key_delta: float | None
 
@@ -188,6 +189,22 @@ OPTIONS = {
             help="how long old files are kept for readers",
             metavar="SPAN",
             is_altered=True,
+        ),
+        Option(
+            "retention",
+            "retention",
+            "how long rows are kept, by their time: `expire` takes older ones out, and so does each nightly "
+            "load; needs a time column",
+            field="retention_us",
+            property="retention_us",
+            default="forever",
+            flag="--retention",
+            help="how long rows are kept by their time, such as '400 days'",
+            metavar="SPAN",
+            at_load=True,
+            is_told=False,
+            is_altered=True,
+            is_later=True,
         ),
         Option(
             "key_eps",

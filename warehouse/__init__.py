@@ -14,6 +14,7 @@ None for spark, this process does the work:
     warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
     warehouse.unload(spark, uri, batch="2026-11-20")        # a batch that was loaded by mistake leaves
     warehouse.delete(spark, uri, where="user = 'x'")        # rows leave the events and every answer
+    warehouse.expire(spark, uri, before="2025-01-01")       # old rows leave; or by create(retention="400d")
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
@@ -54,7 +55,7 @@ The rooms, from the lowest floor to the highest:
     alter, remove, repair, verify
                       measures, keys and groups that come and go; unload and delete; what is damaged, made
                       again; every invariant, checked
-    copy              a warehouse at another place, of one moment
+    copy, expire      a warehouse at another place, of one moment; rows that are older than they are kept
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
@@ -83,6 +84,7 @@ from tidemark.warehouse.errors import (
     TidemarkError,
     TooManyRejected,
 )
+from tidemark.warehouse.expire import expire
 from tidemark.warehouse.load import load
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
@@ -131,6 +133,7 @@ __all__ = [
     "copy",
     "create",
     "delete",
+    "expire",
     "history",
     "live_values",
     "load",

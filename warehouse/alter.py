@@ -66,6 +66,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     grace: str | None = None,
     eps: float | None = None,
     key_eps: float | None = None,
+    retention: str | None = None,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -90,6 +91,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     eps, key_eps
                the errors of what comes from now on. Batches that are live keep the summaries that they have,
                and answers that use them state the larger eps, until they are loaded
+    retention  how long rows are kept by their time from now on, 'forever' without an end; what has expired
+               does not come back
     storage_options, progress, tuning
                as in `load`
 
@@ -114,6 +117,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         grace=grace,
         eps=eps,
         key_eps=key_eps,
+        retention=retention,
     )
     store.files.check_place(writing=True)
     executor = executor_for(spark, store.tuning)

@@ -162,7 +162,9 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     stored = {name: default_of(name) if value is None else value for name, value in given.items()}
     if given["time"] is None:
         stored["tick"] = None
-    return Options(**fields_of(stored))
+    options = Options(**fields_of(stored))
+    options.check_retention()
+    return options
 
 
 def _parsed_schema(

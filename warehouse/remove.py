@@ -1,4 +1,4 @@
-"""Unload and delete: rows of history that leave, everywhere and for good.
+"""Unload and delete: rows of history that leave, everywhere and for good; expire.py has a third one.
 
     settle    what is open is finished; batches without a ledger row or a plan get one; live batches that have
               selected rows are loaded: so each selected row is in history
@@ -109,7 +109,7 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
             "unload takes a batch, or a source with its batches. Example: unload(None, uri, "
             "batch='2026-11-20'), or unload(None, uri, source='web', batches=(7, 9))."
         )
-    work = _work(spark, uri, request, storage_options, progress, tuning)
+    work = work_on(spark, uri, request, storage_options, progress, tuning)
     events = tables.open_table(work.store, EVENTS)
     if batch is not None:
         name_text("batch", batch)
@@ -121,7 +121,7 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
             raise InputError(f"the batch {batch!r} was never loaded. Nothing was changed.")
     else:
         own = _range_of_stream(work, events, source, batches)
-    return _remove(work, Wanted("unload", (own,), None, request), began, dry_run=dry_run)
+    return remove(work, Wanted("unload", (own,), None, request), began, dry_run=dry_run)
 
 
 @report_os_errors("delete")
@@ -169,13 +169,13 @@ def delete(  # noqa: PLR0913  rows are named in two ways
             "delete takes a condition, keys, or both. Example: delete(None, uri, where=\"user = 'x'\"), or "
             "delete(None, uri, keys=pa.table({'user': ['x', 'y']}))."
         )
-    work = _work(spark, uri, request, storage_options, progress, tuning)
+    work = work_on(spark, uri, request, storage_options, progress, tuning)
     if not work.options.columns:
         return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
     condition = _condition(work, where, keys)
     if condition is None:
         return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
-    return _remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+    return remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
 
 
 def _condition(work: Work, where: str | None, keys: Any) -> RowCondition | None:
@@ -189,7 +189,7 @@ def _condition(work: Work, where: str | None, keys: Any) -> RowCondition | None:
     return equal if asked is None else BothConditions(equal, asked)
 
 
-def _work(
+def work_on(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     request: str | None,
@@ -197,6 +197,7 @@ def _work(
     progress: Callable[[str], None] | None,
     tuning: Tuning | None,
 ) -> Work:
+    """What a removal works with; InputError for a name of the call that is none."""
     if request is not None:
         name_text("request", request)
     store = Store.from_uri(uri, storage_options, tuning)
@@ -228,7 +229,8 @@ def _range_of_stream(
     return BatchRange(name, first, last)
 
 
-def _remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> RemovalReport:
+def remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> RemovalReport:
+    """Removes what is wanted, or only tells it; `began` is when the call began, by time.perf_counter()."""
     report = planned(work, wanted) if dry_run else _removed(work, wanted)
     report.seconds = time.perf_counter() - began
     _LOG.info("%s: %s %s, %d rows", without_secrets(work.store.uri), wanted.kind, report.outcome, report.rows)
@@ -280,7 +282,7 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     if finished.table is None and records:
         return None  # another process made the table and planned its removal
     with work.phase("rewrite"):
-        written = _write(work, events, selected)
+        written = _write(work, events, selected, digests=wanted.kind != "expire")
     work.reached("rewritten")
     number = removals.next_number(records, removals.decided(tables.open_table(store, EVENTS)))
     content = RemovedFile([one.file for one in written], removed_batches(wanted, parts, written))
@@ -304,9 +306,10 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     return report
 
 
-def _write(work: Work, events: DeltaTable, selected: Sequence[Selected]) -> list[Rewritten]:
+def _write(work: Work, events: DeltaTable, selected: Sequence[Selected], *, digests: bool) -> list[Rewritten]:
     schema = pa.schema(events.schema())
-    return list(work.executor.run([RewriteTask(work.store, schema, one) for one in selected]))
+    tasks = [RewriteTask(work.store, schema, one, digests) for one in selected]
+    return list(work.executor.run(tasks))
 
 
 def _made_signed(work: Work) -> DeltaTable:

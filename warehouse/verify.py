@@ -139,6 +139,7 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     yield "events: every file is as it was written", _events_readable
     if SIGNED in pinned.snapshot.options.features:
         yield "removals: every row that left is accounted for", removal_checks.rows_accounted_for
+        yield "expiry: the moment before which rows expired is told", removal_checks.horizon_told
     yield "rejected: each record has a reason", _rejected_have_reasons
     options = pinned.snapshot.options
     for projection in options.projections:

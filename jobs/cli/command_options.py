@@ -363,6 +363,16 @@ DELETE = (
     option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
     *_REMOVAL,
 )
+EXPIRE = (
+    *COMMON,
+    _AFTER_REMOVAL,
+    option(
+        "--before",
+        metavar="TIME",
+        help="rows with an earlier time expire (default: by the retention of the warehouse, and the clock)",
+    ),
+    *_REMOVAL,
+)
 REPAIR = (
     *COMMON,
     AfterInterrupt("What was made again stays. Run the same command again: it goes on."),

@@ -152,6 +152,21 @@ later. After a crash, run it again.""",
         "tidemark.jobs.remove_rows:run_delete",
     ),
     Command(
+        "expire",
+        "take rows out that are older than they are kept",
+        """\
+Takes the rows out whose time is before a moment, from the table of events and from every answer. The moment
+only rises. Rows without a time stay; rows that come late leave with the next call. A warehouse with a
+retention does it after each `tidemark load`, by the clock. After a crash, run it again.""",
+        (
+            "tidemark expire -w flights --before 2000-01-01 --dry-run",
+            "tidemark alter -w flights --retention '400 days'",
+            "tidemark expire -w flights",
+        ),
+        command_options.EXPIRE,
+        "tidemark.jobs.remove_rows:run_expire",
+    ),
+    Command(
         "maintain",
         "delete files past their retention, compact small files",
         """\

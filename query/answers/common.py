@@ -106,7 +106,8 @@ class Scope(Renderable):
         rows.
     as_of: the versions of the tables that were read.
     widened: what the window was widened from, which is whole ticks, and where it was counted back from if
-        later ticks lie in the future of the clock; None if it is what was asked.
+        later ticks lie in the future of the clock; and before when its rows have expired, if it begins
+        before then. None if it is what was asked, and whole.
     plan: how it was found, which all answers of a call share. It does not count where answers are compared.
     """
 

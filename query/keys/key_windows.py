@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.windows import (
     choose_window,
-    counted_back_text,
     data_ticks,
     newest_tick,
     shown_window,
     split_window,
     ticks_up_to,
+    unrounded_text,
     widened_text,
 )
 from tidemark.warehouse.columns.moments import first_us
@@ -112,7 +112,7 @@ def key_window(view: KeysView, asked: AskedWindow, grid: TickGrid | None) -> Key
     edges = _edges(view, asked.last, asked.between, grid)
     if edges is None or grid is None:
         window = choose_window(view, asked, grid)
-        return KeyWindow(window, (), shown_window(window, grid), counted_back_text(view, asked.last, grid))
+        return KeyWindow(window, (), shown_window(window, grid), unrounded_text(view, asked, grid))
     start, stop = edges
     if start is not None and stop is not None and stop <= start:
         raise InputError(
@@ -127,7 +127,7 @@ def key_window(view: KeysView, asked: AskedWindow, grid: TickGrid | None) -> Key
     end = ALL_TIME.stop if stop is None else grid.tick_of(stop)
     ticks = {grid.tick_of(edge) for edge in edges if edge is not None and grid.cuts(edge)}
     partial_ticks = tuple(_partial_tick(tick, start, stop, grid) for tick in sorted(ticks))
-    note = counted_back_text(view, asked.last, grid)
+    note = unrounded_text(view, asked, grid)
     return KeyWindow(Window(first, end) if first < end else None, partial_ticks, shown, note)
 
 

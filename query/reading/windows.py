@@ -165,8 +165,24 @@ def counted_back_text(view: AnyView, last: Any, grid: TickGrid | None) -> str | 
 
 def widened_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
     """A text for answers: how the window of whole ticks differs from the one asked; None if it does not."""
+    return _joined(_rounded_text(asked, grid), unrounded_text(view, asked, grid))
+
+
+def unrounded_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
+    """As `widened_text`, for windows that are not of whole ticks."""
     counted_back = counted_back_text(view, asked.resolved(grid).last, grid)
-    return ", and ".join(text for text in (_rounded_text(asked, grid), counted_back) if text) or None
+    return _joined(counted_back, _expired_text(view, asked, grid))
+
+
+def _joined(*texts: str | None) -> str | None:
+    return ", and ".join(text for text in texts if text) or None
+
+
+def _expired_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
+    """Which rows of the window have expired, if it begins before the horizon; None otherwise."""
+    if grid is None or grid.horizon is None or choose_window(view, asked, grid).start >= grid.horizon:
+        return None
+    return f"without the rows before {text_of(time_or_step(grid.horizon, grid))}, which have expired"
 
 
 def _rounded_text(asked: AskedWindow, grid: TickGrid | None) -> str | None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -327,3 +327,33 @@ def test_a_type_that_csv_has_not_is_refused(tmp_path: Path) -> None:
     read: Callable[..., Any] = LocalInputs(str(tmp_path / "w")).read
     with pytest.raises(InputError, match="which a CSV field cannot hold"):
         read(str(tmp_path / "in.csv"), None, warehouse.open_snapshot(tmp_path / "w").options)
+
+
+def test_the_nightly_load_lets_rows_expire_by_the_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the command expires by a moment, tells it first, and restores nothing of it."""
+    uri, now = tmp_path / "w", datetime.now(UTC)
+    ages = [0, 1, 99, 130, 500]
+    for name, shift in (("one", 0), ("two", 60)):
+        at = [now - timedelta(days=age + shift) for age in ages]
+        pq.write_table(pa.table({"t": at, "x": [float(age) for age in ages]}), tmp_path / f"{name}.parquet")
+    given = ["--measure", "x", "--time", "t", "--retention", "100 days"]
+    said = tidemark(capsys, *load(uri, tmp_path / "one.parquet", "one", *given))
+    assert (said.code, said.out.count("expired: 2 rows before ")) == (0, 1), said
+    said = tidemark(capsys, *load(uri, tmp_path / "two.parquet", "two", "--json"))
+    assert json.loads(said.out)["expired"]["rows"] == 3
+    assert query.open(uri).quantile(0.5).N == 5
+    before = (now - timedelta(days=50)).date().isoformat()
+    expire = ["expire", "-w", str(uri), "--before", before, *LOCAL]
+    assert "would remove 3 rows of 2 batches, those before " in tidemark(capsys, *expire, "--dry-run").out
+    assert "removed 3 rows of 2 batches, those before " in tidemark(capsys, *expire).out
+    said = tidemark(capsys, *expire)
+    assert f"was done before, nothing changed; rows before {before} 00:00:00+00:00 have expired" in said.out
+    assert tidemark(capsys, *expire[:-3], "9999-01-01", *LOCAL).code == 2
+    assert before in next(
+        line for line in tidemark(capsys, "info", "-w", str(uri)).out.splitlines() if "expired_before" in line
+    )
+    assert tidemark(capsys, "alter", "-w", str(uri), "--retention", "forever").code == 0
+    said = tidemark(capsys, *load(uri, tmp_path / "two.parquet", "two", "--json"))
+    assert "expired" not in json.loads(said.out)

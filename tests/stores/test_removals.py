@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.stores.conftest import Place
-from tests.stores.rows import HOW, check, rows
+from tests.stores.rows import HOW, START, check, rows
 from tidemark import query, stream, warehouse
 
 
@@ -44,6 +45,7 @@ def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
         warehouse.delete(None, place.uri, "page = '/3'", progress=kill, **how)
     left = without(tables, "/3")
     check(wh, tables)  # the runs are not written again yet
+    moment = datetime.now(UTC)
     assert scanned(wh) == sum(table.num_rows for table in left)
     assert warehouse.verify(place.uri, **how).ok
     warehouse.load(None, place.uri, rows(5), "night-5", **how)
@@ -54,6 +56,7 @@ def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
     assert (report.outcome, report.removal, report.rows) == ("removed", 1, left[1].num_rows)
     check(wh, [left[0], *left[2:], rows(5)])
     check(pinned, tables)
+    check(query.open(place.uri, place.options, at=moment), tables)
     assert scanned(pinned) == sum(table.num_rows for table in tables)
     lost = [table.num_rows - kept.num_rows for table, kept in zip(tables, left, strict=True)]
     steps = {one.batches[0][0]: one.rows_out for one in warehouse.history(place.uri, **how)}
@@ -63,3 +66,13 @@ def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
     with pytest.raises(warehouse.OverlappingBatch, match=f"200 rows, of which {200 - lost[0]} are left"):
         warehouse.load(None, place.uri, tables[0], "copy", **twice)
     assert warehouse.verify(place.uri, **how).ok
+    before = START + timedelta(days=4)
+    there = [left[0], *left[2:], rows(5), tables[1]]
+    young = [table.filter(pc.greater_equal(table.column("at"), pa.scalar(before))) for table in there]
+    old = sum(table.num_rows for table in there) - sum(table.num_rows for table in young)
+    assert warehouse.expire(None, place.uri, before, **how).rows == old > 0
+    for reader in (wh, query.open(place.uri, place.options)):
+        check(reader, young)
+        assert reader.info()["expired_before"] == before
+    assert warehouse.verify(place.uri, **how).ok
+    check(query.open(place.uri, place.options, at=moment), tables)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tidemark import warehouse
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
-from tidemark.warehouse.ingest.same_rows import DigestRows
+from tidemark.warehouse.ingest.same_rows import DigestRows, RowDigest
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options
 
@@ -81,7 +81,8 @@ def tables(draw: Any) -> tuple[pa.Table, list[Any]]:
 def digest_of(rows: pa.Table, schema: pa.Schema, cut: int = 2) -> Fingerprint:
     """As tasks make it: of several partitions of several batches, from whatever types."""
     parts = [rows.slice(at, cut) for at in range(0, len(rows), cut)]
-    digest = DigestRows(schema, Options(("c0",), None, None, 0.1, 10, 0), ALL_OR_NOTHING)
+    options = Options(("c0",), None, None, 0.1, 10, 0)
+    digest = DigestRows(schema, options, ALL_OR_NOTHING, RowDigest(schema.names, None, None))
     found = [next(digest.run(part.to_batches(max_chunksize=1)))[0] for part in parts]
     return sum(found, Fingerprint())
 

@@ -28,6 +28,7 @@ GIVEN: dict[str, Any] = {
     "eps": 0.02,
     "kappa": 3,
     "grace": "2 days",
+    "retention": "400 days",
     "key_eps": 0.03,
     "key_delta": 0.04,
 }
@@ -39,6 +40,7 @@ OTHER: dict[str, Any] = {
     "tick": "2 h",
     "kappa": 4,
     "grace": "3 days",
+    "retention": "forever",
 }
 
 
@@ -97,7 +99,9 @@ def test_a_warehouse_without_the_property_of_a_later_option_has_its_default(
 
 def test_the_default_is_told_and_valid() -> None:
     rows = [row for row in OPTIONS.values() if row.default is not None]
-    assert [row.name for row in rows] == ["tick", "eps", "kappa", "grace", "key_eps", "key_delta"]
+    assert [row.name for row in rows] == [
+        *("tick", "eps", "kappa", "grace", "retention", "key_eps", "key_delta")
+    ]
     for row in rows:
         kind = KINDS[row.kind]
         kind.check(row, kind.parse(row.default))

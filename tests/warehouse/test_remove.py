@@ -22,6 +22,7 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.removed_rows import LeftRows
 from tidemark.warehouse.ingest import same_rows
 from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.integrity.digests import Fingerprint
@@ -185,7 +186,7 @@ def test_a_batch_that_lost_rows_is_known_when_it_comes_again(
     assert not append(world, rows(5), 5)  # it was live, and is in history now
     with pytest.raises(BatchMismatch, match="other rows"):
         append(world, rows(5)[1:], 5)
-    monkeypatch.setattr(same_rows, "removed_fingerprint", lambda *_: Fingerprint())  # the broken variant
+    monkeypatch.setattr(same_rows, "left_rows", lambda *_: LeftRows(Fingerprint(), 0))  # the broken variant
     with pytest.raises(BatchMismatch):
         load(world, rows(3), "batch 3")
 

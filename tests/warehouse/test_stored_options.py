@@ -40,6 +40,7 @@ EDITED: dict[str, list[str | None]] = {
     "key_delta": ["0", "-1", "NaN", "null"],
     "kappa": ["0", "1", "-3", "2.5", "10.0", "true", '"10"', "1e400", "NaN", "null", "", "10 10", "[10]"],
     "grace_us": ["-1", "1.5", "true", '"7 days"', "1" + "0" * 30, "null", "NaN", None, "9" * 5000],
+    "retention_us": ["-1", "1.5", "true", '"7 days"', "null", "NaN"],
     "tick_us": ["0", "-5", "1.5", '"1 day"', "true", "null", "1" + "0" * 30, "Infinity", None],
     "measures": [
         *("[]", '"x"', '["x", "x"]', '["x", "X"]', "[1]", '[""]', '{"x": 1}', "null", '["x"', "[null]"),

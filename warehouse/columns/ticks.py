@@ -115,9 +115,13 @@ def end_from_epoch_us(us: int) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class TickGrid:
-    """How event time is cut into ticks of a width in microseconds."""
+    """How event time is cut into ticks of a width in microseconds.
+
+    horizon   the tick before which rows have expired; None if none ever did
+    """
 
     width_us: int
+    horizon: int | None = None
 
     @property
     def origin_us(self) -> int:

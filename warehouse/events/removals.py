@@ -38,7 +38,7 @@ FEATURE = "signed"  # the name of the feature of warehouses with removals, see s
 NONE = -1  # the number before the first removal
 _MAX_FILES = 4  # of the table; one commit more writes all records as one file
 
-Kind: TypeAlias = Literal["delete", "unload"]
+Kind: TypeAlias = Literal["delete", "unload", "expire"]
 
 SCHEMA = pa.schema(
     [

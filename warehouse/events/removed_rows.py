@@ -58,13 +58,33 @@ class ReplacedFile:
 
 @dataclass(frozen=True, slots=True)
 class RemovedBatch:
-    """A batch that loses rows or is unloaded; `digest` is that of the fingerprint of its removed rows."""
+    """A batch that loses rows or is unloaded.
+
+    `digest` is that of the fingerprint of its removed rows; None if they expired, which are not digested.
+    """
 
     source: str
     batch: int
     rows: int
-    digest: int
+    digest: int | None
     unloaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeftRows:
+    """The rows of some batches that had left.
+
+    removed   the fingerprint of those that were unloaded or deleted
+    expired   how many expired
+    """
+
+    removed: Fingerprint
+    expired: int
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.removed.rows + self.expired
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,15 +135,19 @@ def read_batches(store: Store, path: str) -> list[RemovedBatch]:
     return [RemovedBatch(**row) for table in _read(store, path, _BATCHES) for row in table.to_pylist()]
 
 
-def removed_fingerprint(store: Store, events: DeltaTable, batches: BatchRange) -> Fingerprint:
-    """The fingerprint of the rows of some batches that had left at this version of `events`."""
-    total = Fingerprint()
+def left_rows(store: Store, events: DeltaTable, batches: BatchRange) -> LeftRows:
+    """The rows of some batches that had left at this version of `events`."""
+    removed, expired = Fingerprint(), 0
     for removal in removed_at(store, events).removals:
         if any(part.batches.overlaps(batches) for part in removal.parts):
             for one in read_batches(store, removal.file):
-                if batches.holds(one.source, one.batch):
-                    total += Fingerprint(one.rows, one.digest)
-    return total
+                if not batches.holds(one.source, one.batch):
+                    continue
+                if one.digest is None:
+                    expired += one.rows
+                else:
+                    removed += Fingerprint(one.rows, one.digest)
+    return LeftRows(removed, expired)
 
 
 def read_rows(store: Store, path: str) -> pa.Table:

@@ -29,7 +29,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED
 from tidemark.warehouse.errors import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
-from tidemark.warehouse.events.removed_rows import removed_fingerprint
+from tidemark.warehouse.events.removed_rows import left_rows
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
@@ -54,7 +54,7 @@ def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchR
     ranges = ledger_table.ranges_containing(store, ledger, batch)
     if batch in ranges:
         return "known"
-    if rows_by_batch(store.filesystem(), events, batch) or removed_fingerprint(store, events, batch).rows:
+    if rows_by_batch(store.filesystem(), events, batch) or left_rows(store, events, batch).rows:
         if ranges:
             _check_counts(store, events, ledger, ranges)
         return "known" if ranges else "unfinished"
@@ -94,7 +94,7 @@ def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: 
     counts = ledger_table.row_counts(ledger_table.read_rows(store, files, ranges, [*RANGE_COLUMNS, "rows"]))
     for batches, rows in counts.items():
         in_events = rows_by_batch(store.filesystem(), events, batches).total()
-        in_events += removed_fingerprint(store, events, batches).rows
+        in_events += left_rows(store, events, batches).rows
         if in_events != rows:
             raise DamagedWarehouse(
                 f"the ledger counts {rows} rows of {batches.text}, events holds {in_events}: the append of a "

@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.text_values import text_bounds
-from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.columns.value_encoding import encode_values, epoch_micros
+from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
+from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import NewFile, unique_name
 from tidemark.warehouse.delta.store import Store
@@ -123,9 +124,15 @@ class WriteRows:
         time, grid = self.options.time_column, self.options.grid
         if time is None or grid is None:
             return pa.repeat(self.step, batch.num_rows)
-        column = encode_values(time, batch.column(self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)))
-        ticks = grid.tick_of(epoch_micros(time, column.stored))
-        return pa.array(np.where(column.null, NO_TICK, ticks))
+        place = self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)
+        return pa.array(event_ticks(time, grid, batch.column(place)))
+
+
+def event_ticks(time: Measure, grid: TickGrid, times: pa.Array) -> NDArray[np.int64]:
+    """The tick of each time of the column `time`; NO_TICK for NULL."""
+    column = encode_values(time, times)
+    ticks: NDArray[np.int64] = np.where(column.null, NO_TICK, grid.tick_of(epoch_micros(time, column.stored)))
+    return ticks
 
 
 def sampler_of(options: Options) -> RowSampler:

@@ -7,19 +7,25 @@ The fingerprints are stored nowhere, but for those of rows that were removed: th
 What came is the same as what is stored if all its rows are in `events`; or if those that a filter takes are
 there, and those that it refuses are in `rejected`. The clock of the first time, by which rows in the future
 were refused, is not known: the filter takes rows up to the latest time in `events`, which is equivalent.
+
+Rows that expired are known by their number alone. So a batch of which some did is compared by the number of
+all rows, and by the content of those that cannot have expired; where rows of it were removed, too, by the
+number alone: nobody can tell which of these would have expired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import Schema
 
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
@@ -31,16 +37,40 @@ from tidemark.warehouse.events.reader import (
     read_event_rows,
     split_row_groups,
 )
-from tidemark.warehouse.events.removed_rows import removed_fingerprint
+from tidemark.warehouse.events.removed_rows import left_rows
 from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.event_files import event_ticks
 from tidemark.warehouse.ingest.rejected import rejected_texts
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
-from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work
 
 Digests = tuple[Fingerprint, Fingerprint, Fingerprint]  # of all rows, of those taken, of the records refused
+
+
+@dataclass(frozen=True, slots=True)
+class RowDigest:
+    """Counts rows, and digests those that cannot have expired.
+
+    names     the user's columns, in the order of those of the rows; further columns are left out
+    time      the column of times; None without one
+    grid      its ticks, with the horizon; None if no row of the batch has expired: all are digested
+    """
+
+    names: Sequence[str]
+    time: Measure | None
+    grid: TickGrid | None
+
+    def of(self, rows: pa.RecordBatch) -> Fingerprint:
+        """The number of the rows, with the digest of those from the horizon on and without a time."""
+        rows = rows.select(list(range(len(self.names))))
+        if self.time is None or self.grid is None or self.grid.horizon is None:
+            return fingerprint(rows)
+        ticks = event_ticks(self.time, self.grid, rows.column(self.names.index(self.time.name)))
+        stays = arrow_array(np.flatnonzero((ticks >= self.grid.horizon) | (ticks == NO_TICK)))
+        return Fingerprint(rows.num_rows, fingerprint(rows.take(stays)).digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +80,17 @@ class DigestRows:
     schema: pa.Schema
     options: Options
     row_filter: RowFilter
+    digest: RowDigest
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Digests]:
         """Yields the digests of the partition; only that of all rows for an all-or-nothing filter."""
         whole = taken = refused = Fingerprint()
-        columns = list(range(len(self.schema)))
         for batch in batches:
             rows = cast_rows(batch, self.schema)
-            whole += fingerprint(rows.select(columns))
+            whole += self.digest.of(rows)
             if not self.row_filter.all_or_nothing:
                 kept, _, records = filter_rows(self.row_filter, self.options, self.schema.names, rows)
-                taken += fingerprint(kept.select(columns))
+                taken += self.digest.of(kept)
                 refused += _fingerprint_of_texts([record["raw"] for record in records])
         yield whole, taken, refused
 
@@ -75,19 +105,19 @@ class DigestTask:
 
     store: Store
     schema: pa.Schema
-    time: Measure | None
+    digest: RowDigest
     batch: BatchRange
     shares: tuple[EventRowGroups, ...]
 
     def run(self) -> tuple[Fingerprint, int]:
         """Reads one row group at a time; returns the fingerprint and the latest time, NO_TICK without one."""
-        total, latest = Fingerprint(), NO_TICK
+        total, latest, time = Fingerprint(), NO_TICK, self.digest.time
         for table in read_event_rows(self.store.filesystem(), self.shares, self.schema.names, [self.batch]):
             rows = cast_rows(table.select(self.schema.names), self.schema)
-            total += fingerprint(rows)
-            if self.time is not None:
-                times = encode_values(self.time, rows.column(self.time.name))
-                latest = int(epoch_micros(self.time, times.stored)[~times.null].max(initial=latest))
+            total += self.digest.of(rows)
+            if time is not None:
+                times = encode_values(time, rows.column(time.name))
+                latest = int(epoch_micros(time, times.stored)[~times.null].max(initial=latest))
         return total, latest
 
 
@@ -105,16 +135,35 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     stored_schema = pa.schema(Schema(fields))
     schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
-    time = options.time_column
-    digested = work.executor.run([DigestTask(store, schema, time, batch, tuple(share)) for share in shares])
-    stored = sum((found for found, _ in digested), removed_fingerprint(store, events, batch))
+    left = left_rows(store, events, batch)
+    # Of this version of `events`: no row from its horizon on has expired there.
+    grid = read_options(store, events).grid if left.expired else None
+    row_digest = RowDigest(schema.names, options.time_column, grid)
+    digested = work.executor.run(
+        [DigestTask(store, schema, row_digest, batch, tuple(share)) for share in shares]
+    )
+    stored = sum((found for found, _ in digested), left.removed) + Fingerprint(left.expired)
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
-    latest = max((last for _, last in digested), default=NO_TICK) if records else None
-    digest = DigestRows(schema, options, replace(row_filter, latest=latest))
+    latest = _latest([last for _, last in digested], grid) if records else None
+    digest = DigestRows(schema, options, replace(row_filter, latest=latest), row_digest)
     came: list[Digests] = given.rows.each([*schema.names, *given.record_columns], digest)
     nothing = (Fingerprint(),) * 3  # Spark may have no partition
     whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *came, strict=True))
+    if left.expired and left.removed.rows:  # see the module
+        whole, taken, stored = (Fingerprint(one.rows) for one in (whole, taken, stored))
     if whole == stored or (records and taken == stored and refused == _fingerprint_of_texts(records)):
         return None
     detail = f"{stored.rows + len(records)} rows are stored, {whole.rows} came"
     return detail if stored.rows + len(records) != whole.rows else f"{detail}, and their content differs"
+
+
+def _latest(times: Sequence[int], grid: TickGrid | None) -> int:
+    """The time up to which rows were taken when the batch came, at least; NO_TICK if none was.
+
+    times     the latest ones of its rows in `events`
+    grid      that of `RowDigest`: rows that expired have times before its horizon
+    """
+    latest = max(times, default=NO_TICK)
+    if grid is None or grid.horizon is None:
+        return latest
+    return max(latest, grid.start_of(grid.horizon) - 1)

@@ -1,4 +1,4 @@
-"""Which rows a delete selects: a condition in the language of scans, or the values of columns.
+"""Which rows leave: those of a condition in the language of scans, or those before a tick.
 
 A condition is asked in tasks, of rows of history alone. It depends on the row alone.
 """
@@ -6,14 +6,20 @@ A condition is asked in tasks, of rows of history alone. It depends on the row a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.options import CONDITIONS
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import as_numpy
+
+Share: TypeAlias = Literal["all", "some", "none"]
+_TICK = "_tick"
 
 
 class RowCondition(Protocol):
@@ -28,6 +34,38 @@ class RowCondition(Protocol):
 
         `rows` have its columns in plain types. InputError if it cannot be evaluated on one of them.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeTick:
+    """Selects the rows of ticks before `tick`; none without a time."""
+
+    tick: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of ticks."""
+        return (_TICK,)
+
+    def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """See `RowCondition.mask`."""
+        ticks = as_numpy(rows.column(_TICK))
+        before: NDArray[np.bool_] = (ticks < self.tick) & (ticks != NO_TICK)
+        return before
+
+    def share(self, stats: Mapping[str, Any]) -> Share:
+        """Which share of the rows of a file it selects, by its statistics; "some" if they are silent."""
+        first, last = stats.get(f"min.{_TICK}"), stats.get(f"max.{_TICK}")
+        if first is None or last is None:
+            return "some"
+        if first >= self.tick or last == NO_TICK:
+            return "none"
+        return "all" if first > NO_TICK and last < self.tick else "some"
+
+
+def share_of(condition: RowCondition | None, stats: Mapping[str, Any]) -> Share:
+    """Which share of a file's rows a condition selects, as far as its statistics tell it without a read."""
+    return condition.share(stats) if isinstance(condition, BeforeTick) else "some"
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:

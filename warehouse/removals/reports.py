@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from tidemark.warehouse.delta import tables
@@ -24,7 +25,7 @@ class RemovalReport:
 
     outcome         'removed'; 'empty': no row was selected, nothing was changed; 'known': it was done before;
                     'planned': a dry run, which changed nothing, and whose figures tell what would be done
-    kind            'unload' or 'delete'
+    kind            'unload', 'delete' or 'expire'
     removal         its number; None if nothing was removed
     rows            rows that left
     rows_by_step    the same by step of history
@@ -33,6 +34,7 @@ class RemovalReport:
     files_rewritten
                     files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew
+    before          of an expiry: the time before which rows have expired, in UTC
     bytes_written   bytes of all new files; of a dry run at most, by the files that there are
     seconds         time spent
     """
@@ -46,6 +48,7 @@ class RemovalReport:
     batches: int = 0
     files_rewritten: int = 0
     runs_rewritten: dict[str, int] = field(default_factory=dict)
+    before: datetime | None = None
     bytes_written: int = 0
     seconds: float = 0.0
 
@@ -81,7 +84,7 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     report.live_rows = sum(count_by_batch(live).values())
     report.batches = len(count_by_batch(selected))
     report.files_rewritten = len(selected)
-    size = sum(file.size for file in selected_files(selected, events))
+    size = sum(file.size for file in selected_files([one for one in selected if not one.is_whole], events))
     for projection in work.options.projections:
         (table,) = tables.find_tables(work.store, projection.runs_table)
         touched = [

@@ -1,7 +1,8 @@
 """Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
 A task reads and writes one file, a row group at a time. It digests the removed rows, by batch, so that a
-batch that comes again can be compared with the rows it had.
+batch that comes again can be compared with the rows it had. Rows that expire are counted alone, so a file of
+which all rows expire is not read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A file of `events` and its successor, and the fingerprint of the rows that leave, by batch."""
+    """A file of `events` and its successor, and the fingerprint of the rows that leave, by batch.
+
+    Without digests, of rows that expire, the fingerprints have the numbers of rows alone.
+    """
 
     file: ReplacedFile
     removed: dict[BatchNumber, Fingerprint]
@@ -37,14 +41,21 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewriteTask:
-    """Writes a file of `events` without its selected rows; `schema` is that of the table."""
+    """Writes a file of `events` without its selected rows.
+
+    schema    that of the table
+    digests   whether the rows that leave are digested
+    """
 
     store: Store
     schema: pa.Schema
     selected: Selected
+    digests: bool = True
 
     def run(self) -> Rewritten:
         """Writes the file, unless no row is left, and returns it."""
+        if self.selected.is_whole and not self.digests:
+            return Rewritten(ReplacedFile(self.selected.path, None), self._counted())
         mask, start = self.selected.mask, 0
         removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
         path = f"{EVENTS}/{self.selected.path}"
@@ -58,10 +69,14 @@ class RewriteTask:
                 start += rows.num_rows
                 if not leaves.all():
                     new.write(rows.take(arrow_array(np.flatnonzero(~leaves))) if leaves.any() else rows)
-                if leaves.any():
+                if leaves.any() and self.digests:
                     self._digest(rows.take(arrow_array(np.flatnonzero(leaves))), removed)
         written: NewFile | None = new.written() if new.rows else None
-        return Rewritten(ReplacedFile(self.selected.path, written), dict(removed))
+        counted = dict(removed) if self.digests else self._counted()
+        return Rewritten(ReplacedFile(self.selected.path, written), counted)
+
+    def _counted(self) -> dict[BatchNumber, Fingerprint]:
+        return {batch: Fingerprint(rows) for batch, rows in self.selected.counts.items()}
 
     def _digest(self, rows: pa.Table, removed: defaultdict[BatchNumber, Fingerprint]) -> None:
         """Adds the fingerprints of the rows, as `same_rows` makes those of stored and of given rows."""

@@ -1,7 +1,8 @@
 """Selects rows of `events` in tasks: a mask for each file, and how many rows of each batch it has.
 
 Nothing is evaluated again after this: files are written by the masks. A task reads the columns of the
-condition in one file, and holds a row group of these and a bit for each row of the file.
+condition in one file, and holds a row group of these and a bit for each row of the file. A file of one batch
+of which statistics tell that all rows are selected is not read.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from tidemark.warehouse.columns.value_encoding import as_numpy_bools, single_arr
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.events.reader import BatchRange, batch_filter, group_overlap, may_contain
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    batch_filter,
+    group_overlap,
+    may_contain,
+    stated_rows,
+)
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
-from tidemark.warehouse.removals.conditions import RowCondition
+from tidemark.warehouse.removals.conditions import RowCondition, share_of
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -47,6 +54,16 @@ class Selected:
     packed: bytes
     rows: int
     counts: Counter[BatchNumber]
+
+    @classmethod
+    def whole(cls, file: DataFile, counts: Counter[BatchNumber]) -> Selected:
+        """All rows of a file."""
+        return cls(file.path, np.packbits(np.ones(file.rows, np.bool_)).tobytes(), file.rows, counts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the file are selected."""
+        return self.counts.total() == self.rows
 
     @property
     def mask(self) -> NDArray[np.bool_]:
@@ -112,13 +129,20 @@ def select(
     work: Work, condition: RowCondition | None, batches: Sequence[BatchRange], events: DeltaTable
 ) -> list[Selected]:
     """The selected rows of the batches in this version of `events`, by file; those without any left out."""
-    tasks = []
+    tasks, whole = [], []
     for file in list_files(events):
         held = tuple(one for one in batches if may_contain(file, one))
-        if held:
-            tasks.append(SelectTask(work.store, condition, held, file.path))
-    found: list[Selected | None] = work.executor.run(tasks)
-    return [one for one in found if one is not None]
+        share = share_of(condition, file.stats) if held else "none"
+        if share == "none":
+            continue
+        counts, others = stated_rows([file], held) if share == "all" else (Counter[BatchNumber](), [file])
+        if counts:
+            whole.append(Selected.whole(file, counts))
+        if others:
+            asked = None if share == "all" else condition
+            tasks.append(SelectTask(work.store, asked, held, file.path))
+    found: list[Selected | None] = work.executor.run(tasks) if tasks else []
+    return [*whole, *(one for one in found if one is not None)]
 
 
 def count_by_batch(selected: Iterable[Selected]) -> Counter[BatchNumber]:

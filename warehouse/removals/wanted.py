@@ -109,8 +109,8 @@ def removed_batches(
     for part in parts:
         if not part.rows:
             removed[part.batches.source, part.batches.first] = Fingerprint()
-    unloaded = wanted.kind == "unload"
+    unloaded, expired = wanted.kind == "unload", wanted.kind == "expire"
     return [
-        RemovedBatch(source, batch, found.rows, found.digest, unloaded)
+        RemovedBatch(source, batch, found.rows, None if expired else found.digest, unloaded)
         for (source, batch), found in sorted(removed.items())
     ]

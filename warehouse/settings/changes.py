@@ -118,6 +118,7 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
             wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}
         )
     check_folders(wanted.measure_names, wanted.key_names)
+    wanted.check_retention()
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))
     known = _runs_tables(options)

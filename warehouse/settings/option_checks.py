@@ -57,6 +57,12 @@ def check_built_from(steps: Any) -> None:
         raise ValueError('built_from must be an object that maps runs tables to steps: {"keys/origin": 7}')
 
 
+def check_horizon(tick: Any) -> None:
+    """ValueError unless the value is a tick of some time."""
+    if type(tick) is not int or abs(tick) >= 2**63:
+        raise ValueError("horizon must be the number of a tick, such as 20000")
+
+
 def check_dropped(moments: Any) -> None:
     """ValueError unless the value maps runs tables to moments in microseconds since 1970."""
     if not isinstance(moments, dict) or not all(

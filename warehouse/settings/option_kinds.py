@@ -18,6 +18,7 @@ from tidemark.warehouse.companions.kinds import NAME
 from tidemark.warehouse.errors import InputError, shortened, whole_number
 from tidemark.warehouse.settings.option_checks import check_names, is_list_of_names
 
+_FOREVER = 0  # the stored form of a retention without an end
 _PARTS = 16  # summaries have a part of the error, which is no number below the least double
 
 
@@ -141,6 +142,13 @@ def _check_grace(option: Option, duration_us: Any) -> None:
     whole_number(f"the microseconds of {option.name}", duration_us, 0, LONGEST_US)
 
 
+def _parse_retention(duration: Any) -> int:
+    """Microseconds; _FOREVER for the word."""
+    text = plain(duration)
+    is_word = isinstance(text, str) and text.strip().lower() == "forever"
+    return _FOREVER if is_word else parse_duration(text)
+
+
 KINDS: Mapping[str, Kind] = {
     "names": Kind(_as_list, _check_measures, tuple, list, list),
     "column": Kind(lambda name: name, _check_column, columns=lambda name: [name] if name else []),
@@ -160,6 +168,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "span": Kind(parse_duration, _check_span),
     "grace": Kind(parse_grace, _check_grace),
+    "retention": Kind(
+        _parse_retention, _check_grace, lambda stored: stored or None, lambda field: field or _FOREVER
+    ),
     "share": Kind(plain_share, _check_share, float),
     "number": Kind(plain, _check_number),
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ from tidemark.warehouse.columns.column_types import is_time_type, time_type_name
 from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.columns.ticks import TickGrid
+from tidemark.warehouse.columns.ticks import TickGrid, from_epoch_us
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
@@ -47,6 +48,8 @@ _BESIDE: Mapping[str, Callable[[Any], None]] = {
     "features": features.check,
 }
 
+_HORIZON = "horizon"  # what expiry writes beside the options
+
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
@@ -59,6 +62,7 @@ class Options:
     tick_us, grace_us   durations in microseconds; `tick_us` is None if there is no time column
     eps, kappa          the rank error, and the most runs of a level
     key_eps, key_delta  the error of live counts of keys, and the probability of a larger error
+    retention_us        how long rows are kept, in microseconds; None: for ever
     own_keys            the columns of each key that is no group
     group_names         the columns of each group, by which the measures are sorted; groups are keys, too
     companion_names     the companions: mergeable summaries of kinds that users register
@@ -66,6 +70,7 @@ class Options:
                         of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
     dropped             by runs table of what was dropped: when, in microseconds since 1970
+    horizon             the tick before which rows have expired; None before the first expiry. It only rises
     features            what only later versions than 0.2.0 know, with the first that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
@@ -81,18 +86,26 @@ class Options:
     columns: tuple[tuple[str, str], ...] = ()
     key_eps: float = OPTIONS["key_eps"].default
     key_delta: float = OPTIONS["key_delta"].default
+    retention_us: int | None = None
     own_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
+    horizon: int | None = None
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
     def grid(self) -> TickGrid | None:
         """How time is cut into ticks; None without a time column."""
-        return None if self.tick_us is None else TickGrid(self.tick_us)
+        return None if self.tick_us is None else TickGrid(self.tick_us, self.horizon)
+
+    @property
+    def expired_before(self) -> datetime | None:
+        """The time before which rows have expired; None if none ever did."""
+        grid = self.grid
+        return None if grid is None or grid.horizon is None else from_epoch_us(grid.start_of(grid.horizon))
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -225,6 +238,8 @@ class Options:
         for name in _BESIDE:
             if getattr(self, name):
                 values[name] = json.dumps(dict(getattr(self, name)))
+        if self.horizon is not None:
+            values[_HORIZON] = json.dumps(self.horizon)
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
     def stored(self, option: Option) -> Any:
@@ -263,11 +278,15 @@ class Options:
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
+        horizon = None
+        if _HORIZON in stored:
+            horizon = _read_property(uri, stored, _HORIZON, option_checks.check_horizon)
         return cls(
             **fields_of(values),
             built_from=_read_beside(uri, stored, "built_from"),
             dropped=_read_beside(uri, stored, "dropped"),
             features=needed,
+            horizon=horizon,
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -286,6 +305,14 @@ class Options:
                 raise _damaged_property(
                     uri, role, self.properties()[PROPERTY_PREFIX + role], str(error)
                 ) from error
+
+    def check_retention(self) -> None:
+        """InputError for a retention without a column of times."""
+        if self.retention_us is not None and self.time is None:
+            raise InputError(
+                "retention was given, and there is no time column, so rows have no age. Leave it out, or "
+                "create the warehouse with a time column."
+            )
 
     def check_columns(self, columns: Mapping[str, str]) -> None:
         """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""

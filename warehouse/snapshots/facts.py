@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from tidemark.warehouse.delta.table_names import LEDGER, REJECTED, STEPS
@@ -36,6 +37,10 @@ def facts_of(state: TableState, told: StepsTold | None, view: View | None) -> di
         facts["keys"] = {one.key.name: _runs_facts(state, one) for one in options.key_counts}
     if options.sorted_groups:
         facts["groups"] = {one.name: _runs_facts(state, one) for one in options.sorted_groups}
+    if options.retention_us is not None:
+        facts["retention"] = str(timedelta(microseconds=options.retention_us))
+    if options.expired_before is not None:
+        facts["expired_before"] = options.expired_before
     facts["behind"] = "" if told is None else behind_text(told.behind())
     return {**facts, "versions": {name: state.files[name].version for name in names}}
 

@@ -1,6 +1,6 @@
 """The steps of a warehouse: what each one brought, who planned it, when, and the times of its rows.
 
-Rows of a step that were unloaded or deleted since are counted by the records of removals
+Rows of a step that were unloaded or deleted since, or expired, are counted by the records of removals
 (events/removals.py). Plans last for ever, and so do the facts that are written with them
 (events/step_facts.py). If an earlier version, which wrote no facts, planned a step, only its plan is known.
 """
@@ -29,7 +29,7 @@ class StepRecord:
     loaded        whether every projection has it; if not, a load is at work, or was ended and the next load
                   finishes it
     rows_in       the rows that it brought
-    rows_out      how many of them were unloaded or deleted since
+    rows_out      how many of them were unloaded or deleted since, or expired
     batches       (source, first batch, last batch, rows) of each range, batches inclusive; a bulk load X is
                   the source `load:X`
     first_time, last_time

@@ -1,4 +1,7 @@
-"""The check of `verify` on removals: each row that left is told by a record, and each record is of a plan."""
+"""The checks of `verify` on removals: each row that left is told by a record, and each record is of a plan.
+
+And rows that expired left by a moment that the options have.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import Removal, decided
 from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
 from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.removals.conditions import BeforeTick
 from tidemark.warehouse.snapshots.behind import check_removed
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
@@ -44,6 +48,26 @@ def rows_accounted_for(pinned: PinnedTables) -> str:
     ]
     note = f"; {', '.join(waiting)}: run a load, or maintain" if waiting else ""
     return f"{sum(one.rows for one in removed.removals)} rows in {len(removed.removals)} removals{note}"
+
+
+def horizon_told(pinned: PinnedTables) -> str:
+    """Checks that the options have the horizon, if rows have expired; counts the files that have older rows.
+
+    Such rows came late, or a call was ended before it took them.
+    """
+    options, records = pinned.snapshot.options, pinned.removals()
+    if options.horizon is None:
+        expired = [one.number for one in records if one.kind == "expire"]
+        if expired:
+            raise DamagedWarehouse(
+                f"rows expired by removal {expired[-1]}, and the options of events have no horizon: another "
+                "tool took the property tidemark.horizon away. Expire again with the same moment."
+            )
+        return "no row has expired"
+    older = BeforeTick(options.horizon)
+    late = [one for one in data_files.list_files(pinned.table(EVENTS)) if older.share(one.stats) != "none"]
+    note = f"; {len(late)} files may have older ones, which leave at the next expiry" if late else ""
+    return f"rows before {options.expired_before} have expired{note}"
 
 
 def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:

@@ -1,0 +1,157 @@
+"""Expire: rows that are older than they are kept leave, everywhere; rows without a time never do.
+
+    horizon   one commit to `events` raises the tick before which rows expire; it never falls
+    remove    the rows of ticks before it leave, as those of a delete do (remove.py)
+
+Ticks leave whole: the one that holds the given time stays. After a crash between the two, rows before the
+horizon may still be there, and answers say that they expired; the next expiry takes them, with all that came
+late. Files of `events` with older rows alone leave without being read; runs with no row left are built from
+nothing.
+
+By a retention, the horizon follows the clock and never the newest tick, since one wrong clock would take all.
+It moves by a sixteenth of the retention at least: each move sorts the run with the oldest rows again, which
+may be the largest one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidemark.warehouse.columns.moments import first_us
+from tidemark.warehouse.columns.scalars import plain
+from tidemark.warehouse.columns.ticks import TickGrid, from_epoch_us, now_us
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.events.removals import removed_at
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals.conditions import BeforeTick
+from tidemark.warehouse.removals.reports import RemovalReport
+from tidemark.warehouse.removals.wanted import Wanted
+from tidemark.warehouse.remove import remove, work_on
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.sizes import Tuning
+
+if TYPE_CHECKING:
+    import os
+
+    from pyspark.sql import SparkSession
+
+Before: TypeAlias = str | datetime | date
+_SLICES = 16  # of the retention, in which the horizon follows the clock
+
+
+@report_os_errors("expire")
+def expire(
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    before: Before | None = None,
+    *,
+    dry_run: bool = False,
+    request: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RemovalReport:
+    """Lets rows expire whose time is before a moment: they leave the table `events` and every answer.
+
+    spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri       the warehouse
+    before    a datetime, a date (its midnight) or ISO text, a naive one in UTC; not in the future. Whole
+              ticks expire: rows of the tick that holds the moment stay. None: by the warehouse's retention
+              and the clock; then rows stay for a sixteenth of the retention longer at most
+    dry_run   only tells how many rows would leave, by step, and what would be written
+    request   a name of this call: the same call again, after a crash, finishes it and returns its report. A
+              call that found no row leaves no record
+    storage_options, progress, tuning
+              as in `load`
+
+    The moment only rises: if an earlier call had a later one, that one holds. Rows without a time stay. Rows
+    before the moment that come later are visible until the next expiry. Answers about windows that begin
+    before it say so, in `widened`. The outcome is 'known' if the moment and all rows are as they were, and
+    'empty' if no row left but the moment rose. A batch that lost rows is known when it comes again.
+
+    Raises InputError without a time column, without `before` and a retention, and for a moment that is none
+    or in the future; then nothing was changed. A stream of Spark that reads the table `events` fails.
+
+    The cost: files of `events` with older rows alone are not read, others that have some are written again;
+    each run with rows on both sides is sorted again from `events`, for each projection.
+    """
+    began = time.perf_counter()
+    work = work_on(spark, uri, request, storage_options, progress, tuning)
+    grid, store = work.options.grid, work.store
+    if grid is None:
+        raise InputError("this warehouse has no time column, so its rows have no age and cannot expire.")
+    horizon = _horizon(work.options, grid, before)
+    is_raised = not dry_run and not _is_done(store, request) and _raise(store, horizon)
+    work.reached("horizon raised")
+    if work.options.columns:
+        wanted = Wanted("expire", None, BeforeTick(horizon), request)
+        report = remove(work, wanted, began, dry_run=dry_run)
+    else:
+        report = RemovalReport("empty", "expire", seconds=time.perf_counter() - began)
+    if report.outcome == "empty" and not is_raised:
+        report.outcome = "known"
+    report.before = from_epoch_us(grid.start_of(horizon))
+    return report
+
+
+def _horizon(options: Options, grid: TickGrid, before: Before | None) -> int:
+    """The tick before which rows expire; at least the one that holds already. InputError as `expire`."""
+    now = now_us()
+    if before is None:
+        return due_horizon(options, grid, now)
+    moment = first_us(plain(before))
+    if moment > now:
+        raise InputError(
+            f"before={before!r} is in the future: it is {from_epoch_us(now).isoformat(' ', 'seconds')}. Rows "
+            "that expire do not come back, and the moment never falls. Nothing was changed."
+        )
+    return _at_least(options, grid.tick_of(moment))
+
+
+def due_horizon(options: Options, grid: TickGrid, now: int) -> int:
+    """The tick before which rows expire by the retention, `now` being the clock in microseconds.
+
+    It is that of the options until a sixteenth of the retention has passed. InputError without a retention.
+    """
+    if options.retention_us is None:
+        raise InputError(
+            "the warehouse has no retention. Give the moment, expire(before='2025-01-01'), or set one: "
+            "alter(retention='400 days')."
+        )
+    by_clock = grid.tick_of(now - options.retention_us)
+    if options.horizon is None:
+        return by_clock
+    is_due = (by_clock - options.horizon) * grid.width_us * _SLICES >= options.retention_us
+    return _at_least(options, by_clock) if is_due else options.horizon
+
+
+def _at_least(options: Options, horizon: int) -> int:
+    return horizon if options.horizon is None else max(horizon, options.horizon)
+
+
+def _is_done(store: Store, request: str | None) -> bool:
+    """Whether a removal with this name of its call happened: then no more is done."""
+    if request is None:
+        return False
+    done = removed_at(store, tables.open_table(store, EVENTS))
+    return any(one.request == request for one in done.removals)
+
+
+def _raise(store: Store, horizon: int) -> bool:
+    """Commits the horizon unless `events` has it, or a later one; whether it did."""
+    race = Race(store, EVENTS)
+    while True:
+        options = read_options(store, race.table)
+        if _at_least(options, horizon) == options.horizon:
+            return False
+        if race.change(NewProperties(replace(options, horizon=horizon).properties())):
+            return True
