@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -14,11 +15,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.warehouse.hereloader import Loader
+from tests.query.answers import single
+from tests.warehouse.hereloader import Loader, rows_of
 from tests.warehouse.test_completion import tables_of
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main
-from tidemark.warehouse import InputError, NotAWarehouse
+from tidemark.warehouse import DamagedWarehouse, InputError, NotAWarehouse
 from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.log_versions import LogOfTable
@@ -273,11 +275,101 @@ def test_spark_sees_rows_and_answers_of_a_moment(
         query.register_views(spark, loader.uri, "never", at=9)
 
 
-def test_a_warehouse_from_which_rows_were_removed_is_refused(tmp_path: Path) -> None:
-    loader = Loader.create(tmp_path / "w")
-    loader.load()
-    loader.load()
-    assert query.open(loader.uri, at=0).info()["steps"] == 1
-    warehouse.unload(None, loader.uri, batch="night-1")
-    with pytest.raises(InputError, match="rows were removed from it"):
-        query.open(loader.uri, at=0)
+class Killed(BaseException):
+    """In the place of a SIGKILL."""
+
+
+def kill(loader: Loader, point: str) -> None:
+    """A delete that ends where it reaches the point."""
+
+    def reached(name: str) -> None:
+        if name == point:
+            raise Killed
+
+    with pytest.raises(Killed):
+        warehouse.delete(None, loader.uri, "k = 'k1'", progress=reached)
+
+
+REMOVALS: dict[str, Callable[[Loader], object]] = {
+    "delete": lambda loader: warehouse.delete(None, loader.uri, "n = 3"),
+    "unload": lambda loader: warehouse.unload(None, loader.uri, "night-1"),
+    "expire": lambda loader: warehouse.expire(None, loader.uri, "1970-01-02"),
+    "other rows": lambda loader: warehouse.load(None, loader.uri, rows_of(77), "night-1"),
+    "killed": lambda loader: kill(loader, "decided"),
+    "load": Loader.load,
+    "stream": Loader.stream,
+    "maintain": lambda loader: loader.maintain("7 days"),
+    "delete all": lambda loader: warehouse.delete(None, loader.uri, "k IN ('k1', 'k2')"),
+}
+Moments = list[tuple[datetime, list[Any], Any]]
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Loader, Moments]:
+    """Rows left in all ways, also killed; the answers at each moment."""
+    loader = Loader.create(tmp_path_factory.mktemp("lost") / "w", groups=["k"])
+    then = []
+    for act in (Loader.stream, Loader.load, Loader.load, Loader.load_live, *REMOVALS.values()):
+        act(loader)
+        wh = query.open(loader.uri)
+        then.append((apart(), answers(wh), versions(wh)))
+    return loader, then
+
+
+def at_killed(then: Moments) -> datetime:
+    """While a removal is decided, and no run is written again."""
+    return then[4 + list(REMOVALS).index("killed")][0]
+
+
+def test_a_moment_answers_as_it_did_then_whatever_left_since(lost: tuple[Loader, Moments]) -> None:
+    loader, then = lost
+    for moment, expected, read in then[1:]:
+        wh = query.open(loader.uri, at=moment)
+        assert versions(wh) == read
+        assert answers(wh) == expected
+    assert len({str(expected[6]) for _, expected, _ in then}) >= len(REMOVALS) - 2
+    assert answers(query.open(loader.uri, at=1))[6] == then[2][1][6]
+
+
+def test_a_moment_without_what_had_left_is_caught(
+    lost: tuple[Loader, Moments], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: the records of removals are not looked at."""
+    loader, then = lost
+    monkeypatch.setattr(past._Past, "_with_removed", lambda _, state, *__: (state, False))
+    with pytest.raises(DamagedWarehouse):
+        answers(query.open(loader.uri, at=at_killed(then)))
+
+
+def test_while_a_removal_is_applied_runs_show_its_rows_and_scans_do_not(lost: tuple[Loader, Moments]) -> None:
+    wh = query.open(lost[0].uri, at=at_killed(lost[1]))
+    ((scanned,),) = wh.sql("SELECT count(*) FROM events").fetchall()
+    shown = single(wh.quantile(0.5, "n", mode="exact"))
+    assert scanned < shown.N
+
+
+def test_removals_by_a_clock_that_differs_fit_the_runs(
+    lost: tuple[Loader, Moments], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, (loader, then) = LogOfTable.time_us, lost
+
+    def ahead(log: LogOfTable, version: int) -> int:
+        return real(log, version) + (60_000_000 if log.name in ("events", "removals") else 0)
+
+    monkeypatch.setattr(LogOfTable, "time_us", ahead)
+    monkeypatch.setattr(past._Past, "_version", _from_the_first(past._Past._version))
+    for moment, expected, _ in then[4:]:
+        found = query.open(loader.uri, at=moment).quantile([0.1, 0.5, 0.99], "n", mode="exact").to_json()
+        told = [{name: json.loads(one)[name] for name in ("N", "n", "m")} for one in (found, expected[0])]
+        assert told[0] == told[1]
+
+
+def test_a_moment_before_a_removal_is_refused_after_the_grace(
+    lost: tuple[Loader, Moments], tmp_path: Path
+) -> None:
+    loader, then = lost
+    swept = loader.copied(tmp_path / "w")
+    swept.maintain("0 s")
+    with pytest.raises(InputError, match=r"is deleted.*Open a moment after .* or a copy"):
+        query.open(swept.uri, at=then[3][0])
+    assert answers(query.open(swept.uri))[6] == then[-1][1][6]

@@ -8,7 +8,8 @@ projection had the step.
 Times are those of the clocks of the machines that committed, which may differ a little. So `steps` moves on
 until it has the plan of every step in the runs, and `events` until it has the live batches and those of the
 newest steps. Then each row of a committed batch is counted once, as at any moment: the runs decide which
-steps are in history.
+steps are in history. If rows had left, `events` also moves on until it has the removals that runs are
+without, then `removals` until it has their records, and runs tables that show a part of a removal move on.
 
 A version is whole while its files are: they are kept for the grace after they left their table. A moment is
 refused if a newer version of a table is older than the grace, or if files are gone.
@@ -31,22 +32,22 @@ from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import from_epoch_us, now_us
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, STEPS
 from tidemark.warehouse.delta.table_open import open_directly
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, without_secrets
 from tidemark.warehouse.events.completion import Completion
-from tidemark.warehouse.events.reader import BatchRange, files_with
+from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.removals import NONE, decided, voided
 from tidemark.warehouse.events.steps import planned_times
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
-from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.needed import ALL
+from tidemark.warehouse.snapshots.past_tables import PastTables
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot, steps_told
 from tidemark.warehouse.snapshots.table_state import TableState
@@ -69,17 +70,12 @@ def open_past(
          midnight) or ISO text, a naive one in UTC: the moment when it was that time
 
     NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
-    are gone, and for a warehouse from which rows were removed.
+    are gone.
     """
     given, store = given_moment(at), Store.from_uri(uri, storage_options)
     if cache is not None:
         store.files.keep_on_disk(cache)
     options = read_options(store)
-    if SIGNED in options.features:
-        raise InputError(
-            f"{without_secrets(store.uri)} cannot be opened at an earlier moment: rows were removed from it. "
-            "at= takes warehouses of which no batch was unloaded and no row was deleted. Open it without at=."
-        )
     past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else given)
     if isinstance(given, int):
         past.begin_at_step(given, options)
@@ -111,39 +107,6 @@ def opened(
     if at is None:
         return open_snapshot(uri, storage_options, cache)
     return open_past(uri, at, storage_options, cache)
-
-
-class PastTables:
-    """The tables of a moment: they never move. See `newest_tables.Tables`."""
-
-    def __init__(self, state: TableState, events: DeltaTable) -> None:
-        self.state = state
-        self._events = data_files.list_files(events)
-
-    def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:  # noqa: ARG002
-        """Nothing is newer."""
-        return needed.runs_tables(self.state.options)
-
-    def look_at(self, names: Sequence[str]) -> None:
-        """Does nothing."""
-
-    def look_for_options(self, max_age: float = 0.0) -> None:
-        """Does nothing."""
-
-    def look_for_events(self) -> bool:
-        """Does nothing."""
-        return False
-
-    def look_for_removed(self) -> None:
-        """Does nothing: no row has left."""
-
-    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:  # noqa: ARG002
-        """The files of `events` that may have rows of these batches."""
-        return files_with(self._events, batches)
-
-    def list_events(self, removed: int) -> Sequence[DataFile]:  # noqa: ARG002
-        """The files of `events`."""
-        return self._events
 
 
 @dataclass(slots=True)
@@ -194,7 +157,15 @@ class _Past:
             self.moment_us = max(self.moment_us, log.time_us(version))
 
     def snapshot(self) -> Snapshot:
-        """The warehouse at the moment."""
+        """The warehouse at the moment. InputError if files of it are deleted."""
+        try:
+            return self._found()
+        except DamagedWarehouse as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                self._is_gone("a file that tells its steps or batches is deleted")
+            raise
+
+    def _found(self) -> Snapshot:
         state = TableState.of(self.store, self._open(EVENTS) or self._before_it_was())
         names = [
             *(name for one in state.options.projections for name in (one.runs_table, one.marks_table)),
@@ -204,18 +175,47 @@ class _Past:
         ]
         state = state.with_tables({name: self._open(name) for name in names})
         runs = ALL.runs_tables(state.options)
-        while state.planned < max(map(state.last_step, runs), default=-1) and self._moves_on(STEPS):
-            state = state.with_tables({STEPS: self._open(STEPS)})
+        has_moved = True
+        while has_moved:
+            while state.planned < max(map(state.last_step, runs), default=-1) and self._moves_on(STEPS):
+                state = state.with_tables({STEPS: self._open(STEPS)})
+            events = self._events_with(state, runs)
+            state, has_moved = self._with_removed(state, events, runs)
         told = steps_told(state) if state.lacks_steps(runs) else None
-        visible = {batches for plan in state.plans[-_NEWEST_STEPS:] for batches in plan.batches}
-        visible |= {batches for name in runs for batches in state.live_ranges(state.last_step(name))}
-        events = self._open(EVENTS) or self._before_it_was()
-        while not _has_batches(events, visible) and self._moves_on(EVENTS):
-            events = self._open(EVENTS) or events
         opened = PastTables(state, events)
         self._check_age()
         self._check_files(state, opened)
         return Snapshot(state, opened, told)
+
+    def _events_with(self, state: TableState, runs: Sequence[str]) -> DeltaTable:
+        """`events`, with the batches that are visible, and with the removals that runs are without."""
+        visible = {batches for plan in state.plans[-_NEWEST_STEPS:] for batches in plan.batches}
+        visible |= {batches for name in runs for batches in state.live_ranges(state.last_step(name))}
+        newest, events = max(map(state.net_of, runs), default=NONE), self._open(EVENTS)
+        while events is not None:
+            fits = _has_batches(events, visible) and decided(events) >= newest
+            if fits or not self._moves_on(EVENTS):
+                return events
+            events = self._open(EVENTS)
+        return self._before_it_was()
+
+    def _with_removed(
+        self, state: TableState, events: DeltaTable, runs: Sequence[str]
+    ) -> tuple[TableState, bool]:
+        """The state with what had left by the version of `events`; and whether runs tables moved on for it.
+
+        Each of them then shows all of a removal or nothing, as at any moment.
+        """
+        number = decided(events)
+        if number == NONE:
+            return state, False
+        while True:
+            state = state.with_tables({REMOVALS: self._open(REMOVALS)}).with_removed(number, voided(events))
+            if state.removed.damage is None or not self._moves_on(REMOVALS):
+                break
+        torn = [name for name in runs if state.removed_of(name) is None]
+        moved = {name: self._open(name) for name in torn if self._moves_on(name)}
+        return state.with_tables(moved), bool(moved)
 
     def _log(self, name: str) -> LogOfTable:
         if name not in self._logs:
@@ -310,7 +310,11 @@ def _files_of(state: TableState, opened: PastTables) -> Iterator[tuple[str, list
         yield one.marks_table, marks
     for name in (STEPS, LEDGER):
         yield name, [f"{name}/{file.path}" for file in state.files[name].files]
-    yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events(-1)]
+    if REMOVALS in state.files:
+        yield REMOVALS, [f"{REMOVALS}/{file.path}" for file in state.files[REMOVALS].files]
+    shown = (state.removed_of(one.runs_table) for one in state.options.projections)
+    for number in {state.removed.number, *(one for one in shown if one is not None)}:
+        yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events(number)]
 
 
 def _has_batches(events: DeltaTable, batches: set[BatchRange]) -> bool:

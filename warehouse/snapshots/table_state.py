@@ -195,6 +195,14 @@ class TableState:
         except DamagedWarehouse:  # told by the view that reads the table
             return -1
 
+    def net_of(self, runs_table: str) -> int:
+        """The newest removal that a run of a table is without; NONE if it has no runs, or is damaged."""
+        try:
+            nets = [run_tables.net_of(files[0].path) for files in self.files[runs_table].runs.values()]
+            return max(nets, default=NONE)
+        except DamagedWarehouse:  # told by the view that reads the table
+            return NONE
+
     def lacks_steps(self, runs_tables: Iterable[str]) -> bool:
         """Whether one of the tables, or the plans, lack a step that a runs table has, or that is planned."""
         if self._complete.issuperset(runs_tables):
