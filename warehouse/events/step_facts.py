@@ -1,4 +1,4 @@
-"""What is known of a step beside its plan: who planned it, of which times its rows are, and a sample of them.
+"""Facts about a step beside its plan: who planned it, the times of its rows, and a sample of the rows.
 
 The facts are a JSON object by step, a text in the footers of the files of `steps`, and are written with the
 plan. Nothing depends on them: a step that another version planned has none, and a version that does not know

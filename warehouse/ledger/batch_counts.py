@@ -58,9 +58,9 @@ class ChangedRange:
 def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[ChangedRange]:
     """The ranges of which `events` has another number of rows than expected, by source and first batch.
 
-    `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside those:
-    where a narrower range is wrong, the wider range around it is left out. Those inside a range that rows
-    left by a removal are not compared: the ledger has the rows that came.
+    `expected` has the rows of each range to check. The ledger has counts of narrower ranges inside these: if
+    a narrower range is wrong, the wider range around it is left out. Ranges inside one that lost rows by a
+    removal are not compared, because the ledger counts the rows that came.
     """
     wanted, events = list(expected), tables.open_table(store, EVENTS)
     files = files_of_batches(events, wanted)
@@ -87,9 +87,9 @@ def expected_rows(
     removed: Removed,
     without: Collection[str] = (),
 ) -> dict[BatchRange, int]:
-    """The rows that are left of each planned range, and of each range of the ledger that is not planned.
+    """The rows that should be there of each planned range, and of each unplanned range of the ledger.
 
-    removed   what had left by the version of `events` that is compared
+    removed   the removals up to the version of `events` that is compared
     without   damaged files of the ledger; None is a ledger that is lost
     """
     expected = removed.parts({batches: rows for plan in plans for batches, rows in plan.parts})
@@ -104,8 +104,8 @@ def is_complete(store: Store, files: Sequence[DataFile], expected: Mapping[Batch
 
     files   all that may have rows of the ranges, by their statistics
 
-    The log has the numbers of rows. Where these do not add up, files of several batches are read, their
-    columns of batches alone: they may have rows of other batches, or rows that another tool added.
+    The log has the numbers of rows. If these do not add up, the batch columns of files of several batches are
+    read: such files may have rows of other batches, or rows that another tool added.
     """
     ranges = list(expected)
     stated, others = stated_rows(files, ranges)
@@ -150,7 +150,7 @@ def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason:
 def _remedy(store: Store) -> tuple[bool, str]:
     """Whether the log of `events` shows a change by another tool, and how to restore the rows.
 
-    Names the version that has them, if the log shows it.
+    If the log shows which version has the rows, the text names it.
     """
     commits = open_directly(store, EVENTS).history()  # the newest first
     newer = list(takewhile(lambda commit: commit.get("operation") != "RESTORE", commits))

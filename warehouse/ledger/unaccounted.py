@@ -1,6 +1,6 @@
 """Batches whose rows are in `events`, while neither a plan nor the ledger accounts for them.
 
-No reader and no load sees such rows. Three things leave them:
+No reader and no load sees such rows. They have three causes:
 
     a crash, or an append at work    between its two commits: a stream's newest batch, above all numbers
                                      that the ledger has taken

@@ -1,7 +1,8 @@
 """History of a load: one step into every projection, and the merges that follow.
 
-The writer of a commit checks that the files it wrote are still there. One that maintenance deleted is written
-again before the commit, and replaced after it (own_files.py); the source of a run writes it again.
+The writer of a commit checks that the files it wrote are still there. A file that maintenance deleted is
+written again, before the commit; after it, it is replaced (own_files.py). The source of a run writes the run
+again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class LoadReport:
     runs_by_level  by title of the projection, the number of runs of each level after the load
     bytes_written  bytes of the files of new runs, merges included
     seconds        time spent, by phase
-    overlaps       what is told of each earlier bulk load with the same rows as the batch, or nearly
+    overlaps       a warning for each earlier bulk load with the same rows as the batch, or nearly the same
     """
 
     outcome: str = "loaded"
@@ -100,7 +101,7 @@ def open_history(work: Work) -> History:
 
 
 class RunSource(Protocol):
-    """What runs are written from; they may have to be written again."""
+    """The source of runs, from which they may have to be written again."""
 
     @property
     def work(self) -> Work:
@@ -112,7 +113,7 @@ class RunSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the runs of a step are written from: its rows in `events`."""
+    """The source of the runs of a step: its rows in `events`."""
 
     work: Work
     plan: StepPlan
@@ -126,9 +127,9 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """What the output run of a merge is written from: the files of its input runs.
+    """The source of the output run of a merge: the files of its input runs.
 
-    `net_of` is the newest removal whose rows no input has any more.
+    `net_of` is the newest removal whose rows no input has.
     """
 
     work: Work
@@ -169,7 +170,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
 
 
 def _check_rows(work: Work, plan: StepPlan, run: NewRun) -> None:
-    """DamagedWarehouse unless the run has the rows of its plan that are left."""
+    """DamagedWarehouse unless the run has as many rows as were planned and not removed."""
     net_of, rows = run_tables.net_of(run.attempt), run.totals.rows
     if net_of == NONE and rows == plan.rows:
         return
@@ -246,7 +247,7 @@ class _Completing:
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table.
 
-    Nothing is merged while an input has rows that left: its run is written again first.
+    Nothing is merged while an input has removed rows: its run is built again first.
     """
     while True:
         runs = run_tables.runs_of(table)
@@ -273,7 +274,7 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
 
 
 def _net_of_inputs(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]) -> int | None:
-    """The newest removal whose rows no input of the merge has any more; None if one has rows that left.
+    """The newest removal whose rows no input of the merge has; None if an input has removed rows.
 
     The options may be older than the runs, so a run that is net of a removal counts, too.
     """
@@ -287,7 +288,7 @@ def _net_of_inputs(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFil
 
 
 def kept(source: RunSource, written: Written) -> Written:
-    """The runs, not committed; those of which a file is gone are written again."""
+    """The runs, not committed; runs that lost a file are written again."""
     looks = own_files.Looks(source.work.store, before_commit=True)
     while lost := looks.lost(_paths(written, with_marks=False)):
         written = _written_again(source, written, lost)
@@ -295,7 +296,7 @@ def kept(source: RunSource, written: Written) -> Written:
 
 
 def replace_lost(source: RunSource, committed: Written) -> None:
-    """Replaces the files of committed runs, and their marks, that were gone before the commit."""
+    """Replaces committed runs, and their marks, if a file of them was gone before the commit."""
     store = source.work.store
     looks = own_files.Looks(store)
     while lost := looks.lost(_paths(committed, with_marks=True)):
@@ -308,7 +309,7 @@ def replace_lost(source: RunSource, committed: Written) -> None:
 
 
 def _written_again(source: RunSource, written: Written, lost: Set[str]) -> Written:
-    """What was written, with new runs in the place of those of which a file is lost."""
+    """The runs that were written; runs that lost a file are replaced by new ones."""
     gone = [one for one in written if not lost.isdisjoint(_paths([one], with_marks=True))]
     projections = [projection for projection, _ in gone]
     new = {one.runs_table: run for one, run in zip(projections, source.write(projections), strict=True)}
