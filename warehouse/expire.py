@@ -1,16 +1,16 @@
-"""Expire: rows that are older than they are kept leave, everywhere; rows without a time never do.
+"""Expire: removes rows whose time is before a moment, everywhere. Rows without a time never expire.
 
     horizon   one commit to `events` raises the tick before which rows expire; it never falls
-    remove    the rows of ticks before it leave, as those of a delete do (remove.py)
+    remove    the rows of ticks before the horizon are removed, as those of a delete are (remove.py)
 
 Ticks leave whole: the one that holds the given time stays. After a crash between the two, rows before the
 horizon may still be there, and answers say that they expired; the next expiry takes them, with all that came
-late. Files of `events` with older rows alone leave without being read; runs with no row left are built from
-nothing.
+late. Files of `events` that have only older rows are removed without being read; runs with no row left are
+built from nothing.
 
-By a retention, the horizon follows the clock and never the newest tick, since one wrong clock would take all.
-It moves by a sixteenth of the retention at least: each move sorts the run with the oldest rows again, which
-may be the largest one.
+With a retention, the horizon follows the clock, never the newest tick: one time far in the future would
+remove all other rows. It moves by a sixteenth of the retention at least: each move sorts the run with the
+oldest rows again, which may be the largest one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def expire(
 
     spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri       the warehouse
-    before    a datetime, a date (its midnight) or ISO text, a naive one in UTC; not in the future. Whole
+    before    a datetime, a date (its midnight) or ISO text, without a zone in UTC; not in the future. Whole
               ticks expire: rows of the tick that holds the moment stay. None: by the warehouse's retention
               and the clock; then rows stay for a sixteenth of the retention longer at most
     dry_run   only tells how many rows would leave, by step, and what would be written
@@ -78,8 +78,9 @@ def expire(
     before it say so, in `widened`. The outcome is 'known' if the moment and all rows are as they were, and
     'empty' if no row left but the moment rose. A batch that lost rows is known when it comes again.
 
-    Raises InputError without a time column, without `before` and a retention, and for a moment that is none
-    or in the future; then nothing was changed. A stream of Spark that reads the table `events` fails.
+    Raises InputError if there is no time column, if neither `before` nor a retention is given, and if
+    `before` is no moment or is in the future; then nothing was changed. A stream of Spark that reads the
+    table `events` fails.
 
     The cost: files of `events` with older rows alone are not read, others that have some are written again;
     each run with rows on both sides is sorted again from `events`, for each projection.

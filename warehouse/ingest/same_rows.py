@@ -1,16 +1,16 @@
 """Compares a batch that comes again with its rows in `events`, and in `rejected`, in any order.
 
-Tasks compute order-independent fingerprints of both (integrity/digests.py). Rows of the input are cast to
-the warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
-The fingerprints are stored nowhere, but for those of rows that were removed: these count as stored.
+Tasks compute order-independent fingerprints of both (integrity/digests.py). Rows of the input are cast to the
+warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
+Fingerprints are stored only of rows that were removed: these rows count as stored.
 
 What came is the same as what is stored if all its rows are in `events`; or if those that a filter takes are
 there, and those that it refuses are in `rejected`. The clock of the first time, by which rows in the future
 were refused, is not known: the filter takes rows up to the latest time in `events`, which is equivalent.
 
-Rows that expired are known by their number alone. So a batch of which some did is compared by the number of
-all rows, and by the content of those that cannot have expired; where rows of it were removed, too, by the
-number alone: nobody can tell which of these would have expired.
+Of rows that expired only the number is known. So a batch with expired rows is compared by the number of all
+rows, and by the content of the rows that cannot have expired. If rows of it were also unloaded or deleted,
+only the numbers are compared, because it is not known which of these would have expired.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """A warehouse as it was after a step, or at a time: history, and the live side of that moment.
 
-A step has the versions that its completion record notes (events/completion.py). A time has, of each table,
-the newest version that was committed by then. So has a step for a table that its record leaves out, at the
-time of the commit that completed it; and without a record, at the time of the commit by which every
-projection had the step.
+A step is opened at the versions that its completion record notes (events/completion.py). A time is opened at
+the newest version of each table that was committed by then. A table that the record of a step leaves out is
+opened at the time of the commit that completed the step. Without a record, all tables are opened at the time
+of the commit by which every projection had the step.
 
 Times are those of the clocks of the machines that committed, which may differ a little. So `steps` moves on
 until it has the plan of every step in the runs, and `events` until it has the live batches and those of the
 newest steps. Then each row of a committed batch is counted once, as at any moment: the runs decide which
-steps are in history. If rows had left, `events` also moves on until it has the removals that runs are
-without, then `removals` until it has their records, and runs tables that show a part of a removal move on.
+steps are in history. If rows were removed before, `events` also moves on until it has every removal that a
+run shows, and `removals` until it has their records. A runs table of which only some runs show a removal
+moves on, too.
 
 A version is whole while its files are: they are kept for the grace after they left their table. A moment is
 refused if a newer version of a table is older than the grace, or if files are gone.
@@ -67,7 +68,7 @@ def open_past(
     """The warehouse as it was at a moment; `cache` as in `open_snapshot`.
 
     at   the number of a step: the moment when every projection had it. Or a time: a datetime, a date (its
-         midnight) or ISO text, a naive one in UTC: the moment when it was that time
+         midnight) or ISO text, without a zone in UTC: the moment when it was that time
 
     NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
     are gone.
