@@ -1,4 +1,4 @@
-"""The commands `tidemark unload`, `tidemark delete` and `tidemark expire`: rows of history that leave."""
+"""The commands `tidemark unload`, `delete` and `expire`: rows of history that leave; and `restore`."""
 
 from __future__ import annotations
 
@@ -53,6 +53,30 @@ def run_expire(given: argparse.Namespace) -> int:
     return _run(given, warehouse.expire, "tidemark expire", before=given.before)
 
 
+def run_restore(given: argparse.Namespace) -> int:
+    """Brings back the rows of a removal, or of all after a step."""
+    with show_progress(None) as set_phase:
+        report = warehouse.restore(
+            given.warehouse,
+            removal=given.removal,
+            step=given.step,
+            dry_run=given.dry_run,
+            storage_options=given.storage_options,
+            progress=set_phase,
+        )
+    if given.json:
+        print(json_text({"warehouse": given.warehouse, **asdict(report)}))
+        return DONE
+    said = {
+        "empty": "nothing to restore, nothing changed",
+        "known": "was restored before, nothing changed",
+        "planned": "would restore {rows:,} rows of {count} removals",
+        "restored": "restored {rows:,} rows of {count} removals",
+    }[report.outcome]
+    print(f"{text_of(given.warehouse)}: {said.format(rows=report.rows, count=len(report.removals))}")
+    return DONE
+
+
 def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], application: str, **what: Any) -> int:
     Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
     spark = session_for(
@@ -93,6 +117,8 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
     if report.live_rows:
         print(f"{report.live_rows:,} of its rows are live: they would be loaded first")
     if given.verbose:
+        if report.removal is not None:
+            print(f"removal {report.removal}: `tidemark restore` knows it by this number")
         for step, rows in report.rows_by_step.items():
             print(f"step {step}: {rows:,} rows")
     runs = ", ".join(f"{count} of {text_of(title)}" for title, count in report.runs_rewritten.items())

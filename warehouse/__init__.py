@@ -15,6 +15,7 @@ None for spark, this process does the work:
     warehouse.unload(spark, uri, batch="2026-11-20")        # a batch that was loaded by mistake leaves
     warehouse.delete(spark, uri, where="user = 'x'")        # rows leave the events and every answer
     warehouse.expire(spark, uri, before="2025-01-01")       # old rows leave; or by create(retention="400d")
+    warehouse.restore(uri, removal=5)                       # what an unload or a delete took comes back
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
@@ -55,7 +56,9 @@ The rooms, from the lowest floor to the highest:
     alter, remove, repair, verify
                       measures, keys and groups that come and go; unload and delete; what is damaged, made
                       again; every invariant, checked
-    copy, expire      a warehouse at another place, of one moment; rows that are older than they are kept
+    copy, expire, restore
+                      a warehouse at another place, of one moment; rows that are older than they are kept;
+                      rows that left come back
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
@@ -91,6 +94,7 @@ from tidemark.warehouse.maintain import MaintenanceReport, maintain
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.remove import delete, unload
 from tidemark.warehouse.repair import RepairReport, repair
+from tidemark.warehouse.restore import RestoreReport, restore
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.live_rows import live_values
@@ -120,6 +124,7 @@ __all__ = [
     "RemovalReport",
     "RepairReport",
     "Report",
+    "RestoreReport",
     "Snapshot",
     "SnapshotReader",
     "StepRecord",
@@ -142,6 +147,7 @@ __all__ = [
     "read_options",
     "register_companion",
     "repair",
+    "restore",
     "unload",
     "use_catalog",
     "verify",

@@ -373,6 +373,18 @@ EXPIRE = (
     ),
     *_REMOVAL,
 )
+RESTORE = (
+    *COMMON,
+    AfterInterrupt("What came back is there once. Run the same command again: it brings the rest."),
+    OneOf(
+        (
+            option("--removal", type=int, metavar="N", help="its number, as --json of its call has it"),
+            option("--step", type=int, metavar="N", help="undo all unloads and deletes after this step"),
+        ),
+        required=True,
+    ),
+    option("--dry-run", action="store_true", help="say what would come back, and change nothing"),
+)
 REPAIR = (
     *COMMON,
     AfterInterrupt("What was made again stays. Run the same command again: it goes on."),

@@ -167,6 +167,20 @@ retention does it after each `tidemark load`, by the clock. After a crash, run i
         "tidemark.jobs.remove_rows:run_expire",
     ),
     Command(
+        "restore",
+        "bring back rows that an unload or a delete took out",
+        """\
+Brings back the rows of an unload or a delete, or of all after a step, while their old files are there: for
+the grace. The rows of removal 5 come back as the batch 'restored removal 5', once. After a crash, run it
+again.""",
+        (
+            "tidemark restore -w flights --removal 5 --dry-run",
+            "tidemark restore -w flights --step 120",
+        ),
+        command_options.RESTORE,
+        "tidemark.jobs.remove_rows:run_restore",
+    ),
+    Command(
         "maintain",
         "delete files past their retention, compact small files",
         """\

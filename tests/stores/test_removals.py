@@ -67,7 +67,9 @@ def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
         warehouse.load(None, place.uri, tables[0], "copy", **twice)
     assert warehouse.verify(place.uri, **how).ok
     before = START + timedelta(days=4)
-    there = [left[0], *left[2:], rows(5), tables[1]]
+    back = [table.filter(pc.equal(table.column("page"), "/3")) for table in tables]
+    assert warehouse.restore(place.uri, removal=0, **how).rows == sum(table.num_rows for table in back)
+    there = [left[0], *left[2:], rows(5), tables[1], *back]
     young = [table.filter(pc.greater_equal(table.column("at"), pa.scalar(before))) for table in there]
     old = sum(table.num_rows for table in there) - sum(table.num_rows for table in young)
     assert warehouse.expire(None, place.uri, before, **how).rows == old > 0

@@ -1,0 +1,264 @@
+"""Restore: rows that an unload or a delete took out come back, while their old files are there.
+
+A removal replaces files of `events` by files without some rows, in the same order. So its rows are those by
+which the old files differ from the new ones. They are loaded as a bulk batch with a name of its own for each
+removal: exactly once, despite crashes and beside others, by the code of a load. They do not get their old
+batches back: a source's batches come in order, and the record of the removal stays true.
+
+Rows that expired are not restored: they would expire again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number
+from tidemark.warehouse.events.removals import Removal, removed_at
+from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
+from tidemark.warehouse.events.steps import planned_times
+from tidemark.warehouse.execution.arrow_inputs import ArrowRows
+from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.integrity.digests import row_hashes
+from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.load import account, bulk_batch, catch_up, load
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    import os
+
+
+_UNDONE = ("unload", "delete")  # kinds of removals
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """What a restore did.
+
+    outcome   'restored'; 'empty': there was nothing to restore; 'known': all of it was done before;
+              'planned': a dry run, which changed nothing
+    removals  the removals that were undone, or would be; those that were undone before are left out
+    rows      the rows that came back
+    steps     the steps that brought them, in the order of the removals
+    seconds   time spent
+    """
+
+    outcome: Literal["restored", "empty", "known", "planned"]
+    removals: list[int] = field(default_factory=list)
+    rows: int = 0
+    steps: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@report_os_errors("restore")
+def restore(
+    uri: str | os.PathLike[str],
+    *,
+    removal: int | None = None,
+    step: int | None = None,
+    dry_run: bool = False,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RestoreReport:
+    """Brings back the rows of an unload or a delete, or of all of them after a step.
+
+    uri       the warehouse
+    removal   the number of the removal, as its report has it
+    step      instead: all unloads and deletes that were planned after this step, the oldest first
+    dry_run   only tells what would be done
+    storage_options, progress, tuning
+              as in `load`
+
+    The rows of removal 5 come back as the bulk batch 'restored removal 5', a step of its own, and
+    `unload(batch='restored removal 5')` takes them out again. A removal is undone once: after that the same
+    call changes nothing. Each is undone by itself, so if rows came back and left again by a later removal,
+    it is the later one that brings them back. Without a time column the rows get the tick of their new step.
+
+    Raises InputError for what is no removal or step, for rows that expired, and if files with the rows are
+    deleted, a grace after they left; then nothing was changed. The cost is that of reading the files that the
+    removal replaced twice, and of loading the rows, in this process.
+    """
+    began = time.perf_counter()
+    if (removal is None) == (step is None):
+        raise InputError("restore takes a removal or a step. Example: restore(uri, removal=5).")
+    store = Store.from_uri(uri, storage_options, tuning)
+    store.files.check_place(writing=True)
+    executor = executor_for(None, store.tuning)
+    options = read_options(store)
+    executor.check_sendable(options.companions.known_kinds())
+    wanted = _wanted(store, removal, step)
+    work = Work(executor, store, options, progress)
+    if not dry_run:
+        account(work)  # what a restore that was ended had begun
+        catch_up(work)
+    events = tables.open_table(store, EVENTS)
+    new = []
+    for one in wanted:
+        batch = bulk_batch(_name(one))
+        if one.rows and not tables.has_transaction(events, batch.source, batch.first):
+            new.append(one)
+    report = RestoreReport("known" if wanted else "empty", [one.number for one in new])
+    report.rows = sum(one.rows for one in new)
+    sources = [_RemovedRows(store, options, one, tuple(read_replaced(store, one.file))) for one in new]
+    for source in sources:
+        source.check()
+    if new and not dry_run:
+        for source in sources:
+            work.reached("restore")
+            given: dict[str, Any] = {"ahead": None, "storage_options": storage_options, "tuning": tuning}
+            loaded = load(None, uri, source, _name(source.removal), progress=progress, **given)
+            report.steps += [] if loaded.step is None else [loaded.step]
+    if new:
+        report.outcome = "planned" if dry_run else "restored"
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _name(removal: Removal) -> str:
+    """The name of the bulk batch that brings the rows back."""
+    return f"restored removal {removal.number}"
+
+
+def _wanted(store: Store, removal: int | None, step: int | None) -> list[Removal]:
+    """The removals that are to be undone. InputError for what is none."""
+    events = tables.open_table(store, EVENTS)
+    happened = {one.number: one for one in removed_at(store, events).removals}
+    if step is None:
+        number = whole_number("removal", removal, 0)
+        if number not in happened:
+            there = f"there are: {', '.join(map(str, happened))}" if happened else "no row was ever removed"
+            raise InputError(f"there is no removal {number}: {there}. Nothing was changed.")
+        if (kind := happened[number].kind) not in _UNDONE:
+            why = "expired, and would again" if kind == "expire" else f"left by {kind!r}"
+            raise InputError(
+                f"the rows of removal {number} {why}: unloads and deletes are undone. Nothing was changed. "
+                "To see the rows, open the warehouse as it was: query.open(uri, at=...)."
+            )
+        return [happened[number]]
+    planned = planned_times(data_files.read(store, STEPS, tables.open_table(store, STEPS)))
+    after = whole_number("step", step, 0)
+    if after not in planned:
+        raise InputError(f"there is no step {after}: its steps are 0 to {max(planned, default=-1)}.")
+    (table,) = tables.find_tables(store, REMOVALS)
+    if table is None:
+        return []
+    rows = data_files.read(store, REMOVALS, table)
+    at = dict(zip(rows["removal"].to_pylist(), rows["planned_at"].cast(pa.int64()).to_pylist(), strict=True))
+    return [one for one in happened.values() if one.kind in _UNDONE and at[one.number] > planned[after]]
+
+
+@dataclass(eq=False)
+class _RemovedRows(ArrowRows):
+    """The rows of a removal, read from the files that it replaced."""
+
+    store: Store
+    options: Options
+    removal: Removal
+    files: Sequence[ReplacedFile]
+
+    def __post_init__(self) -> None:
+        types = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        self.schema = pa.schema([types.field(name) for name, _ in self.options.columns])
+
+    def check(self) -> None:
+        """InputError if one of the files is deleted."""
+        paths = [one.old for one in self.files] + [one.new.path for one in self.files if one.new is not None]
+        gone = self.store.files.absent([f"{EVENTS}/{path}" for path in paths])
+        if gone:
+            raise InputError(
+                f"removal {self.removal.number} cannot be undone: {gone[0]} is deleted. Old files are kept "
+                "for the grace, and until maintenance. Load the rows again from where they came, or from a "
+                "copy."
+            )
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The rows, a row group at a time. DamagedWarehouse unless there are as many as the record says."""
+        rows = 0
+        for one in self.files:
+            for batch in self._of_file(one):
+                rows += batch.num_rows
+                yield batch
+        if rows != self.removal.rows:
+            raise DamagedWarehouse(
+                f"{REMOVED}/{self.removal.file} names files that differ by {rows} rows, but removal "
+                f"{self.removal.number} took {self.removal.rows}"
+            )
+
+    def _of_file(self, file: ReplacedFile) -> Iterator[pa.RecordBatch]:
+        old = _hashes(self.store, file.old, None)
+        names = list(old.names)
+        new = None if file.new is None else _hashes(self.store, file.new.path, names).hashes
+        gone, start = gone_rows(old.hashes, new), 0
+        with open_sealed(self.store.filesystem(), f"{EVENTS}/{file.old}", checksums=True) as opened:
+            for group in range(opened.metadata.num_row_groups):
+                rows = opened.metadata.row_group(group).num_rows
+                own = gone[start : start + rows]
+                start += rows
+                if own.any():
+                    table = with_plain_types(opened.read_group(group)).take(arrow_array(np.flatnonzero(own)))
+                    yield self._as_given(table)
+
+    def _as_given(self, table: pa.Table) -> pa.RecordBatch:
+        """The user's columns; those that came later than the file are NULL."""
+        columns = [
+            table.column(one.name).cast(one.type).combine_chunks()
+            if one.name in table.column_names
+            else pa.nulls(table.num_rows, one.type)
+            for one in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hashed:
+    names: Sequence[str]
+    hashes: NDArray[np.uint64]
+
+
+def _hashes(store: Store, path: str, names: Sequence[str] | None) -> _Hashed:
+    """The hash of each row of a file of `events`, over these columns, by default all that it has."""
+    found = []
+    with open_sealed(store.filesystem(), f"{EVENTS}/{path}", checksums=True) as file:
+        for group in range(file.metadata.num_row_groups):
+            rows = with_plain_types(file.read_group(group, names)).combine_chunks()
+            names = rows.column_names
+            found += [row_hashes(batch) for batch in rows.to_batches()]
+    return _Hashed(names or (), np.concatenate(found) if found else np.empty(0, np.uint64))
+
+
+def gone_rows(old: NDArray[np.uint64], new: NDArray[np.uint64] | None) -> NDArray[np.bool_]:
+    """Which of the old rows the new ones lack, by hashes of whole rows, each as often as it lacks it.
+
+    Equal rows are the same to everybody: of these the last ones count as gone. `new` is None without a file.
+    """
+    if new is None:
+        return np.ones(len(old), np.bool_)
+    values, places, counts = np.unique(old, return_inverse=True, return_counts=True)
+    kept, times = np.unique(new, return_counts=True)
+    stays = np.zeros(len(values), np.int64)
+    if not np.isin(kept, values, assume_unique=True).all():
+        raise DamagedWarehouse(
+            "a file of events that was written for a removal has rows that the old one lacks"
+        )
+    stays[values.searchsorted(kept)] = times
+    order = np.argsort(places, kind="stable")
+    starts = np.cumsum(counts) - counts
+    rank = np.empty(len(old), np.int64)  # of a row among equal ones
+    rank[order] = np.arange(len(old)) - np.repeat(starts, counts)
+    gone: NDArray[np.bool_] = rank >= stays[places]
+    return gone
