@@ -1,4 +1,4 @@
-"""The command `tidemark alter`: measures, keys and groups of a warehouse that has data, and its options."""
+"""The command `tidemark alter`: measures, keys, groups, types and options of a warehouse that has data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
-from tidemark.jobs.cli.command_options import ALTERED
+from tidemark.jobs.cli.command_options import ALTERED, types_of
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
@@ -32,8 +32,9 @@ def run(given: argparse.Namespace) -> int:
     for name in _KEYS:
         columns = getattr(given, name)
         asked[name] = columns and parse_columns(columns)
+    asked["widen"] = types_of(given, "widen") or None
     check_changes(Store.from_uri(given.warehouse, given.storage_options), **asked)
-    sorts = any(asked[name] is not None for name in ("add_measure", "add_key", "add_group", "kappa"))
+    sorts = any(asked[name] is not None for name in ("add_measure", "add_key", "add_group", "kappa", "widen"))
     spark = session_for(
         given.engine,
         lambda: engine_for_history(given.warehouse, given.storage_options) if sorts else "local",

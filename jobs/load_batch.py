@@ -150,7 +150,7 @@ def _load(
     rows = _open(spark, inputs, given)
     if given.batch_every:
         options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
-        check_columns(options, executor_for(spark).input(rows).fields())
+        check_columns(options, executor_for(spark).input(rows).fields(), evolve=given.evolve)
     for name, part in _batches(inputs, rows, given):
         began = time.perf_counter()
         try:
@@ -162,6 +162,7 @@ def _load(
                 **command_options.ahead(given),
                 again=given.again,
                 refuse_overlap=given.refuse_overlap,
+                evolve=given.evolve,
                 storage_options=given.storage_options,
                 progress=progress,
             )
@@ -178,7 +179,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     options = _options(given)
     cut = bool(given.batch_every)
     wanted = _wanted(given, options)
-    rows = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted)
+    rows = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted, evolve=given.evolve)
     if options is None:
         inputs.check_times(
             rows, [*given.measure, *command_options.key_columns(given), *filter(None, [given.time])]
@@ -215,7 +216,7 @@ def _wanted(given: argparse.Namespace, options: Options | None) -> Wanted:
         keys, numbers = set(options.key_columns), {options.time, *options.measure_names}
         stored = dict(options.columns)
         for name, kind in column_types(delta_fields(arrow_schema(types))).items() if stored else ():
-            if stored.get(name) != kind:
+            if stored.get(name) != kind and (name in stored or not given.evolve):
                 has = f"is {stored[name]}" if name in stored else "is not there"
                 raise InputError(f"--type {name}={types[name]}: the column {has} in the warehouse. Omit it.")
     return Wanted(types, frozenset(keys - numbers))
@@ -266,7 +267,7 @@ def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:
     if given.json:
         return
     messages = {
-        "loaded": f"loaded, {report.rows:,} rows",
+        "loaded": f"loaded, {report.rows:,} rows{_added(report)}",
         "known": "was loaded before, nothing changed",
         "empty": "no rows, nothing changed",
     }
@@ -285,6 +286,11 @@ def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:
     print(text_table(("measure", "NaN", "NULL", "runs by level"), rows))
     seconds = ", ".join(f"{phase} {spent:.1f}" for phase, spent in report.seconds.items())
     print(f"step {report.step}, {report.bytes_written:,} bytes of runs written; seconds: {seconds}")
+
+
+def _added(report: LoadReport) -> str:
+    """The columns that the batch added, for its line."""
+    return f"; added {', '.join(map(text_of, report.added_columns))}" if report.added_columns else ""
 
 
 if __name__ == "__main__":

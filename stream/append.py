@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.arrow_inputs import LocalRows
 
 
-def append(
+def append(  # noqa: PLR0913  the rows, and how they are taken
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     rows: DataFrame | LocalRows,
@@ -52,6 +52,7 @@ def append(
     source: str,
     batch: int,
     ahead: str | timedelta | None = DEFAULT_AHEAD,
+    evolve: bool = False,
     storage_options: dict[str, str] | None = None,
     tuning: Tuning | None = None,
 ) -> bool:
@@ -63,6 +64,7 @@ def append(
     batch            the number of the batch in its source, from 0 to 2**63 - 2. Numbers must increase; gaps
                      are allowed
     ahead            rows whose time is further ahead of the clock are rejected; None takes any time
+    evolve           whether columns that the warehouse lacks are added to it, as `warehouse.load` does
     storage_options, tuning
                      as for `warehouse.load`
 
@@ -79,7 +81,8 @@ def append(
     executor = executor_for(spark, store.tuning)
     name = BatchRange(checked_source(source), batch, batch)
     row_filter = RowFilter(latest_time(plain(ahead)))
-    return append_batch(executor, store, executor.input(rows), name, row_filter=row_filter) is not None
+    given = executor.input(rows)
+    return append_batch(executor, store, given, name, row_filter=row_filter, evolve=evolve) is not None
 
 
 def checked_source(source: Any) -> str:
@@ -100,12 +103,14 @@ def append_batch(
     row_filter: RowFilter = DEFAULT_FILTER,
     max_rejected_fraction: float | None = None,
     same_records: bool = False,
+    evolve: bool = False,
 ) -> Appended | None:
     """Appends the batch; None if the warehouse has it already.
 
     `row_filter` selects the rows to reject. TooManyRejected if their share is above `max_rejected_fraction`.
     `same_records` says that a batch which comes again has the records of the first time: a checkpoint has
-    their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ.
+    their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ. With
+    `evolve`, columns that the warehouse lacks are added.
     """
     try:
         events, ledger = tables.open_tables(store, EVENTS, LEDGER)
@@ -115,7 +120,7 @@ def append_batch(
     options = read_options(store, events)
     executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options)
-    given = GivenBatch(rows, batch, row_filter, ledger_table.level_eps(options.eps, 0))
+    given = GivenBatch(rows, batch, row_filter, ledger_table.level_eps(options.eps, 0), evolve)
     given.check_columns(options)
     state = batch_numbers.state_of(store, events, ledger, batch)
     if state == "new":

@@ -47,25 +47,29 @@ def parse(
     form      'json': one object (RFC 8259) with at least one of the warehouse's columns per record. Missing
               columns are NULL, other fields are ignored. 'csv': one line (RFC 4180) with all columns per
               record; an empty field is NULL
-    columns   the order of the fields of CSV; by default the order of the warehouse's columns
+    columns   the order of the fields of CSV, which may leave out columns that were added to the warehouse
+              later; by default the columns of its first batch, in their order
     lines     the records are the lines of files, as `read_lines` reads them. A file then means what it means
               to a load: a record of CSV may have line breaks in quotes, a header gives the order of the
               fields, and a field of JSON that is no column is refused
 
-    Returns the warehouse's columns and RECORD_COLUMNS, among them `_raw` (the text) and `_reason` (NULL if
-    the record is accepted), as `stream.start` expects them. Raises InputError if the warehouse has no
-    columns yet, or if `columns` does not match them.
+    Returns the warehouse's columns (of CSV that is not `lines` those of `columns`) and RECORD_COLUMNS, among
+    them `_raw` (the text) and `_reason` (NULL if the record is accepted), as `stream.start` expects them.
+    Raises InputError if the warehouse has no columns yet, or if `columns` does not match them.
     """
     from pyspark.sql import functions as F
 
     types = dict(options.columns)
     if not types:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")
-    unknown = sorted(set(columns or []) ^ set(types)) if columns else []
+    later = options.added_columns.keys() & types.keys()
+    unknown = sorted((set(columns) ^ set(types)) - (later - set(columns))) if columns else []
     if unknown:
         raise InputError(f"columns must name each column of the warehouse once; {unknown} do not match.")
-    named = [(name, types[name]) for name in columns or types]
-    parser_columns = TextColumns(arrow_schema_of(records.sparkSession, named))
+    fields = columns or [name for name in types if form == "json" or name not in later]
+    known = arrow_schema_of(records.sparkSession, types.items())
+    parser_columns = TextColumns(pa.schema([known.field(name) for name in fields]))
+    named = [(name, types[name]) for name in (types if lines else fields)]
     marks = [name.removeprefix("_") for name in MARKS] if lines else _SOURCE_COLUMNS
     given = records.select(
         F.col("value").cast("binary").alias("_raw"),
@@ -79,12 +83,13 @@ def parse(
         for name in ("_raw", *(f"_{name}" for name in _SOURCE_COLUMNS), "_reason")
     ]
     texts = JsonRecords(parser_columns) if form == "json" else CsvRecords(parser_columns)
-    records_of = FileRecords(form, parser_columns) if lines else _Texts(texts)
+    of_files = FileRecords(form, parser_columns, known, frozenset(later))
+    records_of = of_files if lines else _Texts(texts)
     rows = given.mapInArrow(records_of.parse, ddl([*numbered, *told]))
     place = {name: f"c{i}" for i, (name, _) in enumerate(named)}
     raw = F.col("_raw").cast("string").alias("_raw")
     return rows.select(
-        *(F.col(place[name]).alias(name) for name in types),
+        *(F.col(place[name]).alias(name) for name in types if name in place),
         *(raw if name == "_raw" else F.col(name) for name in RECORD_COLUMNS),
     )
 

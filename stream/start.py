@@ -60,6 +60,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     trigger: str | Mapping[str, Any] | None = None,
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     max_rejected_fraction: float | None = None,
+    evolve: bool = False,
     progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
@@ -80,6 +81,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     ahead         rows whose time is further ahead of the clock are rejected; None accepts all
     max_rejected_fraction
                   a batch with a larger share of rejected rows stops the stream and is not committed
+    evolve        whether columns that the warehouse lacks are added to it by the first batch with rows, as
+                  `warehouse.load` does
     progress      called with a report after each batch
     storage_options
                   as for `warehouse.load`
@@ -112,7 +115,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     executor = executor_for(spark)
     options = read_options(store)
     executor.check_sendable(options.companions.known_kinds())
-    check_columns(options, executor.input(streaming_df).fields(*(RECORD_COLUMNS if parsed else ())))
+    fields = executor.input(streaming_df).fields(*(RECORD_COLUMNS if parsed else ()))
+    check_columns(options, fields, evolve=evolve)
     check_numbering(spark, store, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 
@@ -126,6 +130,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 BatchRange(name, number, number),
                 row_filter=RowFilter(latest_time(ahead), parsed),
                 max_rejected_fraction=max_rejected_fraction,
+                evolve=evolve,
                 same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
             )
             if progress is not None:

@@ -1,5 +1,6 @@
-"""Alter: measures, keys and groups of a warehouse that has data come and go; options get new values.
+"""Alter: measures, keys and groups of a warehouse that has data come and go; columns and options change.
 
+    types      one commit gives columns wider types (ingest/wider_types.py)
     ledger     the column of a new key is added, so that live batches can have its summaries
     options    one commit adds what is new, with the newest step that is planned by then, and sets options
     history    every step that a projection lacks is sorted from `events`, as a load does it, a commit a step
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,12 +34,13 @@ from tidemark.warehouse.delta.vacuum import extend_log_retention
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.ingest import wider_types
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.settings.changes import Asked, changed_properties, declared, without
+from tidemark.warehouse.settings.changes import Asked, changed_properties, declared, widened, without
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
@@ -62,6 +64,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_measure: str | None = None,
     drop_key: str | Sequence[str] | None = None,
     drop_group: str | Sequence[str] | None = None,
+    widen: Mapping[str, str] | None = None,
     kappa: int | None = None,
     grace: str | None = None,
     eps: float | None = None,
@@ -71,7 +74,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> LoadReport:
-    """Adds and drops measures, keys and groups of a warehouse that has data, and sets options.
+    """Adds and drops measures, keys and groups of a warehouse that has data, widens columns, sets options.
 
     spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri        the warehouse
@@ -86,6 +89,10 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_key   a key that is no group
     drop_group
                a group; its key stays, unless `drop_key` names it, too
+    widen      wider types by the names of columns, as {"qty": "long"}: integers of more bits, double for
+               float, decimals of more digits with the same scale (at most 18 for measures and keys). `events`
+               is written anew in one commit; runs stay as they are, and so do all answers. Not for a column
+               that a companion summarises
     kappa      the most runs of a level from now on; runs are merged until it holds
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps
@@ -103,7 +110,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
 
     Raises InputError for a column that is missing or cannot be a measure or key, for what is not there to be
     dropped, and if nothing was given; then nothing was changed. The cost of a measure or key is that of
-    sorting all rows once, of a group once per measure; to drop or set costs a few commits.
+    sorting all rows once, of a group once per measure; to widen that of writing `events` once; to drop or set
+    costs a few commits.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     asked = Asked.of(
@@ -113,6 +121,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         drop_measure=drop_measure,
         drop_key=drop_key,
         drop_group=drop_group,
+        widen=widen,
         kappa=kappa,
         grace=grace,
         eps=eps,
@@ -124,6 +133,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     before = read_options(store)
     _check(before, asked)
     executor.check_sendable(before.companions.known_kinds())
+    if asked.widen:
+        wider_types.widen(Work(executor, store, before, progress), asked.widen)
     options = _declare(store, asked)
     work = Work(executor, store, options, progress)
     report = catch_up(work)
@@ -148,7 +159,7 @@ def check_changes(store: Store, **given: Any) -> None:
 
 def _check(options: Options, asked: Asked) -> None:
     """InputError for what cannot be changed."""
-    wanted = without(declared(options, asked, lambda: -1), asked, 0)
+    wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)
     KeyPromise.of(wanted).check()
 
 

@@ -96,6 +96,7 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     again: bool = False,
     refuse_overlap: bool = False,
+    evolve: bool = False,
     storage_options: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
@@ -118,6 +119,9 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
               True: a batch is refused if its rows are the same, or nearly the same, as those of an earlier
               bulk load. False: it is loaded, and `overlaps` of the report and a logged warning name both
               batches. Batches that were unloaded are not compared
+    evolve    whether columns that the warehouse lacks are added to it. Rows of other batches, from before and
+              after, that have none have NULL there; `added_columns` of the report names them. By default
+              unknown columns are refused. In text they get a type as those of a first batch do
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -155,9 +159,11 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     if rows is not None and batch is not None:
         if executor.in_process:
             keys = {*options.key_columns} - {*options.measure_names, options.time}
-            rows = with_text_read(rows, pa.schema(events.schema()), dict(options.columns), keys)
+            rows = with_text_read(
+                rows, pa.schema(events.schema()), dict(options.columns), keys, evolve=evolve
+            )
         times = unloads(store, events, batch) if SIGNED in options.features else 0
-        given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter)
+        given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter, evolve=evolve)
         if times and not again:
             _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)
         step, work = _plan_bulk(work, events, steps, given, report, refuse_overlap=refuse_overlap)
@@ -257,6 +263,7 @@ def _plan_bulk(
             return None, work
         is_known = appended.outcome == "known"  # another load appended this batch first
         sample = appended.sample
+        report.added_columns = [*appended.added] if appended.outcome == "appended" else []
         work.reached("appended")
         loaded, (events,) = _loaded(work, EVENTS)
         work = replace(work, options=read_options(store, events))

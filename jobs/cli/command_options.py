@@ -212,6 +212,11 @@ LOAD = (
         help="refuse a batch with the same rows as an earlier one, or nearly; else a warning names both",
     ),
     option(
+        "--evolve",
+        action="store_true",
+        help="add the columns of the input that the warehouse lacks; else they are refused",
+    ),
+    option(
         "-v",
         "--verbose",
         action="store_true",
@@ -308,6 +313,12 @@ ALTER: tuple[Part, ...] = (
     option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
     option("--drop-key", metavar="COLUMN", help="a key that is no group"),
     option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
+    option(
+        "--widen",
+        action="append",
+        metavar="COLUMN=TYPE",
+        help="a wider type of a column, such as qty=bigint; may be repeated",
+    ),
     *_of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
     _ENGINE,
 )
@@ -858,13 +869,18 @@ def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str,
     return options or None
 
 
-def types_of(given: argparse.Namespace) -> dict[str, str]:
-    """The types of --type by column; a usage error for what is no COLUMN=TYPE, or for a column twice."""
+def types_of(given: argparse.Namespace, option: str = "type") -> dict[str, str]:
+    """The types of --type, or of another option, by column.
+
+    A usage error for what is no COLUMN=TYPE, or for a column twice.
+    """
     types: dict[str, str] = {}
-    for text in given.type or ():
+    for text in getattr(given, option) or ():
         name, equals, kind = text.rpartition("=")
         if not equals or not name.strip() or not kind.strip() or name.strip() in types:
-            given.parser.error(f"--type {text}: expected COLUMN=TYPE, such as zip=int, once for each column.")
+            given.parser.error(
+                f"--{option} {text}: expected COLUMN=TYPE, such as zip=int, once for each column."
+            )
         types[name.strip()] = kind.strip()
     return types
 

@@ -73,12 +73,12 @@ also creates the warehouse.""",
     ),
     Command(
         "alter",
-        "add or drop a measure, a key or a group of a warehouse that has data, or set an option",
+        "add or drop a measure, a key or a group of a warehouse that has data, widen a column, set an option",
         """\
 Adds a measure, a key or a group, and builds its history from the table of events, step by step. Questions
 about a new measure or key are refused until that is done; others go on, as do loads and streams. What is
-dropped is in no question any more; `tidemark maintain` deletes its files a grace later. After a crash, run it
-again.""",
+dropped is in no question any more; `tidemark maintain` deletes its files a grace later. --widen writes the
+table of events once; answers stay. After a crash, run it again.""",
         (
             "tidemark alter -w flights --add-group origin",
             "tidemark alter -w flights --add-key origin,dest --engine spark",

@@ -50,6 +50,7 @@ class LocalInputs:
         *,
         cut: bool = False,
         wanted: Wanted = ANY_TYPES,
+        evolve: bool = False,
     ) -> ArrowRows:
         """See `Inputs.read`."""
         several = [given] if isinstance(given, str) else given
@@ -63,7 +64,9 @@ class LocalInputs:
         else:
             columns = dict(options.columns) if options else {}
             self.guessed = not columns
-            types = self._types(columns) if columns else guess_types(paths, file_format, wanted)
+            types = self._types(columns) if columns else pa.schema([])
+            if evolve or not columns:
+                types = guess_types(paths, file_format, wanted, types)
             rows = text_rows(paths, file_format, types)
         if options is None or cut:
             for _ in rows.read():

@@ -67,13 +67,15 @@ class Inputs(Protocol):
         *,
         cut: bool = False,
         wanted: Wanted = ANY_TYPES,
+        evolve: bool = False,
     ) -> Any:
         """The rows of one or several paths and patterns, see `find_inputs`.
 
         kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
         creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
         is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
-        wanted: what is said of the types of text, where the warehouse has no columns yet.
+        wanted: what is said of the types of text, where the warehouse has no columns yet. evolve: whether
+        columns that it lacks get a type in the same way.
         """
 
     def check(self) -> None:
@@ -118,6 +120,7 @@ class SparkInputs:
         *,
         cut: bool = False,
         wanted: Wanted = ANY_TYPES,
+        evolve: bool = False,
     ) -> DataFrame:
         """See `Inputs.read`."""
         spark, several = self._spark, [given] if isinstance(given, str) else given
@@ -126,7 +129,7 @@ class SparkInputs:
             found = find_inputs(several, places)
             paths, file_format = list(found.paths), format_of(several, found, kind)
             if file_format in TEXT_FORMATS:
-                return self._read_text(paths, file_format, options, wanted, cut=cut)
+                return self._read_text(paths, file_format, options, wanted, cut=cut, evolve=evolve)
             reader = spark.read.format(file_format)
             if file_format == "parquet":
                 # A * in these names is a part of the name. Without the second option, Spark takes the files
@@ -141,11 +144,19 @@ class SparkInputs:
             raise as_input_error(error, described(several)) from error
 
     def _read_text(
-        self, paths: list[str], form: str, options: Options | None, wanted: Wanted, *, cut: bool
+        self,
+        paths: list[str],
+        form: str,
+        options: Options | None,
+        wanted: Wanted,
+        *,
+        cut: bool,
+        evolve: bool,
     ) -> DataFrame:
         text = open_text(self._spark, paths, form)
         columns = options.columns if options else ()
-        schema = text.schema(arrow_schema_of(self._spark, columns)) if columns else text.guess(wanted)
+        stored = arrow_schema_of(self._spark, columns) if columns else None
+        schema = text.guess(wanted, stored) if stored is None or evolve else text.schema(stored)
         self.guessed = not columns
         self._check = partial(text.check, schema)
         if options is None or cut:

@@ -106,8 +106,8 @@ class SparkText:
             if error is not None:
                 raise error
 
-    def guess(self, wanted: Wanted) -> pa.Schema:
-        """The types of the columns of a batch that creates a warehouse: see `guess_types`."""
+    def guess(self, wanted: Wanted, stored: pa.Schema | None = None) -> pa.Schema:
+        """The types of the columns of a batch that creates a warehouse, or adds columns: `guess_types`."""
         parts, columns, guesses = self.parts, None, Guesses()
         if parts.form in SEPARATORS:
             columns = TextColumns(self.schema(pa.schema([])))
@@ -122,7 +122,7 @@ class SparkText:
             if columns is not None:
                 self.check(columns.schema)
             raise
-        return guesses.choose(wanted)
+        return guesses.choose(wanted, pa.schema([]) if stored is None else stored)
 
     def _never_there(self, names: Sequence[str]) -> set[str]:
         """The names that no JSON object of the files has."""

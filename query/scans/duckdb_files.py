@@ -17,12 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import Field, Schema
-from deltalake.schema import PrimitiveType
 
 from tidemark.query.reading.checked_files import checked_file, duckdb_reads
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import ColumnType, column_type
+from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedFile, open_sealed
@@ -92,12 +91,6 @@ class ScannedColumns:
         for name in names:
             if fits[name] and self._arrow[name] == pa.string():
                 fits[name] = all(map(_is_utf8, rows.column(name).chunks))
-
-
-def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
-    """Columns of these of Delta's types as Arrow reads them from `events`."""
-    kinds = [Field(name, PrimitiveType(kind)) for name, kind in types.items()]
-    return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
 
 
 def _sizes(footer: pq.FileMetaData) -> dict[str, int]:

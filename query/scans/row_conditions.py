@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.connections import give_back, registered, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
-from tidemark.query.scans.duckdb_files import arrow_fields
 from tidemark.query.scans.encoded_rows import native_column
 from tidemark.query.scans.expressions import Expression, checked_expression, unfit
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 
 _ROWS, _PLACE = "rows of a file", "place of a row"  # no column of a warehouse has a name with a space

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tidemark.query.reading import spending
 from tidemark.query.reading.connections import Progress
 from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
-from tidemark.query.scans.duckdb_files import ScannedColumns, arrow_fields
+from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.stored_sql import among_sql, stored_sql
@@ -40,6 +40,7 @@ from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
 from tidemark.warehouse.columns.keys import Key, encode_keys
+from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.errors import InputError

@@ -75,7 +75,8 @@ def _register(
     def visible(part: str) -> str:
         paths = _texts(f"{files}('{part}', {_NOW})")
         return (
-            f"SELECT e.* FROM read_parquet({paths}, hive_partitioning = false) e SEMI JOIN ({batches}) b "
+            f"SELECT e.* FROM read_parquet({paths}, hive_partitioning = false, union_by_name = true) e "
+            f"SEMI JOIN ({batches}) b "
             "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
         )
 

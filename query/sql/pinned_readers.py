@@ -26,6 +26,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import TidemarkError, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 from tidemark.warehouse.temporary_folders import make_folder
 
@@ -67,10 +68,13 @@ class PinnedReaders:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         # While a view is made its files are not listed: it needs their columns alone.
         self.has_views = False
-        # The first file of each list: it gives the view its columns even if there are no rows.
+        # The first file of each list: it gives the view its columns even if there are no rows, or only files
+        # from before a column came.
         self._empty = f"{self._folder}/empty.parquet"
-        events = tables.open_table(self._store, EVENTS)
-        pq.write_table(data_files.table_without_rows(pa.schema(events.schema())), self._empty)
+        schema = pa.schema(tables.open_table(self._store, EVENTS).schema())
+        if known := dict(wh.options.columns):  # at an earlier moment without those that came since
+            schema = pa.schema([one for one in schema if one.name in {**SYSTEM_COLUMNS, **known}])
+        pq.write_table(data_files.table_without_rows(schema), self._empty)
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""

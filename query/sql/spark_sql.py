@@ -177,10 +177,10 @@ def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tupl
     functions[view] = (view, (), ddl(sql_rows.columns(view, options)))
     for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
-    rows_ddl = ddl([*SYSTEM_COLUMNS.items(), *options.columns])
-    functions["live"] = ("live", (), rows_ddl)
+    rows = (*SYSTEM_COLUMNS.items(), *options.columns)
+    functions["live"] = ("live", (rows,), ddl(rows))
     if by_tasks:
-        functions["read"] = ("read", (), rows_ddl)
+        functions["read"] = ("read", (rows,), ddl(rows))
         for part in ("events", "history"):
             functions[f"{part}_files"] = ("files", (part,), ddl(SHARE_COLUMNS))
     return functions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,18 +119,19 @@ def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
     return contents.batches()
 
 
-def _read(address: WarehouseAddress, shares: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The visible rows of the files in the rows of `files`."""
-    contents = address.open().contents()
+def _read(
+    address: WarehouseAddress, columns: Iterable[tuple[str, str]], shares: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """The visible rows of the files in the rows of `files`, with the columns of when it was registered."""
     pairs = zip(*(column.to_pylist() for column in shares.columns), strict=True)
-    return rows_of_files(contents.store, contents.columns, pairs)
+    return rows_of_files(address.open().contents().store, dict(columns), pairs)
 
 
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
     "rows": _rows,
     sql_rows.SUMMARY_VIEW: lambda address: sql_rows.rows(address.open(), sql_rows.SUMMARY_VIEW, None, (), {}),
-    "live": lambda address: address.open().contents().live_rows(),
+    "live": lambda address, columns: address.open().contents().live_rows(dict(columns)),
     "batches": _batches,
     "files": lambda address, part: address.open().contents().file_shares(part),
     "read": _read,

@@ -82,7 +82,8 @@ def digest_of(rows: pa.Table, schema: pa.Schema, cut: int = 2) -> Fingerprint:
     """As tasks make it: of several partitions of several batches, from whatever types."""
     parts = [rows.slice(at, cut) for at in range(0, len(rows), cut)]
     options = Options(("c0",), None, None, 0.1, 10, 0)
-    digest = DigestRows(schema, options, ALL_OR_NOTHING, RowDigest(schema.names, None, None))
+    names = tuple(schema.names)
+    digest = DigestRows(schema, names, options, ALL_OR_NOTHING, RowDigest(names, None, None))
     found = [next(digest.run(part.to_batches(max_chunksize=1)))[0] for part in parts]
     return sum(found, Fingerprint())
 

@@ -52,7 +52,8 @@ def stream_outcome(path: Path, file: HostileFile) -> Truth:
     lines = file.data.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\n").split(b"\n")
     marks = [pa.repeat(value, len(lines)) for value in (str(path), 0, True)]
     given = pa.table([pa.array(lines), *marks], ["_raw", *MARKS]).to_batches(max_chunksize=5)
-    found = pa.Table.from_batches(FileRecords(file.form, COLUMNS).parse(iter(given)), STREAMED)
+    records = FileRecords(file.form, COLUMNS, COLUMNS.schema)
+    found = pa.Table.from_batches(records.parse(iter(given)), STREAMED)
     refused = [row["_position"] for row in found.to_pylist() if row["_reason"] is not None]
     if refused:
         return min(int(place.rpartition(", line ")[2]) for place in refused)

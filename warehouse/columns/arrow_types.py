@@ -72,10 +72,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
-    """The rows with columns of plain types. The columns named in `coded` become dictionaries of these."""
+    """The rows with columns of plain types. The columns named in `coded` become dictionaries of these.
+
+    A column of Arrow's type null stays one.
+    """
     for i, field in enumerate(rows.schema):
         kind = plain_type(field.type)
         column = rows.column(i)
+        if pa.types.is_null(kind):
+            continue
         if field.name in coded:
             if field.type in {pa.dictionary(pa.int32(), kind), pa.dictionary(pa.int64(), kind)}:
                 continue
@@ -86,6 +91,23 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
             continue
         rows = rows.set_column(i, field.name, column)
     return rows
+
+
+def with_columns_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out."""
+    columns = [
+        _typed(rows.column(field.name), field.type)
+        if field.name in rows.column_names
+        else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_null(column.type):  # Arrow casts it to few types
+        return pa.chunked_array([pa.nulls(len(column), kind)])
+    return column.cast(kind)
 
 
 def _decoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

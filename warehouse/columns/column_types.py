@@ -328,6 +328,19 @@ def sql_name(name: str) -> str:
     return name if found is None else found.sql
 
 
+def is_wider(name: str, narrow: str) -> bool:
+    """Whether each value of the type `narrow` is one of the type `name`, stored as the same number.
+
+    Both are Delta's names. Integers of more bits, double for float, and decimals of more digits with the same
+    scale are wider.
+    """
+    kind, before = find_column_type(name), find_column_type(narrow)
+    if kind is None or before is None:
+        return False
+    more_digits = kind.is_decimal and before.is_decimal and kind.scale == before.scale
+    return name in before.wider or (more_digits and DECIMAL_DIGITS >= kind.digits > before.digits)
+
+
 def arrow_column_type(arrow: pa.DataType) -> ColumnType | None:
     """The type that an Arrow type is stored as; None if there is none.
 

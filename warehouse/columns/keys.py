@@ -178,7 +178,9 @@ class KeyColumn:
 
 
 def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
-    """An Arrow array of the key's own type, or of a dictionary of it, as names."""
+    """An Arrow array of the key's own type, of a dictionary of it, or of Arrow's type null, as names."""
+    if key.is_text and pa.types.is_null(array.type):
+        array = pa.nulls(len(array), key.stored_type)
     if key.is_text:
         coded_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         codes = zero_for_null(coded_array.indices.cast(pa.int64()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
+from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import arrow_column_type, find_column_type, sql_name
 from tidemark.warehouse.errors import InputError
 
@@ -61,6 +62,12 @@ def _sql(kind: Any) -> str:
     if isinstance(kind, MapType):
         return f"map<{_sql(kind.key_type)}, {_sql(kind.value_type)}>"
     return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.type)}' for field in kind.fields)}>"
+
+
+def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
+    """Columns of these of Delta's plain types, as Arrow reads them from `events`."""
+    kinds = [Field(name, PrimitiveType(kind)) for name, kind in types.items()]
+    return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
 
 
 def arrow_schema_of(spark: SparkSession, columns: Iterable[tuple[str, str]]) -> pa.Schema:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, write_deltalake
+from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.transaction import (
     AddAction,
     CommitProperties,
@@ -104,6 +104,32 @@ class WiderSchema(Change):
             mode="append",
             schema_mode="merge",
             commit_properties=_once(metadata),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement(Change):
+    """All files are replaced, and the columns get the types of `schema`; properties stay."""
+
+    schema: Schema
+    files: Sequence[AddAction]
+
+    @property
+    def added(self) -> Sequence[str]:
+        """The paths of the files."""
+        return [action.path for action in self.files]
+
+    def apply(self, table: DeltaTable, metadata: Mapping[str, str], *, cleans: bool) -> None:  # noqa: ARG002
+        """See `Change.apply`."""
+        table.create_write_transaction(
+            list(self.files),
+            mode="overwrite",
+            schema=self.schema,
+            partition_by=table.metadata().partition_columns,
+            commit_properties=_once(metadata),
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=True, cleanup_expired_logs=False
+            ),
         )
 
 

@@ -5,6 +5,9 @@ so a value is stored, sketched and counted as the same number.
 
 Statistics prune files and row groups. Where they do not prove that all rows of a row group belong to the
 batches, the rows are filtered by their columns `_source` and `_batch`.
+
+A file may lack columns that came after it (`load(..., evolve=True)`), and may have those of a narrower type.
+What it lacks is NULL, of Arrow's type null; `encode_values` and `encode_keys` take both as they are.
 """
 
 from __future__ import annotations
@@ -35,9 +38,10 @@ from tidemark.warehouse.columns.value_encoding import (
 from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 
+_OWN_COLUMNS = ("_source", "_batch", "_tick")
 BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
 
@@ -177,8 +181,9 @@ def read_event_rows(
     """The rows of the shares that belong to the batches (None: all), one table per row group that has any.
 
     A table has `_tick` and the columns, and also `_source` and `_batch` where it was filtered by them. The
-    columns `texts` are dictionaries. Rows are compared with the file's seal; `checksums` also checks the
-    pages' checksums. DamagedWarehouse if a file cannot be read or differs.
+    columns `texts` are dictionaries; a column that a file lacks is of type null. Rows are compared with the
+    file's seal; `checksums` also checks the pages' checksums. DamagedWarehouse if a file cannot be read or
+    differs.
     """
     names = list(dict.fromkeys(["_tick", *columns]))
     for share in shares:
@@ -188,10 +193,25 @@ def read_event_rows(
                 if overlap == "none":
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
-                table = with_plain_types(file.read_group(group, needed), texts)
+                table = with_plain_types(read_columns(file, group, needed), texts)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
+
+
+def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
+    """These columns of a row group of `events`; one that the file lacks is NULL, of Arrow's type null.
+
+    ValueError if it lacks a column of tidemark's own, or one that was written. `columns` has one of these.
+    """
+    rows = file.read_group(group, columns)
+    for name in columns:
+        if name in rows.column_names:
+            continue
+        if name in _OWN_COLUMNS:
+            raise ValueError(f"it lacks the column {name!r}")
+        rows = rows.append_column(name, pa.nulls(rows.num_rows))
+    return rows
 
 
 def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRange) -> Counter[int]:

@@ -6,6 +6,10 @@
 The commit records (source, batch) as an application transaction of the table, and it succeeds only as the
 version after the one it was planned for (optimistic concurrency). A batch that is appended again, or by two
 processes at once, finds its transaction in the table and is not added twice.
+
+A batch may bring columns (`evolve`). Two commits before its own add them: first the options say which are
+added, and that earlier versions of tidemark do not know this; then the columns come. After a kill between any
+two of these commits, the warehouse has no column, or one that is NULL everywhere.
 """
 
 from __future__ import annotations
@@ -22,8 +26,9 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.schema import column_types
+from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.delta import own_files, tables
-from tidemark.warehouse.delta.changes import NewColumns
+from tidemark.warehouse.delta.changes import NewColumns, NewProperties
 from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
@@ -35,6 +40,7 @@ from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused_error
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
+from tidemark.warehouse.settings.changes import changed_properties, with_added_columns
 from tidemark.warehouse.settings.options import Options, read_options
 
 
@@ -47,12 +53,14 @@ class GivenBatch:
     row_filter  decides which rows are taken; the others are added to `rejected`, once
     eps         the rank error of the summaries, for a batch of a stream: its rows are summarised while they
                 are written, and its number is committed even if there are no rows; None for a bulk load
+    evolve      whether columns that the warehouse lacks are added
     """
 
     rows: Input
     batch: BatchRange
     row_filter: RowFilter
     eps: float | None = None
+    evolve: bool = False
 
     @property
     def fields(self) -> list[Field]:
@@ -66,7 +74,16 @@ class GivenBatch:
 
     def check_columns(self, options: Options) -> None:
         """InputError unless the rows have the warehouse's columns, in any order, of types that fit."""
-        check_columns(options, self.fields)
+        check_columns(options, self.fields, evolve=self.evolve)
+
+    def new_fields(self, options: Options) -> list[Field]:
+        """The columns that the warehouse lacks: all, before the first batch."""
+        return [field for field in self.fields if field.name not in dict(options.columns)]
+
+    def names(self, options: Options) -> tuple[str, ...]:
+        """The columns of the options that the rows have, in the order of the options."""
+        there = {field.name for field in self.fields}
+        return tuple(name for name, _ in options.columns if name in there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,7 @@ class Appended:
     nulls      by column, how many of the rows taken are NULL there; columns without NULL are left out
     after      the newest batch of the source in `events` before this one; -1 if there was none
     sample     of the rows taken, for a bulk load
+    added      the columns that were added to a warehouse that had others
     """
 
     outcome: Literal["appended", "known", "empty"]
@@ -90,6 +108,7 @@ class Appended:
     nulls: Mapping[str, int] = field(default_factory=dict)
     after: int = -1
     sample: RowSample = NO_ROWS
+    added: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +118,8 @@ class Written:
     given, tick        what was written
     result             what the append will have done
     files, refused     add actions of the rows taken, and of the records refused
-    new_fields         the columns that the batch brings to a warehouse without any
+    new_fields         the columns that the batch brings
+    types              those of all columns of the files
     """
 
     given: GivenBatch
@@ -108,6 +128,7 @@ class Written:
     files: Sequence[AddAction]
     refused: Sequence[AddAction]
     new_fields: Sequence[Field]
+    types: Mapping[str, str]
 
     @property
     def paths(self) -> list[str]:
@@ -119,21 +140,20 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
     """Writes the rows of the batch in tasks, and commits nothing.
 
     tick     the tick of the rows, if the warehouse has no time column
-    events   the opened table; if it has no columns, those of the rows are taken
+    events   the opened table; columns that it lacks are taken from the rows
 
     Raises InputError for rows that do not fit the warehouse's columns.
     """
     options = read_options(store, events)
     given.check_columns(options)
-    new_fields = [] if options.columns else given.fields
-    if new_fields:
-        options = replace(options, columns=tuple(column_types(new_fields).items()))
+    new_fields, has_columns = given.new_fields(options), bool(options.columns)
+    options = replace(options, columns=(*options.columns, *column_types(new_fields).items()))
     schema = pa.schema(Schema([*events.schema().fields, *new_fields]))
+    names = given.names(options)
     task = WriteRows(
-        store, schema, given.batch, options, tick, given.row_filter, given.eps, options.companions
+        store, schema, names, given.batch, options, tick, given.row_filter, given.eps, options.companions
     )
-    names = [*(name for name, _ in options.columns), *given.record_columns]
-    outputs: list[WrittenFile | RefusedRows] = given.rows.each(names, task)
+    outputs: list[WrittenFile | RefusedRows] = given.rows.each([*names, *given.record_columns], task)
     written = [output for output in outputs if isinstance(output, WrittenFile)]
     refused = [output for output in outputs if isinstance(output, RefusedRows)]
     if refused:
@@ -147,16 +167,18 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         summaries=by_tick(chain.from_iterable(output.summaries for output in written), given.eps or 0.0),
         nulls=dict(sum((Counter(json.loads(file.nulls)) for file in files[EVENTS]), Counter())),
         sample=sum((output.sample for output in written), NO_ROWS),
+        added=[field.name for field in new_fields] if has_columns else (),
     )
     taken, rejected = ([file.action() for file in files[kind]] for kind in (EVENTS, REJECTED))
-    return Written(given, tick, result, taken, rejected, new_fields)
+    return Written(given, tick, result, taken, rejected, new_fields, dict(options.columns))
 
 
 def commit(store: Store, race: Race, written: Written) -> Appended | None:
     """Commits what was written, unless `events` has the batch or a later batch of its source already.
 
-    `race` is that for `events`; the batch was written for its table. Returns None if another first batch
-    brought its columns meanwhile: the batch has to be written again, for the race's new table.
+    `race` is that for `events`; the batch was written for its table. Returns None if it brings columns and
+    lost a race meanwhile, or if columns got other types: the batch has to be written again, for the race's
+    new table.
     """
     batch, is_bulk = written.given.batch, written.given.eps is None
     if is_bulk:
@@ -167,15 +189,35 @@ def commit(store: Store, race: Race, written: Written) -> Appended | None:
         _reject(store, batch, written.refused)
     if not written.files and is_bulk:
         return written.result
-    if written.new_fields and written.files and not race.change(NewColumns(written.new_fields)):
+    if written.new_fields and written.files and not _add_columns(store, race, written):
         return None
     while not has_batch(race.table, batch):
+        if not _has_types(race.table, written):
+            return None
         after = tables.newest_transaction(race.table, batch.source)
         if race.commit_numbered(batch.source, batch.first, written.files):
             if is_bulk:
                 _replace_lost(store, written)
             return replace(written.result, after=after)
     return replace(written.result, outcome="known")
+
+
+def _add_columns(store: Store, race: Race, written: Written) -> bool:
+    """Commits the columns that the batch brings; False if another writer has committed meanwhile."""
+    if written.result.added:
+        options = read_options(store, race.table)
+        wanted = with_added_columns(options, written.result.added, now_us())
+        if wanted != options and not race.change(NewProperties(changed_properties(options, wanted))):
+            return False
+        if not {field.name for field in race.table.schema().fields}.isdisjoint(written.result.added):
+            return False
+    return race.change(NewColumns(written.new_fields))
+
+
+def _has_types(events: DeltaTable, written: Written) -> bool:
+    """Whether the columns of the files that were written have their types in the table."""
+    stored = column_types(events.schema().fields)
+    return not written.files or all(stored.get(name) == kind for name, kind in written.types.items())
 
 
 def _replace_lost(store: Store, written: Written) -> None:

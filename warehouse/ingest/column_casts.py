@@ -5,22 +5,23 @@ The rules are the same for every engine. `check_columns` compares Delta types be
 
     byte, short, integer, long          may be stored as a type of integers or floats that holds every value
     float                               may be stored as double
+    decimal                             may be stored as one of more digits with the same scale
     timestamps without a zone           are stored as UTC
     finer units, dictionaries, views    are stored as Delta's type if every value fits it
 
-Anything else is an InputError.
+Anything else is an InputError. Columns that were added to a warehouse later may be missing: they are NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Field
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
-from tidemark.warehouse.columns.column_types import find_column_type
+from tidemark.warehouse.columns.column_types import find_column_type, is_wider
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
@@ -28,26 +29,42 @@ from tidemark.warehouse.settings.options import Options
 _WIDE = pa.decimal128(38, 0)  # holds every integer, and every double that one becomes
 
 
-def check_columns(options: Options, fields: list[Field]) -> None:
-    """InputError unless the columns are the warehouse's, in any order, of types that fit without loss."""
+def check_columns(options: Options, fields: list[Field], *, evolve: bool = False) -> None:
+    """InputError unless the columns are the warehouse's, in any order, of types that fit without loss.
+
+    Columns that were added later may be missing. With `evolve`, there may be others, which are then added.
+    """
     columns = column_types(fields)
     if not options.columns:
         options.check_columns(columns)
         return
     stored = dict(options.columns)
-    options.check_columns({name: stored.get(name, kind) for name, kind in columns.items()})
-    missing, unknown = sorted(set(stored) - set(columns)), sorted(set(columns) - set(stored))
-    if missing or unknown:
-        raise InputError(f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.")
+    later = {name: stored[name] for name in options.added_columns if name in stored}
+    options.check_columns({**later, **{name: stored.get(name, kind) for name, kind in columns.items()}})
+    missing = sorted(set(stored) - set(columns) - set(later))
+    unknown = sorted(set(columns) - set(stored))
+    if missing or (unknown and not evolve):
+        remedy = "" if missing else " To add what is unknown: load(..., evolve=True), --evolve."
+        raise InputError(
+            f"the columns differ from the warehouse's: missing {missing}, unknown {unknown}.{remedy}"
+        )
+    by_case = {name.lower(): name for name in stored}
+    if alike := [name for name in unknown if name.lower() in by_case]:
+        raise InputError(
+            f"the column {alike[0]!r} differs from the warehouse's {by_case[alike[0].lower()]!r} only in "
+            "case, and cannot be added beside it. Rename it in the input."
+        )
     check_types(columns, stored)
 
 
 def check_types(columns: Mapping[str, str], stored: Mapping[str, str]) -> None:
-    """InputError unless each column's type fits the stored one of its name without loss."""
+    """InputError unless each column's type fits the stored one of its name, if there is one, without loss."""
     for name, kind in columns.items():
-        if kind != stored[name] and not _may_fit(kind, stored[name]):
+        if name in stored and kind != stored[name] and not _may_fit(kind, stored[name]):
+            remedy = f", or widen the column: alter(widen={{{name!r}: {kind!r}}})"
             raise InputError(
-                f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input."
+                f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input"
+                f"{remedy if is_wider(kind, stored[name]) else ''}."
             )
 
 
@@ -56,28 +73,44 @@ def _may_fit(kind: str, stored: str) -> bool:
     found, target = find_column_type(kind), find_column_type(stored)
     if found is None or target is None:
         return False
-    return stored in found.wider or (found.is_integer and (target.is_integer or target.is_double))
+    return is_wider(stored, kind) or (found.is_integer and (target.is_integer or target.is_double))
 
 
-def cast_rows(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows with their first columns renamed and cast, by position, to the fields of the schema.
+def cast_rows(
+    rows: pa.RecordBatch | pa.Table, schema: pa.Schema, names: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """The rows with their first columns renamed and cast to the fields of the schema.
+
+    names   what the first columns are, by position: those of the schema, or some of them. The others are NULL
 
     Columns after these are unchanged. InputError if a value does not fit its type exactly.
     """
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-    count = len(schema)
+    names = schema.names if names is None else names
+    count, place = len(names), {name: i for i, name in enumerate(names)}
     try:
-        first = with_plain_types(table.select(range(count)).rename_columns(schema.names))
-        typed = [_cast(column, field) for column, field in zip(first.columns, schema, strict=True)]
+        first = with_plain_types(table.select(range(count)).rename_columns(list(names)))
+        typed = [
+            _cast(first.column(place[field.name]), field)
+            if field.name in place
+            else _nulls(table.num_rows, field)
+            for field in schema
+        ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
     arrays = [column.combine_chunks() for column in [*typed, *table.columns[count:]]]
     return pa.RecordBatch.from_arrays(arrays, [*schema.names, *table.schema.names[count:]])
 
 
+def _nulls(rows: int, field: pa.Field) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.nulls(rows, field.type)])
+
+
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type == field.type:
         return column
+    if pa.types.is_null(column.type):  # Arrow casts it to few types
+        return _nulls(len(column), field)
     if not (pa.types.is_integer(column.type) and pa.types.is_floating(field.type)):
         return column.cast(field.type)
     values = column.cast(field.type, safe=False)

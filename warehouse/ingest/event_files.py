@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
 from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
@@ -59,14 +59,15 @@ class WrittenFile:
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
-    `schema` is that of `events`, system columns first. The rows have its other columns, in the same order,
-    under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the warehouse
-    has no time column. With `eps`, the rows are summarised by tick while they are written, without it a
-    sample of them is taken; `companions` are those of the options, with their kinds.
+    `schema` is that of `events`, system columns first. The rows have the columns `names` of it, in this
+    order, under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the
+    warehouse has no time column. With `eps`, the rows are summarised by tick while they are written, without
+    it a sample of them is taken; `companions` are those of the options, with their kinds.
     """
 
     store: Store
     schema: pa.Schema
+    names: tuple[str, ...]
     batch: BatchRange
     options: Options
     step: int
@@ -88,7 +89,7 @@ class WriteRows:
         last: pa.Table | None = None
         with uploading() as uploads, RowFile(self.store, self.schema) as file:
             for batch in batches:
-                rows = cast_rows(batch, user_schema)
+                rows = cast_rows(batch, user_schema, self.names)
                 taken, number, records = filter_rows(self.row_filter, self.options, user_schema.names, rows)
                 count += number
                 refused += records
@@ -155,7 +156,8 @@ class JoinFiles:
             for path in self.paths:
                 with open_sealed(filesystem, f"{EVENTS}/{path}", checksums=True) as old_file:
                     for group in range(old_file.metadata.num_row_groups):
-                        file.write(with_plain_types(old_file.read_group(group)).cast(self.schema))
+                        rows = with_plain_types(old_file.read_group(group))
+                        file.write(with_columns_of(self.schema, rows))
         return file.written()
 
 

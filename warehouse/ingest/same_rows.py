@@ -1,6 +1,7 @@
 """Compares a batch that comes again with its rows in `events`, and in `rejected`, in any order.
 
-Tasks compute order-independent fingerprints of both (integrity/digests.py). Rows of the input are cast to the
+Tasks compute order-independent fingerprints of both (integrity/digests.py), in which NULL counts nothing: so
+they do not depend on columns that were added after the batch came. Rows of the input are cast to the
 warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
 Fingerprints are stored only of rows that were removed: these rows count as stored.
 
@@ -75,9 +76,10 @@ class RowDigest:
 
 @dataclass(frozen=True, slots=True)
 class DigestRows:
-    """Digests one partition of the input; its first columns match `schema` by position."""
+    """Digests one partition of the input; its first columns are `names` of `schema`, by position."""
 
     schema: pa.Schema
+    names: tuple[str, ...]
     options: Options
     row_filter: RowFilter
     digest: RowDigest
@@ -86,7 +88,7 @@ class DigestRows:
         """Yields the digests of the partition; only that of all rows for an all-or-nothing filter."""
         whole = taken = refused = Fingerprint()
         for batch in batches:
-            rows = cast_rows(batch, self.schema)
+            rows = cast_rows(batch, self.schema, self.names)
             whole += self.digest.of(rows)
             if not self.row_filter.all_or_nothing:
                 kept, _, records = filter_rows(self.row_filter, self.options, self.schema.names, rows)
@@ -128,10 +130,10 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     """
     store, options, row_filter, batch = work.store, work.options, given.row_filter, given.batch
     events = tables.open_table(store, EVENTS)
-    fields = events.schema().fields
-    if not options.columns:  # no row was ever taken
-        fields = given.fields
-        options = replace(options, columns=tuple(column_types(fields).items()))
+    # The columns that came and `events` lacks: all, where no row was ever taken. NULL there is no difference.
+    new = given.new_fields(options)
+    fields = [*events.schema().fields, *new]
+    options = replace(options, columns=(*options.columns, *column_types(new).items()))
     stored_schema = pa.schema(Schema(fields))
     schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
@@ -145,8 +147,9 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     stored = sum((found for found, _ in digested), left.removed) + Fingerprint(left.expired)
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
     latest = _latest([last for _, last in digested], grid) if records else None
-    digest = DigestRows(schema, options, replace(row_filter, latest=latest), row_digest)
-    came: list[Digests] = given.rows.each([*schema.names, *given.record_columns], digest)
+    names = given.names(options)
+    digest = DigestRows(schema, names, options, replace(row_filter, latest=latest), row_digest)
+    came: list[Digests] = given.rows.each([*names, *given.record_columns], digest)
     nothing = (Fingerprint(),) * 3  # Spark may have no partition
     whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *came, strict=True))
     if left.expired and left.removed.rows:  # see the module

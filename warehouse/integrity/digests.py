@@ -9,7 +9,8 @@
 Different digests prove different values. Two different columns, or multisets of rows, have the same digest
 with probability about 2**-64. Digests detect damage, not forgery: an attacker can construct a collision.
 
-The hash of a row mixes the hashes of all its columns:
+The hash of a row mixes the hashes of its columns that are not NULL, each with its place. So a column that
+comes later, where older rows are NULL, leaves their hashes as they were:
 
     numbers, times      the value in 64 bits; for decimals, the unscaled value in 128 bits
     float, double       the bits as a double; all NaN are equal; -0.0 equals 0.0 in the digest of rows alone
@@ -17,7 +18,7 @@ The hash of a row mixes the hashes of all its columns:
     struct              the fields in order
     list                the items in order, and their number
     map                 the entries in any order, and their number
-    NULL                a constant of its own, at any depth
+    NULL                nothing in a column; inside of lists, structs and maps a constant of its own
 
 The mixing function is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014). B is odd, hence invertible
 modulo 2**64. So changing one byte of a text changes its polynomial, and one running sum over the bytes of a
@@ -186,8 +187,13 @@ def fingerprint(rows: pa.RecordBatch) -> Fingerprint:
 def row_hashes(rows: pa.RecordBatch) -> Hashes:
     """A hash for each row; as `fingerprint`."""
     hashes = np.full(rows.num_rows, _ROW_SEED)
-    for column in rows.columns:
-        hashes = _mix(hashes + value_hashes(column, signed_zeros=False))
+    with np.errstate(over="ignore"):
+        for place, column in enumerate(rows.columns):
+            mixed = _mix(hashes + value_hashes(column, signed_zeros=False) + np.uint64(place) * PRIME)
+            if column.null_count:
+                null = as_numpy_bools(column.is_null())
+                mixed[null] = hashes[null]
+            hashes = mixed
     return hashes
 
 

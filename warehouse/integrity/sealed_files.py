@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -133,7 +134,7 @@ class SealedFile:
             self._remote.read_at_once(_joined(_chunks(self.metadata.row_group(group), columns)))
         rows = self._file.read_row_group(group, columns=_as_list(columns), use_threads=False)
         if self._seal is not None:
-            _check_digests(rows, self._seal[group], group)
+            _check_digests(rows, self._seal[group], group, columns)
         return rows.replace_schema_metadata()
 
     def _name(self, group: int) -> str:
@@ -151,20 +152,27 @@ def open_sealed(
 ) -> Iterator[SealedFile]:
     """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
-    The columns `texts` are read as dictionaries. INT96 timestamps, Spark's default, are read as microseconds
-    to cover the same years as others. `display_name` replaces the path in errors.
+    The columns `texts` are read as dictionaries, those of them that the file has. INT96 timestamps, Spark's
+    default, are read as microseconds to cover the same years as others. `display_name` replaces the path in
+    errors.
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
         if is_remote(filesystem):
             remote = opened.enter_context(ReadAhead(filesystem, path))
-        file = pq.ParquetFile(
+        open_file = partial(
+            pq.ParquetFile,
             path if remote is None else remote,
             filesystem=filesystem if remote is None else None,
-            read_dictionary=list(texts),
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=checksums,
         )
+        try:
+            file = open_file(read_dictionary=list(texts))
+        except KeyError:  # it lacks one of these columns
+            footer = opened.enter_context(open_file()).metadata
+            there = set(footer.schema.to_arrow_schema().names)
+            file = open_file(metadata=footer, read_dictionary=[name for name in texts if name in there])
         yield SealedFile(opened.enter_context(file), remote)
 
 
@@ -222,7 +230,12 @@ def _unchecked(stored: bytes, name: str) -> bytes:
     return text
 
 
-def _check_digests(rows: pa.Table, group: _SealedGroup, number: int) -> None:
+def _check_digests(rows: pa.Table, group: _SealedGroup, number: int, columns: Sequence[str] | None) -> None:
+    """ValueError if a column differs, or if one that was written is not there; `columns` were asked for."""
+    written = {path.split(_FIELD_SEPARATOR)[0] for path in group.columns}
+    for name in written if columns is None else written.intersection(columns):
+        if name not in rows.column_names:
+            raise ValueError(f"the column {name!r} of row group {number} is not there any more")
     for path, column in _leaves(with_plain_types(rows)):
         if group.columns.get(path) != f"{column_digest(column):016x}":
             name = path.replace(_FIELD_SEPARATOR, ".").rstrip(".")

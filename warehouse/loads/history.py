@@ -53,6 +53,7 @@ class LoadReport:
     bytes_written  bytes of the files of new runs, merges included
     seconds        time spent, by phase
     overlaps       a warning for each earlier bulk load with the same rows as the batch, or nearly the same
+    added_columns  the columns that the batch brought to a warehouse that had others
     """
 
     outcome: str = "loaded"
@@ -64,6 +65,7 @@ class LoadReport:
     bytes_written: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     overlaps: list[str] = field(default_factory=list)
+    added_columns: list[str] = field(default_factory=list)
 
     def add_run(self, projection: Projection[Any], run: NewRun) -> None:
         """Counts a run of a step."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -64,7 +64,7 @@ class RewriteTask:
             open_sealed(self.store.filesystem(), path, checksums=True) as old,
         ):
             for group in range(old.metadata.num_row_groups):
-                rows = with_plain_types(old.read_group(group)).cast(self.schema)
+                rows = with_columns_of(self.schema, with_plain_types(old.read_group(group)))
                 leaves = mask[start : start + rows.num_rows]
                 start += rows.num_rows
                 if not leaves.all():

@@ -27,6 +27,7 @@ from tidemark.warehouse.events.reader import (
     batch_filter,
     group_overlap,
     may_contain,
+    read_columns,
     stated_rows,
 )
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
@@ -99,7 +100,7 @@ class SelectTask:
         if overlap == "none" or not footer.num_rows:
             return mask
         asked = () if self.condition is None else self.condition.columns
-        rows = with_plain_types(file.read_group(group, list(dict.fromkeys([*_BATCH, *asked]))))
+        rows = with_plain_types(read_columns(file, group, list(dict.fromkeys([*_BATCH, *asked]))))
         if overlap == "all":
             mask[:] = True
         else:

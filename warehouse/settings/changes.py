@@ -1,19 +1,23 @@
-"""What `alter` makes of the options of a living warehouse: pure functions, from options to options.
+"""What changes of the options of a living warehouse: pure functions, from options to options.
 
     declared   measures, keys and groups that are added, and other options that get a new value
     without    measures, keys and groups that are dropped
+    with_added_columns
+               columns that batches bring later
+    widened    columns that get a wider type
 
-Both return the given options where these are as they are asked to be, so that a call which is repeated ends.
+They return the given options where these are as they are asked to be, so that a call which is repeated ends.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.options import OPTIONS
+from tidemark.warehouse.columns.column_types import find_column_type, is_wider, sql_column_type
 from tidemark.warehouse.delta.table_names import group_folder, runs_table
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
@@ -33,6 +37,7 @@ class Asked:
     add_measure, drop_measure   the name of a column
     add_key, drop_key, add_group, drop_group
                                 the columns of a key
+    widen                       Delta's names of wider types, by the names of columns
     settings                    stored forms of other options, by the options' names
     """
 
@@ -42,6 +47,7 @@ class Asked:
     drop_measure: str | None = None
     drop_key: Columns | None = None
     drop_group: Columns | None = None
+    widen: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -54,16 +60,17 @@ class Asked:
         drop_measure: str | None = None,
         drop_key: str | Sequence[str] | None = None,
         drop_group: str | Sequence[str] | None = None,
+        widen: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
         stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
         keys = (add_key, add_group, drop_key, drop_group)
         measures = (add_measure, drop_measure)
-        if not stored and all(one is None for one in (*keys, *measures)):
+        if not stored and not widen and all(one is None for one in (*keys, *measures)):
             raise InputError(
                 "alter needs something to change: add_measure, add_key, add_group, drop_measure, drop_key, "
-                f"drop_group, {' or '.join(SETTINGS)}."
+                f"drop_group, widen, {' or '.join(SETTINGS)}."
             )
         for name in measures:
             if name is not None and not (isinstance(name, str) and name):
@@ -79,7 +86,8 @@ class Asked:
         for new, old in pairs:
             if new is not None and new == old:
                 raise InputError(f"the same is added and dropped: {shortened(new)}. Make two calls of it.")
-        return cls(add_measure, new_key, new_group, drop_measure, old_key, old_group, stored)
+        wider = _types_by_name(widen)
+        return cls(add_measure, new_key, new_group, drop_measure, old_key, old_group, wider, stored)
 
     @property
     def drops(self) -> bool:
@@ -172,6 +180,58 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
     )
 
 
+def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> Options:
+    """The options that say of columns that batches may lack them; the columns themselves come after."""
+    new = {name: now_us for name in names if name not in options.added_columns}
+    if not new:
+        return options
+    feature = {features.ADDED_COLUMNS: features.KNOWN[features.ADDED_COLUMNS]}
+    return replace(
+        options,
+        added_columns={**options.added_columns, **new},
+        features={**options.features, **feature},
+    )
+
+
+def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
+    """Those of the wider types, Delta's names by the columns', that the columns do not have yet.
+
+    InputError for a column that is not there, that a companion summarises, or that is of a type that is no
+    narrower one.
+    """
+    stored, found = dict(options.columns), {}
+    for name, kind in types.items():
+        if name not in stored:
+            there = ", ".join(stored) or "none, until the first batch"
+            raise InputError(f"there is no column {name!r} to widen. There are: {there}.")
+        if stored[name] == kind:
+            continue
+        if not is_wider(kind, stored[name]):
+            raise InputError(
+                f"column {name!r} is {stored[name]} and cannot become {kind}. Expected a type that holds "
+                "each of its values: integers of more bits, double for float, or a decimal of more digits "
+                "with the same scale."
+            )
+        if any(companion.column == name for companion in options.companion_names):
+            raise InputError(
+                f"column {name!r} is summarised by a companion, whose summaries may depend on its type. It "
+                "cannot be widened."
+            )
+        found[name] = kind
+    return found
+
+
+def widened(options: Options, types: Mapping[str, str]) -> Options:
+    """The options with the wider types; InputError as `wider_types`, and for too many digits."""
+    wider = wider_types(options, types)
+    if not wider:
+        return options
+    columns = tuple((name, wider.get(name, kind)) for name, kind in options.columns)
+    wanted = replace(options, columns=columns)
+    wanted.check_columns(dict(columns))
+    return wanted
+
+
 def changed_properties(before: Options, after: Options) -> dict[str, str]:
     """The table properties of new options; those that the old ones had, and these have not, are emptied."""
     new = after.properties()
@@ -188,6 +248,28 @@ def _check_was_dropped(options: Options, what: str, table: str) -> None:
         "key": [" and ".join(columns) for columns in options.key_names],
     }[what.split(" ", 1)[0]]
     raise InputError(f"no {what} here, so it cannot be dropped. There are: {', '.join(there) or 'none'}.")
+
+
+def _types_by_name(widen: Any) -> dict[str, str]:
+    """Delta's names of the types; InputError for what maps no names to types."""
+    if widen is None:
+        return {}
+    if not isinstance(widen, Mapping) or not all(
+        isinstance(text, str) and text for pair in widen.items() for text in pair
+    ):
+        raise InputError(
+            f"widen must map columns to types, got {shortened(widen)}. Example: widen={{'qty': 'long'}}."
+        )
+    found = {}
+    for name, text in widen.items():
+        kind = sql_column_type(text.lower()) or find_column_type(text.lower())
+        if kind is None:
+            raise InputError(
+                f"the type of {name} is {text!r}, expected a plain type, such as bigint, double or "
+                "decimal(12,2)."
+            )
+        found[name] = kind.name
+    return found
 
 
 def _runs_tables(options: Options) -> list[str]:

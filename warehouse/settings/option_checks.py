@@ -73,6 +73,16 @@ def check_dropped(moments: Any) -> None:
         )
 
 
+def check_added_columns(moments: Any) -> None:
+    """ValueError unless the value maps names of columns to moments in microseconds since 1970."""
+    if not isinstance(moments, dict) or not all(
+        name and type(moment) is int and moment >= 0 for name, moment in moments.items()
+    ):
+        raise ValueError(
+            'added_columns must be an object that maps columns to microseconds: {"tip": 1764000000}'
+        )
+
+
 def is_unicode(text: str) -> bool:
     """Whether the text can be stored: it has no lone surrogates."""
     try:

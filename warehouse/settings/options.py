@@ -41,10 +41,11 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
 
-# What alter and repair write beside the options: each maps names, and is absent while it is empty.
+# What alter, repair and loads write beside the options: each maps names, and is absent while it is empty.
 _BESIDE: Mapping[str, Callable[[Any], None]] = {
     "built_from": option_checks.check_built_from,
     "dropped": option_checks.check_dropped,
+    "added_columns": option_checks.check_added_columns,
     "features": features.check,
 }
 
@@ -71,6 +72,8 @@ class Options:
                         steps up to it are needed for questions
     dropped             by runs table of what was dropped: when, in microseconds since 1970
     horizon             the tick before which rows have expired; None before the first expiry. It only rises
+    added_columns       by name of the columns that came after the first batch: when, in microseconds since
+                        1970. Older files lack them, and batches may lack them: these rows have NULL there
     features            what only later versions than 0.2.0 know, with the first that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
@@ -92,6 +95,7 @@ class Options:
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
+    added_columns: Mapping[str, int] = field(default_factory=dict, hash=False)
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
     horizon: int | None = None
     tuning: Tuning = field(default=DEFAULT, compare=False)
@@ -285,6 +289,7 @@ class Options:
             **fields_of(values),
             built_from=_read_beside(uri, stored, "built_from"),
             dropped=_read_beside(uri, stored, "dropped"),
+            added_columns=_read_beside(uri, stored, "added_columns"),
             features=needed,
             horizon=horizon,
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),

@@ -15,6 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark.warehouse.columns.arrow_types import with_columns_of
+from tidemark.warehouse.columns.column_types import find_column_type
+from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.containment import check_paths
 from tidemark.warehouse.delta.data_files import DataFile
@@ -115,12 +118,12 @@ class Contents:
             held = [astuple(batches) for batches in ranges if may_contain(file, batches)]
             yield f"{EVENTS}/{file.path}", json.dumps(held)
 
-    def live_rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows of the live batches, with all columns, in record batches of at most 65,536 rows.
+    def live_rows(self, columns: Mapping[str, str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of the live batches, in record batches of at most 65,536 rows.
 
-        Files without live rows are not opened.
+        columns: with their types; None: all that there are. Files without live rows are not opened.
         """
-        return rows_of_files(self.store, self.columns, self.file_shares("live"))
+        return rows_of_files(self.store, columns or self.columns, self.file_shares("live"))
 
     def event_files(self, ranges: Sequence[BatchRange]) -> list[DataFile]:
         """The files of `events` that may hold rows of visible ranges.
@@ -153,19 +156,39 @@ class Contents:
 
 
 def rows_of_files(
-    store: Store, columns: Iterable[str], shares: Iterable[tuple[str, str]]
+    store: Store, columns: Mapping[str, str], shares: Iterable[tuple[str, str]]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `Contents.file_shares` with these columns, in record batches of at most 65,536 rows.
 
+    columns: by name, as `Contents.columns` has them; what a file lacks is NULL.
+
     DamagedWarehouse if a path is not a plain path below `events`.
     """
-    names, filesystem = list(columns), store.filesystem()
+    names, filesystem, typed = list(columns), store.filesystem(), _Typed(store, columns)
     for path, ranges in shares:
         check_paths(store.table(EVENTS), pa.chunked_array([[path.removeprefix(f"{EVENTS}/")]]))
         batches = [BatchRange(*batch_range) for batch_range in json.loads(ranges)]
         share = EventRowGroups(path, None, -1)
         for rows in read_event_rows(filesystem, [share], names, batches):
-            yield from rows.select(names).to_batches(max_chunksize=_PIECE_ROWS)
+            yield from typed.rows(rows.select(names)).to_batches(max_chunksize=_PIECE_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """Gives rows the types of the columns that their file lacks, or has as a narrower type."""
+
+    store: Store
+    columns: Mapping[str, str]
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """The rows; the types of nested columns are looked up only where a file lacks one."""
+        plain = {name: kind for name, kind in self.columns.items() if find_column_type(kind) is not None}
+        wanted = {one.name: one for one in arrow_fields(plain)}
+        if any(pa.types.is_null(one.type) and one.name not in wanted for one in rows.schema):
+            stored = pa.schema(tables.open_table(self.store, EVENTS).schema())
+            wanted |= {name: stored.field(name) for name in self.columns if name not in wanted}
+        fields = [wanted.get(one.name, one) for one in rows.schema]
+        return with_columns_of(pa.schema(fields), rows)
 
 
 def rejected_counts(store: Store, found: TableFiles | None = None) -> dict[str, int]:

@@ -3,7 +3,8 @@
 A file means what it means to a load (rows.py): its records are those of the format, line breaks in quotes and
 all, and a field of JSON that is no column is refused. But a refused record does not refuse the others, and a
 file of CSV may lack a header. The first record is one if it has the name of a column, whatever its case; the
-fields are then in its order, and if it cannot be one, each record of the file is refused.
+fields are then in its order, and if it cannot be one, each record of the file is refused. It may leave out
+columns that were added to the warehouse later.
 
 Spark may cut a large file into parts, one for each task; it does not cut files that are named *.csv. A task
 knows nothing of the part before its own. So it reads each part as if it began with a new record. That is true
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tidemark.warehouse.columns.arrow_types import with_columns_of
+from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.text.csv_records import split_record, without_line_ends
 from tidemark.warehouse.text.files import Block, all_blocks
@@ -37,13 +40,20 @@ MARKS = ("_position", "_start", "_is_last")  # of a part: its file, its first by
 
 @dataclass(frozen=True, slots=True)
 class FileRecords:
-    """Reads files of a format; `columns` has the order of the fields of CSV without a header."""
+    """Reads files of a format.
+
+    columns   the fields of CSV without a header, in their order
+    known     all columns of the warehouse: those of the rows
+    later     those of them that a file may lack; the rows have NULL there
+    """
 
     form: str
     columns: TextColumns
+    known: pa.Schema
+    later: frozenset[str] = frozenset()
 
     def parse(self, lines: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows, in the columns' order as c0, c1, ..., each with _raw, _position and _reason.
+        """The rows, in the order of `known` as c0, c1, ..., each with _raw, _position and _reason.
 
         lines   a line (bytes, without its LF), and the columns of MARKS
 
@@ -57,17 +67,19 @@ class FileRecords:
                 places = [path] * len(some.records)
                 for row in refused:
                     places[row] = f"{path}, line {line[row]}{begun}"
-                rows = some.parsed.rows.select(self.columns.schema.names)
+                rows = with_columns_of(self.known, pa.Table.from_batches([some.parsed.rows]))
                 reasons = pa.array(map(refused.get, range(len(places))), pa.string())
                 told = [without_line_ends(some.records), pa.array(places, pa.string()), reasons]
                 names = [*(f"c{i}" for i in range(rows.num_columns)), "_raw", "_position", "_reason"]
-                yield pa.RecordBatch.from_arrays([*rows.columns, *told], names)
+                columns = [single_array(column) for column in rows.columns]
+                yield pa.RecordBatch.from_arrays([*columns, *told], names)
 
     def _part(
         self, path: str, chunks: Chunks, *, is_begin: bool, is_last: bool
     ) -> Iterator[tuple[Block, ParsedRecords]]:
         """The records of a part of a file, as they are parsed."""
-        columns, faulty = self.columns, ""
+        columns = self.columns if self.form in SEPARATORS else TextColumns(self.known)
+        faulty = ""
         block = None
         for number, block in enumerate(all_blocks(path, chunks, ends_of(self.form), is_begin=is_begin)):
             records = block
@@ -88,14 +100,15 @@ class FileRecords:
     def _without_header(self, block: Block) -> tuple[TextColumns, Block, str]:
         """The columns of a file that begins with the block, its records, and why none of them can be read."""
         row = first_record(block)
-        schema = self.columns.schema
+        schema = self.known
         try:
             names = split_record(block.records[row].as_py(), SEPARATORS[self.form])
         except Refused:
             return self.columns, block, ""
         if {name.lower() for name in names}.isdisjoint(name.lower() for name in schema.names):
             return self.columns, block, ""
-        if sorted(names) != sorted(schema.names):
+        needed = set(schema.names) - self.later
+        if len(set(names)) < len(names) or not needed <= set(names) <= set(schema.names):
             of = ", ".join(schema.names)
             return self.columns, block, f"the header {', '.join(names)} has not each of the columns {of} once"
         return TextColumns(pa.schema([schema.field(name) for name in names])), block.after(row), ""

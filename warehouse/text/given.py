@@ -14,12 +14,15 @@ from tidemark.warehouse.text.rows import TEXT_FORMATS, text_rows
 from tidemark.warehouse.text.types import Wanted, guess_types
 
 
-def with_text_read(given: Any, stored: pa.Schema, names: Iterable[str], keys: Iterable[str]) -> Any:
+def with_text_read(
+    given: Any, stored: pa.Schema, names: Iterable[str], keys: Iterable[str], *, evolve: bool = False
+) -> Any:
     """The rows of text files as `ArrowRows`; anything else as it was given.
 
     stored  a schema with the types of the warehouse's columns `names`; these are empty before the first
             batch, which chooses them (`guess_types`)
     keys    the columns that are then text
+    evolve  whether columns that the warehouse lacks get a type in the same way
     """
     several = [given] if isinstance(given, str | os.PathLike) else given
     if not are_paths(several):
@@ -30,6 +33,6 @@ def with_text_read(given: Any, stored: pa.Schema, names: Iterable[str], keys: It
         return given
     paths = list(map(local_path, found.paths))
     types = pa.schema([stored.field(name) for name in names])
-    if not len(types):
-        types = guess_types(paths, form, Wanted(keys=frozenset(keys)))
+    if evolve or not len(types):
+        types = guess_types(paths, form, Wanted(keys=frozenset(keys)), types)
     return text_rows(paths, form, types)

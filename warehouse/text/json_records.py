@@ -79,7 +79,10 @@ class JsonRecords:
                     )
                 if not self.others:
                     columns = ", ".join(names)
-                    raise Refused(f"the field {_shown(name)} is no column of the warehouse: {columns}")
+                    raise Refused(
+                        f"the field {_shown(name)} is no column of the warehouse: {columns}. A load with "
+                        "evolve=True, or --evolve, adds it"
+                    )
         if record.keys().isdisjoint(names):
             raise MalformedRecord("it has none of them")
 

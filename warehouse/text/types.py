@@ -1,4 +1,4 @@
-"""Types of the columns of text, for the batch that creates a warehouse.
+"""Types of the columns of text, for the batch that creates a warehouse, or adds columns to it.
 
 A column has the first of these types that all of its texts are, strictly and as they are usually written:
 boolean, long, double, date, timestamp; otherwise it is text. Numbers with leading zeros or a plus are text,
@@ -47,6 +47,7 @@ class Wanted:
 
 
 ANY_TYPES = Wanted()
+_NO_COLUMNS = pa.schema([])
 
 
 def arrow_schema(types: Mapping[str, str]) -> pa.Schema:
@@ -84,8 +85,11 @@ class Guesses:
             self.types.setdefault(name, set(GUESSED_TYPES)).intersection_update(types)
         self.seen |= others.seen
 
-    def choose(self, wanted: Wanted) -> pa.Schema:
-        """A type for each column; InputError for a given type of a column that is not there."""
+    def choose(self, wanted: Wanted, stored: pa.Schema = _NO_COLUMNS) -> pa.Schema:
+        """A type for each column, the stored one if there is one.
+
+        InputError for a given type of a column that is not there.
+        """
         missing = sorted(set(wanted.given) - set(self.types))
         if missing:
             raise InputError(f"the input has no column {missing[0]!r}, of which a type was given.")
@@ -93,16 +97,20 @@ class Guesses:
         for name, left in self.types.items():
             likely = "string" if name in wanted.keys or name not in self.seen else _first(left)
             chosen[name] = wanted.given.get(name, likely)
-        return arrow_schema(chosen)
+        types = {one.name: one for one in (*arrow_schema(chosen), *stored)}
+        return pa.schema([types[name] for name in chosen])
 
 
-def guess_types(paths: list[Path], form: str, wanted: Wanted) -> pa.Schema:
-    """The types of the columns of text files; each is read to its end. InputError for a refused record."""
+def guess_types(paths: list[Path], form: str, wanted: Wanted, stored: pa.Schema = _NO_COLUMNS) -> pa.Schema:
+    """The types of the columns of text files; each is read to its end. InputError for a refused record.
+
+    stored: the types of the columns that the warehouse has.
+    """
     guesses = Guesses()
     columns = text_columns(str(paths[0]), read_chunks(paths[0]), form)
     for path in paths:
         guesses.merge(guess_part(str(path), read_chunks(path), form, columns))
-    return guesses.choose(wanted)
+    return guesses.choose(wanted, stored)
 
 
 def text_columns(path: str, chunks: Iterable[bytes], form: str) -> TextColumns | None:
