@@ -3,6 +3,7 @@
 Its calls:
 
     wh = query.open("path-or-uri")                  # no JVM; looks for newer data with each question
+    wh = query.open({"eu": uri, "us": other})       # several warehouses, asked as one
     wh.quantile(0.99)                               # one Answer
     wh.quantile([0.5, 0.9], measure="delay", last="7d", mode="accurate")    # Answers: to_pandas, to_json ...
     wh.quantile(0.5, between=(t0, t1), mode="exact")
@@ -54,10 +55,10 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
@@ -75,7 +76,9 @@ from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
+from tidemark.warehouse.snapshots.open_sites import Address, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,8 +88,8 @@ _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by t
 
 
 def open(  # noqa: A001
-    uri: str | os.PathLike[str],
-    storage_options: dict[str, str] | None = None,
+    uri: Address | Sequence[Address] | Mapping[str, Address],
+    storage_options: dict[str, str] | Mapping[str, dict[str, str] | None] | None = None,
     *,
     memory: str | int = "256MB",
     progress: Callable[[float], None] | None = None,
@@ -95,9 +98,16 @@ def open(  # noqa: A001
     cache_size: str | int = "4 GiB",
     at: At | None = None,
 ) -> Warehouse:
-    """Opens the warehouse at a path or at the address of an object store.
+    """Opens the warehouse at a path or at the address of an object store, or several as one.
 
-    storage_options: options of the object store, as delta-rs defines them.
+    uri: a list of addresses, or a mapping of names to them, opens several warehouses: questions are then
+        about the rows of all of them, with the same promises. The errors of their live sides add, and `last`
+        counts back from the newest tick of all. Each warehouse is consistent in itself; together they are no
+        one moment, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
+        groups with their types, the time column and the tick must be equal. Companions and SQL are of one
+        warehouse.
+    storage_options: options of the object store, as delta-rs defines them; for several warehouses those of
+        all, or those of each by its name.
     memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and
         whole runs where many groups or windows are asked at once.
         A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that
@@ -117,12 +127,17 @@ def open(  # noqa: A001
         lists the steps. Files are kept for the grace: a moment is refused once what it needs may be deleted.
 
     Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, for a
-    cache folder that cannot be made, and for a moment that is not there any more.
+    cache folder that cannot be made, for a moment that is not there any more, and for warehouses that cannot
+    be asked together. With several, the error of one names it.
     """
     seconds = 0.0 if max_staleness is None else width_us(max_staleness) / 1e6
     budget = parse_bytes(plain(cache_size))
     kept = None if cache is None else DiskCache(cache, budget)
-    snapshot = opened(uri, storage_options, kept, at=at)
+    snapshot: AnySnapshot
+    if isinstance(uri, Sequence | Mapping) and not isinstance(uri, str | bytes):
+        snapshot = opened_sites(uri, storage_options, kept, at=at)
+    else:
+        snapshot = opened(uri, cast("dict[str, str] | None", storage_options), kept, at=at)
     return Warehouse(snapshot, parse_bytes(plain(memory)), progress, seconds)
 
 

@@ -49,8 +49,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 DEFAULT_MEMORY = 2**28
@@ -111,7 +110,7 @@ class Reader(KeyReader):
 
     def __init__(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         memory: int = DEFAULT_MEMORY,
         progress: Callable[[float], None] | None = None,
         max_staleness: float = 0.0,
@@ -119,7 +118,7 @@ class Reader(KeyReader):
         super().__init__(Session(snapshot, memory, progress, max_staleness))
 
     def __repr__(self) -> str:
-        return repr_of(self._session.snapshot.store.uri, self._session.options)
+        return repr_of([site.store.uri for site in self._session.snapshot.sites], self._session.options)
 
     @property
     def options(self) -> Options:
@@ -133,8 +132,8 @@ class Reader(KeyReader):
 
     @property
     def store(self) -> Store:
-        """Where the warehouse is."""
-        return self._session.snapshot.store
+        """Where the warehouse is; InputError for several warehouses."""
+        return self._session.store
 
     @property
     def measures(self) -> tuple[Measure, ...]:

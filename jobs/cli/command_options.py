@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -587,14 +588,27 @@ _AT = option(
     metavar="MOMENT",
     help="ask the warehouse as it was after a step, given by its number, or at an ISO time, within the grace",
 )
-INFO = (*COMMON, _AT)
+_ASKED = (
+    option(
+        "-w",
+        "--warehouse",
+        action="append",
+        metavar=FOLDER,
+        default=argparse.SUPPRESS,
+        help=f"the warehouse's folder or URI (default: the variable {VARIABLE}). Repeat it to ask several "
+        "warehouses as one, each with a name if you like: -w eu=s3://eu/flights -w us=s3://us/flights",
+    ),
+    *COMMON[1:],
+    _AT,
+)
+INFO = _ASKED
 HISTORY = (
-    *INFO,
+    *COMMON,
+    _AT,
     option("--newest", type=int, metavar="N", help="only the N newest steps (default: all)"),
 )
 _WINDOW = (
-    *COMMON,
-    _AT,
+    *_ASKED,
     option(
         "--last",
         metavar="SPAN",
@@ -833,12 +847,26 @@ PLOT_TOP = (_how_many(20), *_KEYS_OF_WINDOW, _OUTPUT)
 COMPLETION = (option("shell", choices=SHELLS, help="the shell to print the script for"),)
 
 
-def warehouse_of(given: argparse.Namespace) -> str:
-    """The warehouse of -w, else of the environment variable; a usage error if both are missing."""
-    named = getattr(given, "warehouse", None) or os.environ.get(VARIABLE)
+def warehouse_of(given: argparse.Namespace) -> str | dict[str, str]:
+    """The warehouse of -w, else of the environment variable; a usage error if both are missing.
+
+    Several of -w are a mapping of their names: NAME of NAME=URI, else the address.
+    """
+    named: Any = getattr(given, "warehouse", None) or os.environ.get(VARIABLE)
     if not named:
         given.parser.error(f"no warehouse was named. Give -w PATH, or set the variable {VARIABLE}.")
-    return str(named)
+    if isinstance(named, str):
+        return named
+    if len(named) == 1:
+        return str(named[0])
+    found: dict[str, str] = {}
+    for text in named:
+        match = re.fullmatch(r"([\w-]+)=(.+)", text)
+        name, uri = match.groups() if match else (text, text)
+        if name in found:
+            given.parser.error(f"-w names {name!r} twice, whose rows would count twice. Name it once.")
+        found[name] = uri
+    return found
 
 
 def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str, str] | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypedDict
 
+from tidemark.query.answers.by_site import BySite, SiteFacts
 from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.plan import Plan
 from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
@@ -84,9 +85,10 @@ class ScopeFields(TypedDict):
     m: int
     nulls: int
     window: tuple[Any, Any] | None
-    as_of: Mapping[str, int]
+    as_of: Mapping[str, Any]
     widened: str | None
     plan: Plan | None
+    sites: BySite | None
 
 
 class PromisedFields(ScopeFields):
@@ -104,11 +106,12 @@ class Scope(Renderable):
     nulls: rows whose column is NULL.
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
-    as_of: the versions of the tables that were read.
+    as_of: the versions of the tables that were read; of several warehouses those of each, by its name.
     widened: what the window was widened from, which is whole ticks, and where it was counted back from if
         later ticks lie in the future of the clock; and before when its rows have expired, if it begins
         before then. None if it is what was asked, and whole.
     plan: how it was found, which all answers of a call share. It does not count where answers are compared.
+    sites: the rows of each of several warehouses, for `by_site`; None for one.
     """
 
     SUBJECT: ClassVar[str]  # the field with the column's name
@@ -125,14 +128,19 @@ class Scope(Renderable):
     m: int
     nulls: int
     window: tuple[Any, Any] | None
-    as_of: Mapping[str, int]
+    as_of: Mapping[str, Any]
     widened: str | None = None
     plan: Plan | None = field(default=None, compare=False)
+    sites: BySite | None = field(default=None, compare=False)
 
     @property
     def N(self) -> int:  # noqa: N802 - the symbol of the papers
         """All rows of the window that have a rank, or a key: n + m."""
         return self.n + self.m
+
+    def by_site(self) -> dict[str, SiteFacts]:
+        """What each of several warehouses has in the window of the answer, by its name; empty for one."""
+        return {} if self.sites is None else self.sites.of(self.window)
 
     @property
     def column(self) -> str:

@@ -63,6 +63,15 @@ def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
+def versions_text(as_of: Mapping[str, Any]) -> str:
+    """The versions of the tables in one line; of several warehouses those of each, behind its name."""
+    texts = [
+        f"{name} ({versions_text(one)})" if isinstance(one, Mapping) else f"{name} {one}"
+        for name, one in as_of.items()
+    ]
+    return ", ".join(texts)
+
+
 def html_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, bars: Sequence[str] = ()
 ) -> str:

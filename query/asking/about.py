@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidemark.query.reading.windows import rows_in_the_future, shown_window, tick_range
@@ -62,8 +62,8 @@ def _loaded(contents: Contents) -> list[dict[str, Any]]:
     return [row for row in plans if row["step"] <= contents.last_step]
 
 
-def repr_of(uri: str, options: Options) -> str:
-    """The warehouse in one line, from what is in memory."""
+def repr_of(uris: Sequence[str], options: Options) -> str:
+    """The warehouse, or several, in one line, from what is in memory."""
     roles = {
         "measures": list(options.measure_names),
         "keys": _texts(options.key_names),
@@ -71,7 +71,7 @@ def repr_of(uri: str, options: Options) -> str:
         "time": [options.time] if options.time else [],
     }
     parts = [f"{role} {', '.join(names)}" for role, names in roles.items() if names]
-    return f"Warehouse({uri!r}: {'; '.join([*parts, f'eps {options.eps:g}'])})"
+    return f"Warehouse({', '.join(map(repr, uris))}: {'; '.join([*parts, f'eps {options.eps:g}'])})"
 
 
 def _texts(columns: Iterable[Iterable[str]]) -> list[str]:

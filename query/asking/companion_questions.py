@@ -172,7 +172,7 @@ def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
     keys = {batches: ("companion", companion.name, view.root, batches) for batches in view.batches}
     known = {batches: session.memory.peek(key) for batches, key in keys.items()}
     new: dict[BatchRange, list[LiveCell]] = {batches: [] for batches, kept in known.items() if kept is None}
-    for row in live_cells(session.snapshot.store, view.ledger, new, companion.name) if new else ():
+    for row in live_cells(session.store, view.ledger, new, companion.name) if new else ():
         new[row.batches].append(row)
     recorded = set(chain.from_iterable(view.ledger.values()))
     for (late, tick), rows_of_tick in view.live_counts.items():

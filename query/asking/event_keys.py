@@ -30,4 +30,5 @@ def event_rows(session: Session, view: KeysView, window: Window) -> EventRows | 
         return None
     name, is_live = quoted(key_name(1)), f"{quoted(LIVE)}::BIGINT"
     columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
-    return EventRows(f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)", source.paths)
+    folders = [store.files.folder for store in contents.stores if store.files.folder is not None]
+    return EventRows(f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)", source.paths, folders)

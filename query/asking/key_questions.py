@@ -85,6 +85,7 @@ class KeyRequest(Generic[A]):
     def plan(self, session: Session) -> Plan[Any, list[A]]:
         """How each window is answered, one without `every`; with `where` or `by` each group and window."""
         mode = check_mode(self.mode, KEY_MODES)
+        session.check_windows(self.window, self.every)
         if not self.groups.check():
             return _Windows(session, self, mode)
         choice = choose_scan(session.options, self.groups, None)

@@ -36,6 +36,7 @@ from tidemark.query.reading import spending
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
 from tidemark.query.reading.costs import Choice, cheapest
 from tidemark.query.reading.modes import MODES, Mode, check_mode
+from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.windows import (
     ShownWindow,
     choose_window,
@@ -56,6 +57,7 @@ from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.memory_cache import Place
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.snapshots.site_contents import AnyContents, SitesContents
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
@@ -105,6 +107,7 @@ class MeasureRequest(Generic[M]):
     def plan(self, session: Session) -> Plan[Any, Asked[M]]:
         """How each group and window is answered."""
         mode, options = check_mode(self.mode, MODES), session.options
+        session.check_windows(self.window, self.every)
         if self.wanted.is_exact:
             mode = "exact"
         is_of_groups = self.groups.check()
@@ -178,6 +181,7 @@ class SpanRequest:
 
     def plan(self, session: Session) -> _Span:
         """How it is answered."""
+        session.check_windows(self.window, None)
         return _Span(session, self)
 
 
@@ -233,12 +237,12 @@ class _AllRows(Generic[M]):
             return None
         return f"{'sums' if self.request.wanted.needs_sums else 'rows'} {self.request.measure!r}"
 
-    def newest(self) -> View | tuple[View, Contents]:
+    def newest(self) -> View | tuple[View, AnyContents]:
         view = self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
         has_all = not self.request.wanted.needs_sums or have_sums(view)
         return view if has_all else self.request.scan(self.session).newest()
 
-    def answer(self, view: View | tuple[View, Contents]) -> Asked[M]:
+    def answer(self, view: View | tuple[View, AnyContents]) -> Asked[M]:
         if isinstance(view, tuple):
             return self.request.scan(self.session).answer(view)
         costs, wanted = self.session.costs, self.request.wanted
@@ -322,15 +326,15 @@ class _Groups(Generic[M]):
     def topic(self) -> Hashable:
         return self.projection, needs_sizes(self.choice)
 
-    def newest(self) -> tuple[GroupView, KeysView | None] | tuple[View, Contents]:
+    def newest(self) -> tuple[GroupView, KeysView | None] | tuple[View, AnyContents]:
         built = self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
         return built or self.request.scan(self.session).newest()
 
-    def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, Contents]) -> Asked[M]:
+    def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, AnyContents]) -> Asked[M]:
         view, beside = newest
-        if isinstance(view, GroupView) and not isinstance(beside, Contents):
+        if isinstance(view, GroupView) and not isinstance(beside, Contents | SitesContents):
             return self._answer(view, beside)
-        return self.request.scan(self.session).answer(cast("tuple[View, Contents]", newest))
+        return self.request.scan(self.session).answer(cast("tuple[View, AnyContents]", newest))
 
     def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
         session, costs = self.session, self.session.costs
@@ -432,10 +436,10 @@ class _Scan(Generic[M]):
     mode: str = "exact"
     topic: Hashable = None
 
-    def newest(self) -> tuple[View, Contents]:
+    def newest(self) -> tuple[View, AnyContents]:
         return self.session.newest_contents(None if self.choice.measure else self.request.measure)
 
-    def answer(self, newest: tuple[View, Contents]) -> Asked[M]:
+    def answer(self, newest: tuple[View, AnyContents]) -> Asked[M]:
         (view, contents), options = newest, self.session.options
         if self.choice.measure is not None:
             view = replace(view, projection=SortedValues(self.choice.measure))
@@ -476,6 +480,7 @@ def _fields(session: Session, view: View | GroupView, mode: str, window: ShownWi
         "mode": mode,
         "eps": max(eps, view.live_eps) if isinstance(view, View) else eps,
         "widened": window.widened,
+        "sites": rows_by_site(view, session.options.grid),
     }
 
 

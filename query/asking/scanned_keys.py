@@ -23,18 +23,19 @@ from tidemark.query.keys.key_question import WantedKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_windows
 from tidemark.query.keys.scanned_parts import ScannedKey
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.spending import current_plan
 from tidemark.query.reading.windows import rows_of
 from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
 from tidemark.query.scans.row_source import TimeRange, key_of
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 from tidemark.warehouse.snapshots.views import KeysView, View
 
 A = TypeVar("A")
 
-Newest = tuple[KeysView, View, Contents]
+Newest = tuple[KeysView, View, AnyContents]
 NO_GROUP = NO_PART = NO_PLACE = -1  # the number of a group, of a part and of a key without rows
 
 
@@ -83,7 +84,11 @@ class ScannedKeys(Generic[A]):
                 progress=progress,
             ) as scan,
         ):
-            facts = {"as_of": dict(keys.versions), "rows_scanned": rows_of(view, ticks)}
+            facts = {
+                "as_of": dict(keys.versions),
+                "rows_scanned": rows_of(view, ticks),
+                "sites": rows_by_site(view, options.grid),
+            }
             parts = ChosenParts(scan, key, choice, windows, facts, *_groups(choice, columns, scan.parts))
             return self.wanted.of_scan(self._ordered(parts))
 
@@ -183,6 +188,7 @@ class ChosenParts:
                     as_of=self.facts["as_of"],
                     rows_scanned=self.facts["rows_scanned"],
                     plan=current_plan(),
+                    sites=self.facts["sites"],
                 )
             )
         return fields

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.windows import ShownWindow, rows_of
 from tidemark.query.scans.event_scan import EventScan
@@ -21,7 +22,7 @@ from tidemark.query.scans.scanned_rows import ScannedGroups
 from tidemark.warehouse.columns.codes import combine_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key, find_names, names_from
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 from tidemark.warehouse.snapshots.views import View
 
 
@@ -136,7 +137,7 @@ class ShownScanned(Sequence[Any]):
 
 @contextmanager
 def scanned_questions(
-    contents: Contents,
+    contents: AnyContents,
     view: View,
     choice: ScanChoice,
     windows: Sequence[ShownWindow],
@@ -185,6 +186,7 @@ def scanned_questions(
                 "certain": None if choice.largest is None else True,
                 "rows_scanned": rows_of(view, ticks),
                 "declare": choice.declare,
+                "sites": rows_by_site(view, contents.options.grid),
             },
         )
 

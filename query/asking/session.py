@@ -21,20 +21,23 @@ from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.rank_search import Source
 from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.quantiles.window_sums import WindowSums
+from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache, LiveValues
 from tidemark.query.reading.spending import check_stop, spending, stopped_by
 from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.sites import AnySnapshot, SitesReader, SitesSnapshot, refuse_several
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -74,6 +77,8 @@ class Plan(Protocol[W, A_co]):
 class Session:
     """A snapshot, and caches of what is read from it. Safe to share between threads.
 
+    The snapshot is of one warehouse, or of several that are asked as one (warehouse/snapshots/sites.py).
+
     memory: the budget of `memory`, the cache of decoded rows, in bytes.
     progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
     max_staleness: for how many seconds what was seen of the tables is taken for the newest.
@@ -83,21 +88,21 @@ class Session:
 
     def __init__(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         memory: int,
         progress: Callable[[float], None] | None = None,
         max_staleness: float = 0.0,
     ) -> None:
         self.snapshot, self.progress, self._max_staleness = snapshot, progress, max_staleness
         self.time_limit: TimeLimit | None = None
-        self.blocks = BlockReader(snapshot.store)
+        self.blocks = BlockReader()
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
         self.memory: LRUCache[Any] = LRUCache(memory, operator.attrgetter("nbytes"))
         self.live = LiveCache(self.memory)
         self.sums = WindowSums(self.live, self.memory)
         self.costs = Costs()
-        self.keys = KeySource(snapshot.store, self.blocks, self.memory, self.live, self.costs)
+        self.keys = KeySource(self.is_far, self.blocks, self.memory, self.live, self.costs)
         self.sizes: LRUCache[list[tuple[Group, int]]] = LRUCache(CACHED_SIZES, len)
         self.groups = GroupReader(self.blocks, self.memory, self.live, spans, float(snapshot.options.eps))
         self.many_groups = ManyGroups(self.blocks, self.memory, self.live, self.costs)
@@ -108,13 +113,29 @@ class Session:
 
     @property
     def is_far(self) -> bool:
-        """Whether the warehouse is in an object store."""
-        return self.blocks.folder is None
+        """Whether a warehouse is in an object store."""
+        return any(site.store.files.folder is None for site in self.snapshot.sites)
+
+    @property
+    def store(self) -> Store:
+        """Where the warehouse lies; InputError for several."""
+        refuse_several(self.snapshot, "this")
+        return self.snapshot.sites[0].store
 
     @property
     def options(self) -> Options:
         """The options of the warehouse, and its columns, as of the last look."""
         return self.snapshot.options
+
+    def check_windows(self, asked: AskedWindow, every: Any) -> None:
+        """InputError for a window over several warehouses without a time column: steps are each one's own."""
+        given = {"last": asked.last, "between": asked.between, "every": every}
+        name = next((name for name, value in given.items() if value is not None), None)
+        if name is not None and self.options.grid is None and len(self.snapshot.sites) > 1:
+            raise InputError(
+                f"{name}={given[name]!r} counts steps, because these warehouses have no time column, and "
+                "each has steps of its own. Leave it out, or ask one warehouse."
+            )
 
     def newest_options(self) -> Options:
         """The options after a look for newer ones."""
@@ -160,32 +181,36 @@ class Session:
             return self.snapshot.refresh() or found
 
     def contents(self) -> Contents:
-        """The batches, steps and runs as of now."""
+        """The batches, steps and runs as of now; InputError for several warehouses."""
+        refuse_several(self.snapshot, "what the tables have")
         with self._lock:
-            return self._newest(ALL).contents()
+            return cast("Contents", self._newest(ALL).contents())
 
     def info(self) -> dict[str, Any]:
         """What the warehouse is, and facts about its tables, as of now."""
         with self._lock:
             snapshot = self._newest(ALL)
-            return {"warehouse": "", **about(snapshot), **snapshot.info()}
+            if isinstance(snapshot, SitesSnapshot):
+                of_each = {name: _info(one) for name, one in snapshot.snapshots.items()}
+                return {"warehouses": of_each}
+            return _info(snapshot)
 
-    def _newest(self, needed: Needed) -> Snapshot:
+    def _newest(self, needed: Needed) -> Snapshot | SitesSnapshot:
         return self.snapshot.newest(needed, max_age=self._max_staleness)
 
-    def newest_contents(self, measure: str | None) -> tuple[View, Contents]:
+    def newest_contents(self, measure: str | None) -> tuple[View, AnyContents]:
         """The view of a measure, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
             snapshot = self._newest(ALL)
             return snapshot.view(measure), snapshot.contents()
 
-    def newest_key_contents(self, key: Any = None) -> tuple[KeysView, View, Contents]:
+    def newest_key_contents(self, key: Any = None) -> tuple[KeysView, View, AnyContents]:
         """The view of a key, and that of a measure and the visible batches, of one moment after a refresh."""
         with self._lock:
             snapshot = self._newest(ALL)
             return snapshot.keys_view(key), snapshot.view(), snapshot.contents()
 
-    def contents_of(self, view: KeysView) -> Contents | None:
+    def contents_of(self, view: KeysView) -> AnyContents | None:
         """The visible batches at the moment of a view of a key.
 
         None if newer data came since, and while a load is at work, so that the view and `events` divide the
@@ -194,14 +219,15 @@ class Session:
         with self._lock:
             snapshot = self._newest(ALL)
             newest, contents = snapshot.keys_view(view.key.columns), snapshot.contents()
-        is_same = newest.versions == view.versions and contents.live == view.batches
+        live = [(own.live, site.batches) for own, site in zip(contents.sites, view.sites, strict=True)]
+        is_same = newest.versions == view.versions and all(own == known for own, known in live)
         return contents if is_same else None
 
     def newest_cells(self) -> tuple[CellsView, Contents]:
         """The view of the companions, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
             snapshot = self._newest(ALL)
-            return snapshot.cells_view(), snapshot.contents()
+            return snapshot.cells_view(), cast("Contents", snapshot.contents())
 
     def newest_view(self, measure: str | None, *, live_rows: bool = False) -> View:
         """The view of a measure after a refresh; `live_rows` for a question that may read live rows."""
@@ -216,7 +242,7 @@ class Session:
 
     def _use(self, view: V) -> V:
         """The view; files of older versions of its table are closed."""
-        self.blocks.use_version(view.root, view.versions["runs"])
+        self.blocks.use_versions(view.root, view.runs_versions)
         return view
 
     def newest_group_view(
@@ -233,7 +259,7 @@ class Session:
             if not newest.are_built(needed):
                 return None
             view = self._use(newest.group_view(projection))
-            key = newest.keys_view(columns, last_step=view.last_step) if with_key else None
+            key = newest.keys_beside(view) if with_key else None
             return view, key and self._use(key)
 
     def _look(self, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
@@ -280,8 +306,8 @@ class Session:
 
     @property
     def _looks_take_a_round(self) -> bool:
-        looks = isinstance(self.snapshot, SnapshotReader) and not self._max_staleness
-        return looks and self.snapshot.store.files.takes_rounds
+        looks = isinstance(self.snapshot, SnapshotReader | SitesReader) and not self._max_staleness
+        return looks and any(site.store.files.takes_rounds for site in self.snapshot.sites)
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""
@@ -289,7 +315,7 @@ class Session:
 
     def live_fits(self, view: View) -> bool:
         """Whether the live rows of a measure fit into memory: then accurate answers have no error."""
-        return self.live.fits(SortedValues(view.measure), view.live_counts)
+        return self.live.fits(view)
 
     def pinned(self) -> Session:
         """A session of the warehouse as it is now. It does not refresh, and shares the caches."""
@@ -298,6 +324,10 @@ class Session:
             self.snapshot.refresh()
             other.snapshot = self.snapshot.pinned()
         return other
+
+
+def _info(snapshot: Snapshot) -> dict[str, Any]:
+    return {"warehouse": "", **about(snapshot), **snapshot.info()}
 
 
 def _is_same(view: Any, other: Any) -> bool:

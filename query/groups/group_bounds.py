@@ -42,8 +42,7 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.sizes import DEFAULT
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import GroupView
 
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
@@ -75,7 +74,7 @@ class GroupBounds:
 
     def get(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: GroupView,
         selections: Sequence[Selection],
         windows: Sequence[Window],
@@ -145,14 +144,14 @@ class GroupBounds:
 
     def _live_rows(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: GroupView,
         selections: Sequence[Selection],
         windows: Sequence[Window],
     ) -> dict[tuple[Selection, Window], _Rows]:
         """The live rows of each selection in each window."""
         live = {(selection, window): _Rows() for selection in selections for window in windows}
-        for part in self._live.rows(snapshot, view.projection, view.batches, view.live_counts):
+        for part in self._live.rows(snapshot, view.projection, view):
             for selection in selections:
                 of_windows = [live[selection, window] for window in windows]
                 for group in selection:

@@ -21,8 +21,7 @@ from tidemark.query.reading.row_counts import SortedNumbers
 from tidemark.query.reading.windows import ShownWindow
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import GroupView
 
 Sizes = Sequence[tuple[Group, int]]  # groups that have rows in the window, each with their number
@@ -47,7 +46,7 @@ class GroupReader:
 
     def questions(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: GroupView,
         choice: GroupChoice,
         groups: Sequence[Values],

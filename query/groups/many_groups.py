@@ -24,8 +24,7 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.keys import no_names
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import GroupView
 
 Ints = NDArray[np.int64]
@@ -40,13 +39,13 @@ class ManyGroups:
     def cost(self, view: GroupView, windows: Sequence[ShownWindow], groups: int) -> float | None:
         """What it costs to go through the runs of the windows; None for few groups, and for little memory."""
         cells = groups * len(windows)
-        if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view.projection, view.live_counts):
+        if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view):
             return None
         return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
 
     def all_groups(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: GroupView,
         choice: GroupChoice,
         windows: Sequence[ShownWindow],
@@ -73,7 +72,7 @@ class ManyGroups:
 
     def listed(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: GroupView,
         choice: GroupChoice,
         groups: Sequence[Values],
@@ -93,17 +92,17 @@ class ManyGroups:
         return _questions(cells.take(places), shown, windows, {**fields, "blocks_read": blocks_read})
 
     def _parts(
-        self, snapshot: SnapshotReader | Snapshot, view: GroupView, windows: Sequence[ShownWindow]
+        self, snapshot: AnySnapshot, view: GroupView, windows: Sequence[ShownWindow]
     ) -> tuple[list[tuple[PackedRows, bool]], list[Any], int]:
         """The rows of runs and live ranges; the names of these; and how many row groups were read."""
         runs = runs_within(view.runs, [window.ticks for window in windows])
         history, blocks_read = self._runs.rows(view.projection, runs)
-        live = list(self._live.rows(snapshot, view.projection, view.batches, view.live_counts))
+        live = list(self._live.rows(snapshot, view.projection, view))
         packed = [(pack(part.rows), True) for part in live]
         names = [marks.files[0].path for marks in runs]
         return (
             [*((rows, False) for rows in history), *packed],
-            [*names, *(one.batch_range for one in live)],
+            [*names, *(one.place for one in live)],
             blocks_read,
         )
 

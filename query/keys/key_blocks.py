@@ -84,6 +84,12 @@ class KeyHistory:
         runs = zip(self.view.runs, rows, strict=True)
         return tuple(KeyShare(marks, count, count == marks.count) for marks, count in runs if count)
 
+    @property
+    def folders(self) -> set[str]:
+        """The folders on this machine of the warehouses that have these runs."""
+        stores = {file.store for share in self.shares for file in share.marks.files}
+        return {store.files.folder for store in stores if store and store.files.folder}
+
 
 def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]:
     """The number of rows of each name in the window, shape (names,).

@@ -19,14 +19,14 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
 from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.window_scan import ScannedWindow
+from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.spending import current_plan
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import KeysView
 
 A = TypeVar("A")
@@ -49,7 +49,7 @@ class KeyQuestion:
     """
 
     source: KeySource
-    snapshot: SnapshotReader | Snapshot
+    snapshot: AnySnapshot
     view: KeysView
     key: Key
     window: KeyWindow
@@ -172,4 +172,5 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
         "widened": window.widened,
         "as_of": dict(question.view.versions),
         "plan": current_plan(),
+        "sites": rows_by_site(question.view, question.grid),
     }

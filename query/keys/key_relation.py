@@ -69,10 +69,12 @@ class EventRows:
     """The rows of `events` with a key in a window of whole ticks, also live ones.
 
     sql: a relation of the columns name, tick, history and live. files: those that DuckDB reads for it.
+    folders: those of the warehouses that have the files.
     """
 
     sql: str
     files: Sequence[str]
+    folders: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +96,11 @@ class WindowRows:
     def key(self) -> Key:
         """The key."""
         return self.history.view.key
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders on this machine of the warehouses that have the rows."""
+        return self.history.folders.union(() if self.events is None else self.events.folders)
 
     @property
     def stored_rows(self) -> int:
@@ -194,7 +201,7 @@ def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
     spending.scans_keys()
     raised = Raised()
     with report_duckdb_errors(_OPERATION, raised):
-        taken = take_connection(*(rows.history.blocks.folder for rows in inputs))
+        taken = take_connection(*(folder for rows in inputs for folder in rows.folders))
     opened = KeyDatabase(taken.connection, raised)
     with report_duckdb_errors(_OPERATION, raised, opened.explain):
         try:
@@ -236,7 +243,7 @@ def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[tuple[KeyMarks
 
 def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | None:
     """The path of a file that is as it was written and that DuckDB can read; None for any other."""
-    folder = blocks.folder
+    folder = None if file.store is None else file.store.files.folder
     if folder is None or file.digests is None:
         return None
     relative = f"{view.root}/{file.path}"

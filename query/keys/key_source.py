@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from tidemark.query.keys.key_blocks import KeyHistory
@@ -25,17 +26,14 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.sketches import ECM
 from tidemark.sketches.sampling import KeySample
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, read_samples, read_sketch
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.key_days import KeyDays
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.snapshots.live_rows import live_key_rows
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import KeysView
 
 CACHED_WINDOWS = 32  # windows per cache of lists and counters
@@ -48,15 +46,16 @@ CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
 class KeySource:
     """Reads what is known of keys; safe to share between threads.
 
+    is_far: whether a warehouse is in an object store.
     memory: a cache of decoded data whose weights are bytes. live: the live rows in it.
     costs: of the ways to an answer.
     """
 
     def __init__(
-        self, store: Store, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs
+        self, is_far: bool, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs
     ) -> None:
-        self.blocks, self.costs = blocks, costs
-        self._store, self._memory, self._live = store, memory, live
+        self.is_far, self.blocks, self.costs = is_far, blocks, costs
+        self._memory, self._live = memory, live
         self._histories: LRUCache[KeyHistory] = LRUCache(CACHED_PARTS)
         self._listed: LRUCache[ListedKeys] = LRUCache(CACHED_WINDOWS)
         self._lists: LRUCache[Lists] = LRUCache(CACHED_LISTS)
@@ -66,11 +65,6 @@ class KeySource:
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
         self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
-
-    @property
-    def is_far(self) -> bool:
-        """Whether the warehouse is in an object store."""
-        return self.blocks.folder is None
 
     def scan_cost(self, history: KeyHistory) -> float:
         """What it costs to scan the runs of a history."""
@@ -119,19 +113,20 @@ class KeySource:
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""
-        kept = self._sketches.at((live.field, live.batches, live.tick))
-        return kept.value or kept.keep(read_sketch(self._store, live))
+        kept = self._sketches.at((live.store, live.field, live.batches, live.tick))
+        return kept.value or kept.keep(read_sketch(live))
 
-    def live_rows(
-        self, snapshot: SnapshotReader | Snapshot, view: KeysView, window: KeyWindow
-    ) -> Iterator[KeyRows]:
+    def live_rows(self, snapshot: AnySnapshot, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
         """The live rows of the window, from `events`, in pieces that are read as they are taken."""
         if window.partial_ticks:  # decoded rows have ticks alone
             inside = {one for one, tick in view.live_counts if not window.overlapping.misses(tick, tick)}
             rows = sum(rows for (one, _), rows in view.live_counts.items() if one in inside)
             spending.read(None, rows=rows)
-            return live_key_rows(snapshot, view, window.overlapping, window.since, window.until)
-        live = self._live.rows(snapshot, view.projection, view.batches, view.live_counts)
+            return chain.from_iterable(
+                live_key_rows(place, site, window.overlapping, window.since, window.until)
+                for place, site in zip(snapshot.sites, view.sites, strict=True)
+            )
+        live = self._live.rows(snapshot, view.projection, view)
         return (part.rows.within(window.overlapping) for part in live)
 
     def sampled_keys(self, view: KeysView, window: KeyWindow) -> WindowKeys:
@@ -141,19 +136,19 @@ class KeySource:
             return kept.value
         ticks = window.overlapping
         overlapping = [run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()]
-        runs = {marks.run: self._run_keys(view, marks) for marks in overlapping}
+        runs = {_name_of(marks): self._run_keys(view, marks) for marks in overlapping}
         covered = {name: run for name, run in runs.items() if covers(window, run)}
         together = self._together(view, covered, window)
         cut = [
-            replace(runs[marks.run], days=self._days(view, marks))
+            replace(runs[_name_of(marks)], days=self._days(view, marks))
             for marks in overlapping
-            if marks.run not in covered
+            if _name_of(marks) not in covered
         ]
         live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
         samples = self.live_samples([row for row, _ in live])
         return kept.keep(combine(cut, live, samples, window, together=together))
 
-    def _together(self, view: KeysView, covered: Mapping[Run, RunKeys], window: KeyWindow) -> WindowKeys:
+    def _together(self, view: KeysView, covered: Mapping[str, RunKeys], window: KeyWindow) -> WindowKeys:
         """The keys of runs that the window covers; they stay the same when further batches arrive."""
         kept = self._runs.at(tuple(covered), topic=view.root, sources=view.runs)
         return kept.value or kept.keep(combine([*covered.values()], [], [], window))
@@ -174,10 +169,10 @@ class KeySource:
 
     def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:
         """The sample of each ledger row."""
-        keys = [("keys of a batch", row.field, row.batches, row.tick) for row in live]
+        keys = [("keys of a batch", row.store, row.field, row.batches, row.tick) for row in live]
         known: list[Any] = [self._memory.peek(key) for key in keys]
         missing = [i for i, sample in enumerate(known) if sample is None]
-        for i, sample in zip(missing, read_samples(self._store, [live[i] for i in missing]), strict=True):
+        for i, sample in zip(missing, read_samples([live[i] for i in missing]), strict=True):
             known[i] = sample
             self._memory.put(keys[i], sample)
         return known
@@ -190,6 +185,11 @@ class KeySource:
             listed = marks.persistent()
             known = kept.keep(RunListing(listed, starts_of(listed.rows)))
         return known
+
+
+def _name_of(marks: KeyMarks) -> str:
+    """Names a run among those of all warehouses: paths of files are unique."""
+    return marks.files[0].path
 
 
 def _buckets(sketch: ECM) -> int:

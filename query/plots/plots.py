@@ -25,7 +25,7 @@ from tidemark.query.answers.common import PromisedScope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer
-from tidemark.query.answers.rendering import text_of
+from tidemark.query.answers.rendering import text_of, versions_text
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import KeyOptions, KeyRequest
 from tidemark.query.asking.measure_questions import ChosenOptions, MeasureRequest, WindowOptions
@@ -296,7 +296,7 @@ def _add_title(axes: Axes, scope: PromisedScope, grid: Literal["both", "x"] = "b
     """
     from matplotlib.dates import HOURLY, MINUTELY, MONTHLY, SECONDLY, AutoDateLocator, ConciseDateFormatter
 
-    versions = ", ".join(f"{name} {version}" for name, version in scope.as_of.items())
+    versions = versions_text(scope.as_of)
     # The legend tells the confidence of numbers of keys, which have no eps.
     has_eps = not isinstance(scope, (DistinctAnswer, PersistenceAnswer))
     method = f"{scope.mode}, eps = {scope.eps:g}" if has_eps else scope.mode

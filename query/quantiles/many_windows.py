@@ -21,9 +21,7 @@ from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.sorted_values import SortedValues
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import View
 
 
@@ -41,13 +39,13 @@ class ManyWindows:
         count = len(windows)
         if count * targets < FEWEST_CELLS or count > MOST_CELLS:
             return None
-        if not self._live.fits(SortedValues(view.measure), view.live_counts):
+        if not self._live.fits(view):
             return None
         return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
 
     def questions(
         self,
-        snapshot: SnapshotReader | Snapshot,
+        snapshot: AnySnapshot,
         view: View,
         windows: Sequence[ShownWindow],
         fields: dict[str, Any],
@@ -57,9 +55,9 @@ class ManyWindows:
         Raises the errors of `WholeRuns.rows`, and DamagedWarehouse if the live rows do not match the ledger.
         """
         ticks = [window.ticks for window in windows]
-        projection, runs = SortedValues(view.measure), runs_within(view.runs, ticks)
+        projection, runs = view.projection, runs_within(view.runs, ticks)
         history, blocks_read = self._runs.rows(projection, runs)
-        live = self._live.rows(snapshot, projection, view.batches, view.live_counts)
+        live = self._live.rows(snapshot, projection, view)
         here = np.zeros(1, np.int64)
         parts = [
             *(Part(rows, here, is_live=False) for rows in history),

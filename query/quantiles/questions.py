@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.by_site import BySite
 from tidemark.query.answers.measure_answers import MeasureFields
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
@@ -46,10 +47,11 @@ class Question:
 
     counts: RowCounts
     measure: Measure
-    as_of: Mapping[str, int]
+    as_of: Mapping[str, Any]
     mode: str
     eps: float
     window: tuple[Any, Any] | None
+    sites: BySite | None = None
     widened: str | None = None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
@@ -77,6 +79,7 @@ class Question:
             "rows_scanned": self.rows_scanned,
             "declare": self.declare,
             "plan": current_plan(),
+            "sites": self.sites,
         }
 
 

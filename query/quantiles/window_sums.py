@@ -15,10 +15,9 @@ from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
+from tidemark.warehouse.projections.sorted_values import ValueRows
 from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import View
 
 SUM_CACHE_BYTES = 2**25  # of runs: about 50,000 ticks
@@ -34,7 +33,7 @@ class WindowSums:
         self._live, self._memory = live, memory
         self._runs: LRUCache[TickSums] = LRUCache(SUM_CACHE_BYTES, attrgetter("nbytes"))
 
-    def get(self, snapshot: SnapshotReader | Snapshot, view: View, windows: Sequence[Window]) -> list[Sums]:
+    def get(self, snapshot: AnySnapshot, view: View, windows: Sequence[Window]) -> list[Sums]:
         """The sums of each window, of a view whose runs have sums (`have_sums`).
 
         DamagedWarehouse if a file is missing or damaged, or if the live rows do not match the ledger.
@@ -43,19 +42,18 @@ class WindowSums:
         for run in view.runs:
             if any(run.totals.within(window)[0] for window in windows):
                 _add(found, self._of_run(view.root, run), windows)
-        projection = SortedValues(view.measure)
-        for part in self._live.rows(snapshot, projection, view.batches, view.live_counts):
-            _add(found, self._of_live(projection.runs_table, part), windows)
+        for part in self._live.rows(snapshot, view.projection, view):
+            _add(found, self._of_live(part), windows)
         return found
 
     def _of_run(self, root: str, run: ValueMarks) -> TickSums:
         kept = self._runs.at(run.files[0].path, topic=root)
         return kept.value or kept.keep(run.sums())
 
-    def _of_live(self, table: str, part: LiveRows[ValueRows]) -> TickSums:
-        if part.batch_range is None:
+    def _of_live(self, part: LiveRows[ValueRows]) -> TickSums:
+        if part.place is None:
             return _summed(part)
-        kept = self._memory.at((table, part.batch_range, "sums"))
+        kept = self._memory.at((part.place, "sums"))
         found: TickSums = kept.value or kept.keep(_summed(part))
         return found
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading import spending
 from tidemark.warehouse.delta.far_files import FarFiles
-from tidemark.warehouse.delta.round_trips import ByteRange
+from tidemark.warehouse.delta.round_trips import ByteRange, stores_at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
 from tidemark.warehouse.integrity.read_ahead import PartOfFile
@@ -45,6 +45,36 @@ MAPPED_FILES = 256  # files that are mapped at once
 GROUPS_PER_TASK = 4  # row groups that are decoded at a time
 # Before its doubles a page has a header and levels; Parquet does not give the length of the header.
 PAGE_HEAD = 256
+
+
+class _Place(NamedTuple):
+    """A file: its store, and its path relative to the warehouse there."""
+
+    store: Store
+    path: str
+
+    @property
+    def far_files(self) -> FarFiles | None:
+        """The files of an object store; None on a disk."""
+        return self.store.far_files if self.store.files.takes_rounds else None
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """What changes where a local file is replaced."""
+        if self.store.files.takes_rounds:
+            return ()
+        status = os.stat(f"{self.store.uri}/{self.path}")  # noqa: PTH116  Path's takes five times as long
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Tells errors of a read as those of this file."""
+        return report_unreadable_file(f"{self.path} of the warehouse {self.store.uri}")
+
+
+def _place(root: str, file: RunFile) -> _Place:
+    if file.store is None:
+        raise ValueError(f"{file.path} names no store")
+    return _Place(file.store, f"{root}/{file.path}")
 
 
 class RowGroups(NamedTuple):
@@ -125,31 +155,27 @@ _shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
 
 
 class BlockReader:
-    """Reads the row groups of a warehouse's run files; safe to share between threads."""
+    """Reads the row groups of run files, each in the store that it names; safe to share between threads."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._remote = store.far_files if store.files.takes_rounds else None
+    def __init__(self) -> None:
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
-        self._versions: dict[str, int] = {}
-        self._open_files: dict[tuple[str, tuple[str, ...]], _OpenFile] = {}  # by path and dictionaries
+        self._versions: dict[str, Sequence[int]] = {}
+        self._open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile] = {}  # by place and dictionaries
         self._groups_read = 0
 
-    @property
-    def folder(self) -> str | None:
-        """The folder of the warehouse on this machine; None in an object store."""
-        return self._store.files.folder
+    def use_versions(self, root: str, versions: Sequence[int]) -> None:
+        """Sets the versions of the tables at `root` that are read from now on; new ones close all files.
 
-    def use_version(self, root: str, version: int) -> None:
-        """Sets the version of the table at `root` that is read from now on; another one closes all files."""
-        if self._versions.get(root) != version:
-            self._versions[root] = version
+        versions: that of each warehouse whose runs are read together.
+        """
+        if self._versions.get(root) != versions:
+            self._versions[root] = versions
             self._close()
 
     def _close(self) -> None:
         self._open_files, self._groups_read = {}, 0
 
-    def _release_pages(self, open_files: dict[tuple[str, tuple[str, ...]], _OpenFile]) -> None:
+    def _release_pages(self, open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile]) -> None:
         """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
         if len(open_files) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
             self._close()
@@ -161,35 +187,43 @@ class BlockReader:
 
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
-        path = f"{root}/{file.path}"
-        kept = self._footers.at(path)
-        return kept.value or kept.keep(self._verified_footer(path, file))
+        place = _place(root, file)
+        kept = self._footers.at(place)
+        return kept.value or kept.keep(_verified_footer(place, file))
 
     def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
-        """The parts, in order. In an object store, many are fetched at once before they are returned."""
-        if self._remote is None:
+        """The parts, in order. Those in object stores are fetched before, many at once, stores side by side.
+
+        A round is counted once for all stores: they are asked at the same time.
+        """
+        stores = [_place(root, part.file).far_files for part in parts]
+        if not any(stores):
             yield from parts
             return
-        wanted = [self._ranges(root, *part) for part in parts]
+        wanted = [
+            [] if store is None else self._ranges(root, *part)
+            for part, store in zip(parts, stores, strict=True)
+        ]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
         rounds = sizes // ROUND_BYTES
         for number in np.unique(rounds):
             numbers = np.flatnonzero(rounds == number).tolist()
-            self._fetch(self._remote, [one for i in numbers for one in wanted[i]])
+            by_store: dict[FarFiles, list[ByteRange]] = {}
+            for i in numbers:
+                store = stores[i]
+                if store is not None:
+                    by_store.setdefault(store, []).extend(wanted[i])
+            _fetch(by_store)
             yield from (parts[i] for i in numbers)
-
-    def _fetch(self, remote: FarFiles, ranges: Sequence[ByteRange]) -> None:
-        if remote.fetch(ranges):
-            spending.fetched_a_round()
 
     def _ranges(
         self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str]
     ) -> list[ByteRange]:
         """The byte range of each row group that has these columns."""
-        path = f"{root}/{file.path}"
-        with self._reading(path):
+        place = _place(root, file)
+        with place.reading():
             footer = self.footer(root, file)
-            return [ByteRange(path, *footer.bytes_of(group, columns)) for group in groups]
+            return [ByteRange(place.path, *footer.bytes_of(group, columns)) for group in groups]
 
     def read(
         self,
@@ -210,20 +244,21 @@ class BlockReader:
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
         marks. Cost: one read per row group.
         """
-        path = f"{root}/{file.path}"
-        if self._remote is not None:
-            return self._read_remote(self._remote, root, file, groups, columns, dictionaries)
-        key = path, tuple(dictionaries)
+        place = _place(root, file)
+        remote = place.far_files
+        if remote is not None:
+            return self._read_remote(remote, root, file, groups, columns, dictionaries)
+        key = place, tuple(dictionaries)
         open_files = self._open_files  # `_close` on another thread replaces the dict
-        with self._reading(path):
+        with place.reading():
             # Removed while it is in use: two threads must not share an open file.
             opened = open_files.pop(key, None)
-            identity = self._identity(path)
+            identity = place.identity
             if opened is None or opened.identity != identity:
                 footer = self.footer(root, file)
-                opened = _OpenFile(*self._open(path, footer, dictionaries), footer, identity)
+                opened = _OpenFile(*_open(place, footer, dictionaries), footer, identity)
             blocks = [_read_block(opened, file, group, columns, copy) for group in groups]
-        _count(path, opened.footer, groups, columns)
+        _count(place.path, opened.footer, groups, columns)
         open_files[key] = opened
         self._groups_read += len(groups)
         if self._groups_read > MAPPED_GROUPS:
@@ -241,9 +276,9 @@ class BlockReader:
     ) -> list[ColumnsByName]:
         """As `read`; row groups that were not fetched are fetched in one round."""
         ranges = self._ranges(root, file, groups, columns)
-        self._fetch(remote, ranges)
+        _fetch({remote: ranges})
         footer, blocks = self.footer(root, file), []
-        with self._reading(f"{root}/{file.path}"):
+        with _place(root, file).reading():
             for group, wanted in zip(groups, ranges, strict=True):
                 source = pa.PythonFile(PartOfFile(file.size, wanted.start, remote.read(wanted)), mode="r")
                 opened = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
@@ -256,7 +291,7 @@ class BlockReader:
 
         Raises DamagedWarehouse if the footer has no statistics or they differ from the marks' checksums.
         """
-        with self._reading(f"{root}/{file.path}"):
+        with _place(root, file).reading():
             row_group = self.footer(root, file).metadata.row_group(group)
             statistics = row_group.column(0).statistics
             file.digests.check_statistics(group, row_group)
@@ -264,47 +299,47 @@ class BlockReader:
                 raise ValueError(f"row group {group} has no statistics")
             return statistics.min, statistics.max
 
-    def _identity(self, path: str) -> tuple[int, ...]:
-        if self._remote is not None:
-            return ()
-        status = os.stat(f"{self._store.uri}/{path}")  # noqa: PTH116  Path's takes five times as long
-        return status.st_ino, status.st_size, status.st_mtime_ns
 
-    def _open(
-        self, path: str, footer: Footer | None = None, dictionaries: Sequence[str] = ()
-    ) -> tuple[pq.ParquetFile, mmap.mmap]:
-        """Maps a local file; Arrow reads a file through its own threads, which is slower than the read."""
-        self._store.files.check_links(path)
-        file = os.open(f"{self._store.uri}/{path}", os.O_RDONLY)
-        try:
-            mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
-        finally:
-            os.close(file)
-        source = pa.BufferReader(pa.py_buffer(mapped))
-        metadata = footer and footer.metadata
-        return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(dictionaries)), mapped
+def _open(
+    place: _Place, footer: Footer | None = None, dictionaries: Sequence[str] = ()
+) -> tuple[pq.ParquetFile, mmap.mmap]:
+    """Maps a local file; Arrow reads a file through its own threads, which is slower than the read."""
+    place.store.files.check_links(place.path)
+    file = os.open(f"{place.store.uri}/{place.path}", os.O_RDONLY)
+    try:
+        mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(file)
+    source = pa.BufferReader(pa.py_buffer(mapped))
+    metadata = footer and footer.metadata
+    return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(dictionaries)), mapped
 
-    def _verified_footer(self, path: str, file: RunFile) -> Footer:
-        with self._reading(path):
-            kept = _shared_footers.at((self._store.uri, path, self._identity(path)))
-            footer = kept.value or kept.keep(self._read_footer(path, file))
-            if footer.edges[-1] != file.rows:
-                raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
-            return footer
 
-    def _read_footer(self, path: str, file: RunFile) -> Footer:
-        if self._remote is not None:
-            metadata = pq.read_metadata(pa.BufferReader(file.footer))
-        else:
-            with self._open(path)[0] as opened:
-                metadata = opened.metadata
-        groups = range(metadata.num_row_groups)
-        edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
-        columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-        return Footer(metadata, columns, edges)
+def _verified_footer(place: _Place, file: RunFile) -> Footer:
+    with place.reading():
+        kept = _shared_footers.at((place.store.uri, place.path, place.identity))
+        footer = kept.value or kept.keep(_read_footer(place, file))
+        if footer.edges[-1] != file.rows:
+            raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
+        return footer
 
-    def _reading(self, path: str) -> AbstractContextManager[None]:
-        return report_unreadable_file(f"{path} of the warehouse {self._store.uri}")
+
+def _read_footer(place: _Place, file: RunFile) -> Footer:
+    if place.far_files is not None:
+        metadata = pq.read_metadata(pa.BufferReader(file.footer))
+    else:
+        with _open(place)[0] as opened:
+            metadata = opened.metadata
+    groups = range(metadata.num_row_groups)
+    edges = np.cumsum([0, *(metadata.row_group(g).num_rows for g in groups)], dtype=np.int64)
+    columns = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    return Footer(metadata, columns, edges)
+
+
+def _fetch(wanted: Mapping[FarFiles, Sequence[ByteRange]]) -> None:
+    """Fetches ranges of several object stores side by side: one round."""
+    if any(stores_at_once(lambda one: one[0].fetch(one[1]), list(wanted.items()))):
+        spending.fetched_a_round()
 
 
 def _count(path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """The live rows of projections, decoded and sorted, within a memory budget.
 
-Rows are kept by range of batches, in the order of the projection that history sorts them by. A batch never
-changes, and a view says which ranges are live, so rows of a loaded batch are not used again. A range of the
-cascade replaces the ranges inside it: their rows are merged, and only batches that were not decoded before
-are read.
+Rows are kept by warehouse and range of batches, in the order of the projection that history sorts them by. A
+batch never changes, and a view says which ranges are live, so rows of a loaded batch are not used again. A
+range of the cascade replaces the ranges inside it: their rows are merged, and only batches that were not
+decoded before are read.
 
 Each range is compared with the ledger: the numbers of rows by tick must be equal.
 """
@@ -21,12 +21,13 @@ from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
+from tidemark.warehouse.projections.sorted_values import ValueRows
 from tidemark.warehouse.runs.projection import Projection, Rows
 from tidemark.warehouse.snapshots.live_rows import check_live_rows, read_projection_rows
+from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-from tidemark.warehouse.snapshots.views import LiveCounts, View
+from tidemark.warehouse.snapshots.views import AnyView, LiveCounts, View
 
 R = TypeVar("R", bound=Rows)
 
@@ -35,12 +36,12 @@ R = TypeVar("R", bound=Rows)
 class LiveRows(Generic[R]):
     """The sorted rows of a projection in a range of batches, and all rows of the range by tick.
 
-    batch_range: the range, if it is cached; None for a piece of one.
+    place: what names the range among the cached ones; None for a piece of one, which is not cached.
     """
 
     rows: R
     totals: TickCounts
-    batch_range: BatchRange | None = None
+    place: tuple[str, str, BatchRange] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -53,11 +54,13 @@ class LiveCache:
 
     def __init__(self, memory: LRUCache[Any]) -> None:
         self._memory = memory
-        self._ranges: dict[str, set[BatchRange]] = {}  # by runs table, the ranges that may be cached
+        # By warehouse and runs table, the ranges that may be cached.
+        self._ranges: dict[tuple[str, str], set[BatchRange]] = {}
         self._fitting: dict[str, tuple[LiveCounts, bool]] = {}  # by runs table, the newest answer of `fits`
 
-    def fits(self, projection: Projection[Any], counts: LiveCounts) -> bool:
+    def fits(self, view: AnyView) -> bool:
         """Whether the budget suffices for the decoded rows of all ranges. O(1) if asked again."""
+        projection, counts = view.projection, view.live_counts
         known = self._fitting.get(projection.runs_table)
         if known is None or known[0] is not counts:
             by_range: dict[BatchRange, list[int]] = {}
@@ -67,46 +70,46 @@ class LiveCache:
             known = self._fitting[projection.runs_table] = counts, needed <= self._memory.budget
         return known[1]
 
-    def rows(
-        self,
-        snapshot: SnapshotReader | Snapshot,
-        projection: Projection[R],
-        batches: Sequence[BatchRange],
-        counts: LiveCounts,
-    ) -> Iterator[LiveRows[R]]:
+    def rows(self, snapshot: AnySnapshot, projection: Projection[R], view: AnyView) -> Iterator[LiveRows[R]]:
         """The sorted rows of each range; of smaller pieces, which are not cached, if they do not fit.
+
+        projection: that of the view.
 
         DamagedWarehouse if `events` has other numbers of rows than the ledger.
         """
-        if self.fits(projection, counts):
-            for batch_range in batches:
-                yield self._cached(snapshot, projection, batch_range, counts)
-            return
+        fit = self.fits(view)
+        for place, site in zip(snapshot.sites, view.sites, strict=True):
+            if fit:
+                for batch_range in site.batches:
+                    yield self._cached(place, projection, batch_range, site.live_counts)
+            else:
+                yield from self._pieces(place, projection, site)
+
+    def _pieces(
+        self, snapshot: SnapshotReader | Snapshot, projection: Projection[R], view: AnyView
+    ) -> Iterator[LiveRows[R]]:
         totals = []
-        for rows, rows_by_tick in read_projection_rows(snapshot, projection, batches):
+        for rows, rows_by_tick in read_projection_rows(snapshot, projection, view.batches):
             spending.read(None, rows=rows_by_tick.rows)
             totals.append(rows_by_tick)
             yield LiveRows(projection.sort([rows]), rows_by_tick)
-        check_live_rows(snapshot, counts, sum_tick_counts(totals).by_tick)
+        check_live_rows(snapshot, view.live_counts, sum_tick_counts(totals).by_tick)
 
-    def values(
-        self, snapshot: SnapshotReader | Snapshot, view: View, window: Window
-    ) -> Iterator[NDArray[Any]]:
+    def values(self, snapshot: AnySnapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
         """The sorted live values of a measure in a window, an array for each part of `rows`; errors as there.
 
         The part of a cached range inside a window is cached, too.
         """
-        projection = SortedValues(view.measure)
-        for part in self.rows(snapshot, projection, view.batches, view.live_counts):
+        for part in self.rows(snapshot, view.projection, view):
             ticks = part.totals.ticks
             if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
                 continue
             if window.covers(int(ticks[0]), int(ticks[-1])):
                 yield part.rows.values
-            elif part.batch_range is None:
+            elif part.place is None:
                 yield _values_in(part.rows, window)
             else:
-                kept = self._memory.at((projection.runs_table, part.batch_range, window))
+                kept = self._memory.at((part.place, window))
                 yield kept.keep(_values_in(part.rows, window)) if kept.value is None else kept.value
 
     def _cached(
@@ -116,8 +119,8 @@ class LiveCache:
         wanted: BatchRange,
         counts: LiveCounts,
     ) -> LiveRows[R]:
-        table = projection.runs_table
-        kept = self._memory.at((table, wanted))
+        table = snapshot.store.uri, projection.runs_table
+        kept = self._memory.at((*table, wanted))
         cached: LiveRows[R] | None = kept.value
         if cached is not None:
             return cached
@@ -125,7 +128,7 @@ class LiveCache:
         parts: dict[BatchRange, LiveRows[R]] = {}
         for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
             inside = batch_range.within(wanted) and not any(map(batch_range.within, parts))
-            part = self._memory.peek((table, batch_range)) if inside else None
+            part = self._memory.peek((*table, batch_range)) if inside else None
             if part is not None:
                 parts[batch_range] = part
         pieces = list(read_projection_rows(snapshot, projection, gaps(wanted, list(parts))))
@@ -134,10 +137,10 @@ class LiveCache:
         )
         spending.read(None, rows=sum(by_tick.rows for _, by_tick in pieces))
         totals = [part.totals for part in parts.values()] + [by_tick for _, by_tick in pieces]
-        live = LiveRows(merged, sum_tick_counts(totals), wanted)
+        live = LiveRows(merged, sum_tick_counts(totals), (*table, wanted))
         check_live_rows(snapshot, counts, live.totals.by_tick, wanted)
         for batch_range in parts:
-            self._memory.drop((table, batch_range))
+            self._memory.drop((*table, batch_range))
         self._ranges[table] = (known - set(parts)) | {wanted}
         kept.keep(live)
         return live
@@ -151,7 +154,7 @@ class LiveValues:
     """
 
     cache: LiveCache
-    snapshot: SnapshotReader | Snapshot
+    snapshot: AnySnapshot
     view: View
     window: Window
     fit: bool

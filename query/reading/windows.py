@@ -182,7 +182,10 @@ def _expired_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> s
     """Which rows of the window have expired, if it begins before the horizon; None otherwise."""
     if grid is None or grid.horizon is None or choose_window(view, asked, grid).start >= grid.horizon:
         return None
-    return f"without the rows before {text_of(time_or_step(grid.horizon, grid))}, which have expired"
+    before = text_of(time_or_step(grid.horizon, grid))
+    if view.parts:
+        return f"without rows before {before} that have expired in one of the warehouses"
+    return f"without the rows before {before}, which have expired"
 
 
 def _rounded_text(asked: AskedWindow, grid: TickGrid | None) -> str | None:

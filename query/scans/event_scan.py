@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 
 HELD_ROWS = 2**25  # that are answered from memory, 8 bytes each, and twice while DuckDB hands them over
 
@@ -38,7 +38,7 @@ class EventScan(OpenScan):
     """
 
     def __init__(
-        self, contents: Contents, measure: Measure, windows: Sequence[Window], **selected: Unpack[Selected]
+        self, contents: AnyContents, measure: Measure, windows: Sequence[Window], **selected: Unpack[Selected]
     ) -> None:
         """See `OpenScan`, which has the parameters about the rows that are selected."""
         super().__init__(contents, windows, measure=measure, **selected)

@@ -30,7 +30,7 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 
 Ints = NDArray[np.int64]
 
@@ -102,7 +102,7 @@ class KeyScan(OpenScan):
 
     def __init__(
         self,
-        contents: Contents,
+        contents: AnyContents,
         key: Key,
         windows: Sequence[Window],
         *,

@@ -20,7 +20,7 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, TidemarkError
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class OpenScan:
 
     def __init__(  # noqa: PLR0913  what a scan selects, once
         self,
-        contents: Contents,
+        contents: AnyContents,
         windows: Sequence[Window],
         *,
         measure: Measure | None = None,
@@ -90,7 +90,7 @@ class OpenScan:
         self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
         self._raised, self._is_reading = Raised(), False
         with report_duckdb_errors(_OPERATION, self._raised):
-            taken = take_connection(contents.store.files.folder)
+            taken = take_connection(*(store.files.folder for store in contents.stores))
         spending.takes(SCAN)
         self.connection = taken.connection
         self._finalizer = weakref.finalize(self, give_back, taken)

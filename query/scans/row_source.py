@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +43,14 @@ from tidemark.warehouse.columns.keys import Key, encode_keys
 from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
 from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.site_contents import AnyContents
+
+Located: TypeAlias = tuple[Store, VisibleFile]
 
 LIVE, NULL, VALUE, TICK = "is live", "is null", "stored value", "tick of row"
 ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself
@@ -87,7 +90,7 @@ class TimeRange:
         return " AND ".join(f"{moment} {sign} {end}" for end, sign in given)
 
 
-def key_of(contents: Contents, name: str, computed: Mapping[str, Expression] | None = None) -> Key:
+def key_of(contents: AnyContents, name: str, computed: Mapping[str, Expression] | None = None) -> Key:
     """A column by which rows are grouped or selected; InputError if there is none, or of another type.
 
     computed: expressions by their text, which may be named, too.
@@ -128,7 +131,7 @@ class RowSource:
     files' rows, from 0 to 1.
     """
 
-    contents: Contents
+    contents: AnyContents
     windows: Sequence[Window]
     measure: Measure | None
     by: tuple[Key, ...]
@@ -161,10 +164,10 @@ class RowSource:
 
         Raises DamagedWarehouse as `Contents.visible_files` does, and for a file that is missing or damaged.
         """
-        files = [one for one in self.contents.visible_files() if not self._misses(one)]
+        files = [(store, one) for store, one in self.contents.located_files() if not self._misses(one)]
         by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
-        self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for one in files)
+        self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
         parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
         if others or not parts:
@@ -182,26 +185,26 @@ class RowSource:
         )
 
     def _divided(
-        self, files: Sequence[VisibleFile], progress: Progress | None
-    ) -> tuple[dict[_Place, list[str]], list[VisibleFile]]:
+        self, files: Sequence[Located], progress: Progress | None
+    ) -> tuple[dict[_Place, list[str]], list[Located]]:
         """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
         asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
         names = [name for name in dict.fromkeys(asked) if name not in self.computed]
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
-        columns = ScannedColumns(self.contents.store, types)
+        columns = {store: ScannedColumns(store, types) for store in self.contents.stores}
         by_duckdb: dict[_Place, list[str]] = {}
         others = []
-        for number, one in enumerate(files, 1):
+        for number, (store, one) in enumerate(files, 1):
             spending.check()
-            place = _Place(one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
+            place = _Place(store, one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
             ticks = ["_tick"] if place.is_cut or self.ticks or self.buckets is not None else []
-            path = columns.path_of(
+            path = columns[store].path_of(
                 one.file.path, [*names, *ticks, *(_BATCH_COLUMNS if place.batches else ())]
             )
             if progress is not None:
                 progress(number / len(files))
             if path is None:
-                others.append(one)
+                others.append((store, one))
                 spending.read(one.file.path, size=one.file.size)
             else:
                 by_duckdb.setdefault(place, []).append(path[0])
@@ -337,7 +340,7 @@ class RowSource:
         times = [] if self.times is None else [self.times.time.name]
         return tuple(dict.fromkeys([*times, *(name for one in expressions for name in one.columns)]))
 
-    def batches(self, files: Sequence[VisibleFile]) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: Sequence[Located]) -> Iterator[pa.RecordBatch]:
         """The rows of files that are selected by all but the condition.
 
         They have the columns of the relation; where `is null` is 1, the stored value means nothing. And they
@@ -346,10 +349,10 @@ class RowSource:
         Raises DamagedWarehouse as `read_event_rows` does.
         """
         schema = self.schema
-        total, done = sum(max(1, one.file.rows) for one in files), 0
-        for one in files:
+        total, done = sum(max(1, one.file.rows) for _, one in files), 0
+        for store, one in files:
             read = 0
-            for rows in self._read(one):
+            for rows in self._read(store, one):
                 spending.read(one.file.path, rows=rows.num_rows)
                 for start in range(0, rows.num_rows, BATCH_ROWS):
                     yield from self._batch(rows.slice(start, BATCH_ROWS), int(one.is_live), schema)
@@ -358,13 +361,13 @@ class RowSource:
             done += max(1, one.file.rows)
             self.share = done / total
 
-    def _read(self, one: VisibleFile) -> Iterator[pa.Table]:
+    def _read(self, store: Store, one: VisibleFile) -> Iterator[pa.Table]:
         keys = {key.name: key for key in (*self._keys, *self.key, *self._wanted)}
         texts = [name for name, key in keys.items() if key.is_text]
         measures = [name for name in self._measures if name not in self.computed]
         names = dict.fromkeys([*measures, *keys, *self._columns])
         shares = [EventRowGroups.whole_file(one.file)]
-        return read_event_rows(self.contents.store.filesystem(), shares, names, one.batches, texts)
+        return read_event_rows(store.filesystem(), shares, names, one.batches, texts)
 
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""
@@ -409,11 +412,12 @@ def _guarded(expression: Expression, guards: Sequence[str], otherwise: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is asked of the rows of files that DuckDB reads.
+    """What is asked of the rows of files that DuckDB reads, in one store.
 
     is_cut: whether the windows cut them. batches: those that are visible; empty if all are.
     """
 
+    store: Store
     is_live: bool
     is_cut: bool
     batches: tuple[BatchRange, ...]

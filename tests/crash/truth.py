@@ -217,10 +217,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     for measure in MEASURES:
         view = asked._session.newest_view(measure)
         stored = sum(run.rows for run in view.runs)
-        held = sum(
-            file.rows
-            for file in data_files.list_files(tables.open_table(asked._session.snapshot.store, view.root))
-        )
+        held = sum(file.rows for file in data_files.list_files(tables.open_table(asked.store, view.root)))
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
         values, nans, nulls = column(measure, truth.arrived)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.query.answers import single
 from tests.query.worlds import HandMade, World, open_world
-from tidemark.query.reading.block_reader import BlockReader, Footer
+from tidemark.query.reading import block_reader
+from tidemark.query.reading.block_reader import Footer
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.runs.marks import RunFile
 
@@ -20,7 +22,7 @@ WORLD = World((ROWS, ROWS[:700]), eps=0.3)
 
 
 def files_of(wh: HandMade) -> list[Path]:
-    return sorted(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
+    return sorted(Path(wh._session.store.uri).rglob("*.parquet"))
 
 
 def remove_all(wh: HandMade) -> None:
@@ -48,7 +50,7 @@ def test_a_file_that_went_missing_while_it_was_open_is_named(wh: HandMade) -> No
 def test_without_a_look_at_the_name_a_missing_file_goes_unseen(
     wh: HandMade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BlockReader, "_identity", lambda *_: ())
+    monkeypatch.setattr(block_reader._Place, "identity", ())
     wh.rank(450.5)
     remove_all(wh)
     assert single(wh.rank(450.5)).rank == 902  # so the test above would fail
@@ -66,13 +68,13 @@ def test_a_footer_is_parsed_once_for_all_readers_and_anew_where_the_file_is_anot
     wh: HandMade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed: list[str] = []
-    real = BlockReader._read_footer
+    real = block_reader._read_footer
 
-    def read_footer(self: BlockReader, path: str, file: RunFile) -> Footer:
-        parsed.append(path)
-        return real(self, path, file)
+    def read_footer(place: Any, file: RunFile) -> Footer:
+        parsed.append(place.path)
+        return real(place, file)
 
-    monkeypatch.setattr(BlockReader, "_read_footer", read_footer)
+    monkeypatch.setattr(block_reader, "_read_footer", read_footer)
     assert single(HandMade(wh.snapshot, wh.world).rank(450.5)).rank == 902
     assert parsed == []
     for file in files_of(wh):
@@ -87,9 +89,9 @@ def test_files_are_closed_with_their_version(wh: HandMade) -> None:
     files = files_of(wh)
     assert any(map(is_mapped, files))
     (view,) = wh.snapshot.views
-    wh._session.blocks.use_version(view.root, view.versions["runs"])
+    wh._session.blocks.use_versions(view.root, view.runs_versions)
     assert any(map(is_mapped, files))
-    wh._session.blocks.use_version(view.root, view.versions["runs"] + 1)
+    wh._session.blocks.use_versions(view.root, (view.versions["runs"] + 1,))
     assert not any(map(is_mapped, files))
 
 
@@ -98,7 +100,7 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
 ) -> None:
     inside: set[int] = set()
     lock = threading.Lock()
-    real = BlockReader._open
+    real = block_reader._open
 
     class Watched:
         def __init__(self, file: pq.ParquetFile) -> None:
@@ -116,8 +118,8 @@ def test_threads_that_ask_at_once_never_share_an_open_file(
 
     points = [n + 0.5 for n in range(0, 700, 7)] * 4
     wh.rank(points)  # footers are read by other files
-    monkeypatch.setattr(BlockReader, "_open", lambda *args: (Watched(real(*args)[0]), None))
-    wh._session.blocks.use_version(wh.snapshot.views[0].root, -1)
+    monkeypatch.setattr(block_reader, "_open", lambda *args: (Watched(real(*args)[0]), None))
+    wh._session.blocks.use_versions(wh.snapshot.views[0].root, (-1,))
     with ThreadPoolExecutor(8) as pool:
         ranks = list(pool.map(lambda x: single(wh.rank(x)).rank, points))
     assert ranks == [2 * (int(x) + 1) for x in points]

@@ -19,8 +19,7 @@ import pytest
 
 from tidemark import query, warehouse
 from tidemark.query.keys import key_relation
-from tidemark.query.reading import duckdb_errors
-from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading import block_reader, duckdb_errors
 from tidemark.query.sql import relations
 from tidemark.warehouse import DamagedWarehouse, InputError, SystemRefused, TidemarkError
 
@@ -159,10 +158,10 @@ def ask_unreadable(uri: Path) -> None:
 
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
-    def may_not(_: BlockReader, path: str, *__: Any) -> Any:
-        raise PermissionError(EACCES, os.strerror(EACCES), path)
+    def may_not(place: Any, *_: Any) -> Any:
+        raise PermissionError(EACCES, os.strerror(EACCES), place.path)
 
-    monkeypatch.setattr(BlockReader, "_open", may_not)
+    monkeypatch.setattr(block_reader, "_open", may_not)
 
 
 @pytest.mark.usefixtures("unreadable")

@@ -35,12 +35,12 @@ def written(folder: Path, values: NDArray[Any], kind: str = "double") -> RunFile
     rows = ValueRows(values, np.ones(len(values), np.int64))
     disk = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
     file = run_files.write_rows(disk, "runs/run=1/a.parquet", projection, iter([rows]), None)
-    return RunFile("run=1/a.parquet", 0, file.rows, file.digests)
+    return RunFile("run=1/a.parquet", 0, file.rows, file.digests, store=Store.from_uri(folder))
 
 
-def read(folder: Path, file: RunFile, columns: tuple[str, ...] = ("value",)) -> dict[str, list[Any]]:
+def read(file: RunFile, columns: tuple[str, ...] = ("value",)) -> dict[str, list[Any]]:
     """The columns of all row groups, in a random order of these."""
-    blocks = BlockReader(Store.from_uri(str(folder)))
+    blocks = BlockReader()
     groups = np.random.default_rng(2).permutation(-(-file.rows // BLOCK)).tolist()
     found = dict(zip(groups, blocks.read("runs", file, groups, columns), strict=True))
     return {
@@ -78,7 +78,7 @@ def test_what_is_read_is_what_is_decoded(tmp_path: Path, drawn: list[float], row
     noise = np.random.default_rng(rows).normal(size=rows)
     some = np.where(np.random.default_rng(1).random(rows) < share, noise, 1.5)
     values = np.sort(np.concatenate([np.array(drawn, dtype=np.float64), some])) + 0.0
-    found = read(tmp_path, written(tmp_path, values), ("value", "tick"))
+    found = read(written(tmp_path, values), ("value", "tick"))
     assert found == {"value": values.tolist(), "tick": [1] * len(values)}
     assert found["value"] == decoded(tmp_path)
 
@@ -88,12 +88,12 @@ def test_doubles_that_do_not_compress_are_not_decoded(
 ) -> None:
     file = written(tmp_path, RANDOM)
     assert codec(tmp_path) == "UNCOMPRESSED"
-    read(tmp_path, file)  # the footer is decoded, and kept for later readers
-    real: Callable[..., Any] = BlockReader._open
-    monkeypatch.setattr(BlockReader, "_open", lambda *given: (NotDecoded(), real(*given)[1]))
-    assert read(tmp_path, file)["value"] == RANDOM.tolist()
+    read(file)  # the footer is decoded, and kept for later readers
+    real: Callable[..., Any] = block_reader._open
+    monkeypatch.setattr(block_reader, "_open", lambda *given: (NotDecoded(), real(*given)[1]))
+    assert read(file)["value"] == RANDOM.tolist()
     with pytest.raises(DamagedWarehouse, match="was decoded"):
-        read(tmp_path, file, ("value", "tick"))
+        read(file, ("value", "tick"))
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_doubles_that_do_not_compress_are_not_decoded(
 def test_what_compresses_stays_compressed(tmp_path: Path, values: NDArray[Any], kind: str) -> None:
     file = written(tmp_path, values, kind)
     assert codec(tmp_path) == "LZ4"
-    assert read(tmp_path, file)["value"] == values.tolist()
+    assert read(file)["value"] == values.tolist()
 
 
 def test_a_file_that_starts_like_noise_and_ends_in_repetitions_is_compressed(tmp_path: Path) -> None:
     values = np.concatenate([-RANDOM[::-1], np.zeros(4 * len(RANDOM))])
     file = written(tmp_path, values)
     assert codec(tmp_path) == "LZ4"
-    assert read(tmp_path, file)["value"] == values.tolist()
+    assert read(file)["value"] == values.tolist()
 
 
 def test_several_pages_in_a_row_group_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +121,9 @@ def test_several_pages_in_a_row_group_are_decoded(tmp_path: Path, monkeypatch: p
         lambda *given: {**options(*given), "data_page_size": 4 * BLOCK, "write_batch_size": BLOCK // 4},
     )
     file = written(tmp_path, RANDOM)
-    assert read(tmp_path, file)["value"] == RANDOM.tolist()
+    assert read(file)["value"] == RANDOM.tolist()
     monkeypatch.setattr(block_reader, "column_digest", AnyDigest)
-    assert read(tmp_path, file)["value"] != RANDOM.tolist()  # the broken variant: nobody compares
+    assert read(file)["value"] != RANDOM.tolist()  # the broken variant: nobody compares
 
 
 class AnyDigest:
@@ -145,6 +145,6 @@ def test_a_flipped_bit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     damaged[at] ^= 1
     path.write_bytes(bytes(damaged))
     with pytest.raises(DamagedWarehouse, match="'value' of row group 3 is not what was written"):
-        read(tmp_path, file)
+        read(file)
     monkeypatch.setattr(block_reader, "column_digest", AnyDigest)
-    assert read(tmp_path, file)["value"] != RANDOM.tolist()  # the broken variant: nobody compares
+    assert read(file)["value"] != RANDOM.tolist()  # the broken variant: nobody compares

@@ -410,7 +410,7 @@ class Counted:
             blocks: Any, root: str, file: Any, groups: Any, columns: Any, *more: Any, **named: Any
         ) -> Any:
             self.files.add(f"{root}/{file.path}")
-            path = f"{blocks.folder}/{root}/{file.path}"
+            path = file.store.table(f"{root}/{file.path}")
             footer = pq.read_metadata(path)
             for group in groups:
                 self._add(footer.row_group(group), set(columns))

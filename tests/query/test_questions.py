@@ -199,7 +199,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 3, 100, 0.5, 0.9, -1])
 def test_a_truncated_file_is_named(tmp_path: Path, keep: float) -> None:
     wh = open_world(tmp_path, World((ROWS,), eps=0.3))
-    file = next(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
+    file = next(Path(wh._session.store.uri).rglob("*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(whole[: int(keep * len(whole)) if 0 < keep < 1 else int(keep)])
     with pytest.raises(DamagedWarehouse, match=r"0\.parquet"):
@@ -209,14 +209,14 @@ def test_a_truncated_file_is_named(tmp_path: Path, keep: float) -> None:
 def test_a_file_cut_after_its_footer_was_read_is_named(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS,), eps=0.3))
     wh.rank(4.5)
-    next(Path(wh._session.snapshot.store.uri).rglob("*.parquet")).write_bytes(b"PAR1")
+    next(Path(wh._session.store.uri).rglob("*.parquet")).write_bytes(b"PAR1")
     with pytest.raises(DamagedWarehouse, match=r"0\.parquet"):
         wh.rank(14.5)
 
 
 def test_a_file_of_other_rows_is_named(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS, ROWS[:7]), eps=0.3))
-    files = sorted(Path(wh._session.snapshot.store.uri).rglob("*.parquet"))
+    files = sorted(Path(wh._session.store.uri).rglob("*.parquet"))
     files[0].write_bytes(files[1].read_bytes())
     with pytest.raises(DamagedWarehouse, match="it holds 7 rows, its marks say 40"):
         wh.rank(4.5)
@@ -225,7 +225,7 @@ def test_a_file_of_other_rows_is_named(tmp_path: Path) -> None:
 def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path) -> None:
     world = World((ROWS,), eps=0.3)
     old, new = open_world(tmp_path, world), open_world(tmp_path, world)
-    for file in Path(old._session.snapshot.store.uri).rglob("*.parquet"):
+    for file in Path(old._session.store.uri).rglob("*.parquet"):
         file.unlink()
     views = iter([old._session.newest_view(None), new._session.newest_view(None)])
 
@@ -234,7 +234,7 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
             self.options.measure(measure)
             return next(views)
 
-    snapshot = Overtaken(Path(new._session.snapshot.store.uri), new._session.snapshot.options, [])
+    snapshot = Overtaken(Path(new._session.store.uri), new._session.snapshot.options, [])
     old_path = old._session.newest_view(None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
     moved = replace(old._session.newest_view(None), projection=SortedValues(Measure("gone", "double")))

@@ -136,6 +136,7 @@ class FakeSnapshot:
 
     def __init__(self, folder: Path, options: Options, views: list[View]) -> None:
         self.store, self.options, self.views = Store.from_uri(folder), options, views
+        self.sites = (self,)
 
     def refresh_events(self) -> bool:
         return False
@@ -250,7 +251,8 @@ def write_run(folder: Path, world: World, at: int, rows: tuple[Row, ...]) -> Val
         pq.write_table(table, target, row_group_size=world.group_rows)
         groups = range(0, part.stop - first, world.group_rows)
         blocks = [table.slice(group, world.group_rows) for group in groups]
-        files.append(RunFile(path, first, part.stop - first, digests_of(pq.read_metadata(target), blocks)))
+        digests, store = digests_of(pq.read_metadata(target), blocks), Store.from_uri(folder)
+        files.append(RunFile(path, first, part.stop - first, digests, store=store))
         positions += [*range(first, part.stop, grain), part.stop - 1]
         starts += range(first, part.stop, grain * world.span)
     marked = np.unique(np.array(positions, dtype=np.int64))

@@ -69,7 +69,7 @@ def test_a_batch_has_the_sample_of_its_rows_however_it_is_shared(tmp_path: Path)
         world = KeyWorld(tmp_path / f"w{shares}", tuning=TINY)
         world.stream(events, shares=shares)
         view = world.view()
-        found = live_summaries.read_samples(world.store, view.live)
+        found = live_summaries.read_samples(view.live)
         samples.append([sample.to_bytes() for sample in found if sample is not None])
         for row, sample in zip(view.live, found, strict=True):
             assert sample is not None
@@ -106,10 +106,10 @@ def test_a_wide_range_has_the_sample_of_its_batches(tmp_path: Path) -> None:
         batches.append([(int(random.integers(200)), int(random.integers(DAY_US))) for _ in range(20)])
         world.stream([(f"key-{key}", at) for key, at in batches[-1]])
     (row,) = world.view().live
-    (sample,) = live_summaries.read_samples(world.store, [row])
+    (sample,) = live_summaries.read_samples([row])
     alone = KeyWorld(tmp_path / "alone")
     alone.stream([(f"key-{key}", at) for batch in batches for key, at in batch])
-    (one,) = live_summaries.read_samples(alone.store, alone.view().live)
+    (one,) = live_summaries.read_samples(alone.view().live)
     assert sample is not None
     assert one is not None
     assert sample.to_bytes() == one.to_bytes()

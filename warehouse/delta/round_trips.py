@@ -21,6 +21,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 REQUESTS = 64  # at once
+STORES = 16  # asked at once for one question
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,29 @@ def at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
 
     Raises the error of the first item that failed, once all are done. `work` must not call this function.
     """
+    return _in_threads(_requests, work, items)
+
+
+def stores_at_once(work: Callable[[A], T], items: Sequence[A]) -> list[T]:
+    """As `at_once`, for work with one store each, which may call `at_once` but not this function."""
+    return _in_threads(_stores, work, items)
+
+
+def _in_threads(
+    pool: Callable[[], ThreadPoolExecutor], work: Callable[[A], T], items: Sequence[A]
+) -> list[T]:
     if len(items) == 1:
         return [work(items[0])]
-    running = [_pool().submit(work, item) for item in items]
+    running = [pool().submit(work, item) for item in items]
     wait(running)
     return [one.result() for one in running]
 
 
 @per_process
-def _pool() -> ThreadPoolExecutor:
+def _requests() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix="tidemark-requests")
+
+
+@per_process
+def _stores() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(STORES, thread_name_prefix="tidemark-stores")

@@ -66,8 +66,8 @@ class LiveKeys:
     `rows` rows have a key, `nulls` rows have none. `times` is the range of event times in microseconds, both
     ends inclusive; None if no row has a time. `names`, `known`, `slack` and `floor` are the listing (see
     key_summaries.py). `cells` are the upper bounds of the sketch's cells for the whole tick. The sketch
-    itself is in the ledger's file `path`, in the key's `field`; `read_sketch` reads it. `late` is the summary
-    of rows that came before the key was declared: the ledger has none.
+    itself is in the file `path` of the ledger in the `store`, in the key's `field`; `read_sketch` reads it.
+    `late` is the summary of rows that came before the key was declared: the ledger has none.
     """
 
     batches: BatchRange
@@ -80,6 +80,7 @@ class LiveKeys:
     slack: NDArray[np.int64]
     floor: int
     cells: NDArray[np.int64]
+    store: Store
     path: str
     field: str
     late: KeySummary | None = None
@@ -162,14 +163,14 @@ def live_keys(
             rows_by_tick.setdefault(batches, {})[row["tick"]] = row["rows"]
             keys = stored_keys_in(row, field)
             if keys is not None:
-                result.append(_live_keys(row, keys, batches, path, field))
+                result.append(_live_keys(row, keys, batches, store, path, field))
             else:
                 uncounted.add(batches)
     counted = [live for live in result if live.batches not in uncounted]
     return counted, {batches: rows_by_tick[batches] for batches in uncounted}
 
 
-def summarised_keys(summary: TickSummary, batches: BatchRange, field: str) -> LiveKeys:
+def summarised_keys(store: Store, summary: TickSummary, batches: BatchRange, field: str) -> LiveKeys:
     """What `live_keys` returns for a ledger row of this summary, for rows that have none in the ledger."""
     keys = summary.keys[field]
     return LiveKeys(
@@ -183,6 +184,7 @@ def summarised_keys(summary: TickSummary, batches: BatchRange, field: str) -> Li
         slack=keys.slack,
         floor=keys.floor,
         cells=keys.sketch.bounds().cells.hi,
+        store=store,
         path="",
         field=field,
         late=keys,
@@ -222,7 +224,7 @@ def stored_keys_in(row: Mapping[str, Any], field: str) -> Mapping[str, Any] | No
 
 
 def _live_keys(
-    row: Mapping[str, Any], keys: Mapping[str, Any], batches: BatchRange, path: str, field: str
+    row: Mapping[str, Any], keys: Mapping[str, Any], batches: BatchRange, store: Store, path: str, field: str
 ) -> LiveKeys:
     known, slack, cells = (np.array(keys[name], dtype=np.int64) for name in ("known", "slack", "cells"))
     return LiveKeys(
@@ -236,33 +238,37 @@ def _live_keys(
         slack=slack,
         floor=keys["floor"],
         cells=cells,
+        store=store,
         path=path,
         field=field,
     )
 
 
-def read_sketch(store: Store, live: LiveKeys) -> ECM:
+def read_sketch(live: LiveKeys) -> ECM:
     """Reads the sketch of a row, for a window that starts or ends inside the row's tick."""
     if live.late is not None:
         return live.late.sketch
     columns = [*RANGE_COLUMNS, "tick", f"{KEYS}.{live.field}.sketch"]
-    rows = data_files.read_file(store, LEDGER, live.path, columns)
+    rows = data_files.read_file(live.store, LEDGER, live.path, columns)
     in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
     (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
     with report_damaged_summary("keys", live.batches, live.tick):
         return ECM.from_bytes(stored)
 
 
-def read_samples(store: Store, live: Iterable[LiveKeys]) -> list[KeySample]:
+def read_samples(live: Iterable[LiveKeys]) -> list[KeySample]:
     """The sample of the keys of each row. Reads each file once."""
     rows = list(live)
-    found: dict[tuple[str, BatchRange, int], KeySample] = {}
-    for path, field in {(row.path, row.field) for row in rows if row.late is None}:
+    found: dict[tuple[Store, str, BatchRange, int], KeySample] = {}
+    for store, path, field in {(row.store, row.path, row.field) for row in rows if row.late is None}:
         stored = data_files.read_file(store, LEDGER, path, [*RANGE_COLUMNS, "tick", f"{KEYS}.{field}.sample"])
         for row in stored.to_pylist():
             keys = stored_keys_in(row, field)
             if keys is not None:
                 batches = BatchRange(row["source"], row["first_batch"], row["last_batch"])
                 with report_damaged_summary("keys", batches, row["tick"]):
-                    found[path, batches, row["tick"]] = KeySample.from_bytes(keys["sample"])
-    return [found[row.path, row.batches, row.tick] if row.late is None else row.late.sample for row in rows]
+                    found[store, path, batches, row["tick"]] = KeySample.from_bytes(keys["sample"])
+    return [
+        found[row.store, row.path, row.batches, row.tick] if row.late is None else row.late.sample
+        for row in rows
+    ]

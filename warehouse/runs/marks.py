@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 
@@ -87,7 +88,8 @@ class RunFile:
     """One data file of a run: the run's rows `first` to `first + rows` (exclusive).
 
     `path` is relative to the table, `size` is in bytes. `footer` is the file's Parquet footer, if the run
-    lies in an object store.
+    lies in an object store. `store` is where its warehouse lies, for files that are read by block: runs of
+    several warehouses may be read together.
     """
 
     path: str
@@ -96,6 +98,7 @@ class RunFile:
     digests: FileDigests = field(default=NO_DIGESTS, compare=False, repr=False)
     size: int = field(default=0, compare=False, repr=False)
     footer: bytes | None = field(default=None, compare=False, repr=False)
+    store: Store | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,13 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
         digests, sizes = _read_digests(projection, file), {file.path: file.size for file in files}
         footers = _contents_by_file(file, FOOTERS_GROUP) if store.files.takes_rounds else {}
         completed = (
-            replace(one, digests=digests[one.path], size=sizes.get(one.path, 0), footer=footers.get(one.path))
+            replace(
+                one,
+                digests=digests[one.path],
+                size=sizes.get(one.path, 0),
+                footer=footers.get(one.path),
+                store=store,
+            )
             for one in marks.files
         )
         return replace(marks, files=tuple(completed))

@@ -38,7 +38,7 @@ def late_keys(
     """
     alone = replace(_without_columns(options), own_keys=(counts.key.columns,))
     found = _summaries(store, alone, options.eps, batches, rows, files)
-    return [summarised_keys(summary, batches, counts.ledger_field) for summary in found]
+    return [summarised_keys(store, summary, batches, counts.ledger_field) for summary in found]
 
 
 def late_rows(

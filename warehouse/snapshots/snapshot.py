@@ -71,6 +71,11 @@ class Snapshot:
         return self.state.options
 
     @property
+    def sites(self) -> tuple[Snapshot, ...]:
+        """The snapshot of each warehouse: this one."""
+        return (self,)
+
+    @property
     def identity(self) -> str:
         """The id of the table `events`: it differs from that of another warehouse at the same place."""
         return self.state.identity
@@ -122,8 +127,7 @@ class Snapshot:
                 self.keys_view(counts.key.columns)
         for projection in self.options.sorted_groups:
             with suppress(InputError, DamagedWarehouse):
-                view = self.group_view(projection)
-                self.keys_view([key.name for key in projection.keys], last_step=view.last_step)
+                self.keys_beside(self.group_view(projection))
         if self.options.companions:
             with suppress(InputError, DamagedWarehouse):
                 self.cells_view()
@@ -176,6 +180,11 @@ class Snapshot:
         if known is None:
             known = self._views[place] = self._read_keys_view(*place)
         return known
+
+    def keys_beside(self, view: GroupView) -> KeysView:
+        """The view of the key of a group, with the steps of this view of a measure by the group."""
+        columns = [key.name for key in view.projection.keys]
+        return self.keys_view(columns, last_step=view.last_step)
 
     def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
         """The marks of every run of the projection; those that an earlier snapshot read are kept."""

@@ -54,6 +54,11 @@ class SnapshotReader:
         return self._tables.state.options
 
     @property
+    def sites(self) -> tuple[SnapshotReader, ...]:
+        """The reader of each warehouse: this one."""
+        return (self,)
+
+    @property
     def identity(self) -> str:
         """The id of the table `events`: it differs from that of another warehouse at the same place."""
         return self._tables.state.identity

@@ -71,6 +71,16 @@ class Contents:
         """The columns of `events` with their types, the system columns first."""
         return {**SYSTEM_COLUMNS, **dict(self.options.columns)}
 
+    @property
+    def sites(self) -> tuple[Contents, ...]:
+        """The contents of each warehouse: these."""
+        return (self,)
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Where the warehouse lies."""
+        return (self.store,)
+
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version with no removal after this moment."""
         return self.files_at(self.removed)
@@ -144,6 +154,10 @@ class Contents:
             known.update(files=visible_files(files, self.history, self.live), of=files)
         visible: tuple[VisibleFile, ...] = known["files"]
         return visible
+
+    def located_files(self) -> Sequence[tuple[Store, VisibleFile]]:
+        """The files of `visible_files`, each with the store of its warehouse; errors as there."""
+        return [(self.store, one) for one in self.visible_files()]
 
     def _complete(self, listed: Sequence[DataFile], ranges: Sequence[BatchRange]) -> list[DataFile]:
         """The files that may hold rows of the ranges; DamagedWarehouse if they lack some."""

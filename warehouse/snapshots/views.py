@@ -2,14 +2,22 @@
 
 History is the runs of a projection, seen through their marks. The live side is the ledger rows of the batches
 that the loaded steps do not cover. A batch is in exactly one of the two.
+
+A view over several warehouses (`united`) has the runs and the live side of all of them. They are disjoint
+multisets of rows, as the runs of one warehouse are, so all that adds up over runs adds up over warehouses:
+ranks, counts, floors of listings, samples of keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
@@ -25,6 +33,8 @@ from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.projection import Projection
 
+V = TypeVar("V", bound="AnyView")
+
 LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the ledger and tick
 
 
@@ -36,18 +46,44 @@ class AnyView:
                   removal by then, if there is one
     batches       the live ranges, including those without rows
     live_counts   the rows of `events` in the live batches
+    parts         of a view over several warehouses: that of each, in their order. Then `versions` has those
+                  of each warehouse by its name, and the names of sources begin with that of the warehouse
     """
 
     projection: Projection[Any]
-    versions: Mapping[str, int]
+    versions: Mapping[str, Any]
     runs: tuple[Any, ...]
     batches: tuple[BatchRange, ...]
     live_counts: LiveCounts
+    parts: tuple[Any, ...] = field(default=(), kw_only=True)
+
+    @property
+    def sites(self) -> tuple[Self, ...]:
+        """The view of each warehouse: this one, unless it is over several."""
+        return cast("tuple[Self, ...]", self.parts) or (self,)
+
+    @property
+    def runs_versions(self) -> tuple[int, ...]:
+        """The version of the runs table of each warehouse."""
+        return tuple(site.versions["runs"] for site in self.sites)
 
     @property
     def root(self) -> str:
         """The path of the runs table, relative to the warehouse."""
         return self.projection.runs_table
+
+    @cached_property
+    def rows_by_tick(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ticks that have visible rows, ascending, and how many each has, with NaN and NULL."""
+        totals = [run.totals for run in self.runs]
+        live = np.array([[tick, rows] for (_, tick), rows in self.live_counts.items()], np.int64)
+        live = live.reshape(-1, 2)
+        all_ticks = np.concatenate([live[:, 0], *(one.ticks for one in totals)])
+        rows = [one.counts + one.nans + one.nulls for one in totals]
+        ticks, places = np.unique(all_ticks, return_inverse=True)
+        sums = np.zeros(len(ticks), np.int64)
+        np.add.at(sums, places, np.concatenate([live[:, 1], *rows]))
+        return ticks, sums
 
     @property
     def live_ticks(self) -> list[int]:
@@ -126,3 +162,29 @@ class KeysView(AnyView):
     def history_counts(self) -> TickCounts:
         """The rows of all runs by tick."""
         return sum_tick_counts([run.totals for run in self.runs])
+
+
+def united(views: Mapping[str, V]) -> V:
+    """The view over several warehouses, by name: the same projection, with the rows of all of them."""
+    sides = [
+        {one: BatchRange(f"{name} {one.source}", one.first, one.last) for one in view.batches}
+        for name, view in views.items()
+    ]
+    live: list[Any] = [getattr(view, "live", None) for view in views.values()]
+    own = {} if None in live else {"live": tuple(chain.from_iterable(live))}
+    counts = {
+        (side[batches], tick): rows
+        for side, view in zip(sides, views.values(), strict=True)
+        for (batches, tick), rows in view.live_counts.items()
+    }
+    first: Any = next(iter(views.values()))
+    joined: V = replace(
+        first,
+        versions={name: dict(view.versions) for name, view in views.items()},
+        runs=tuple(chain.from_iterable(view.runs for view in views.values())),
+        batches=tuple(chain.from_iterable(side.values() for side in sides)),
+        live_counts=counts,
+        parts=tuple(views.values()),
+        **own,
+    )
+    return joined
