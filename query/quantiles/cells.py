@@ -195,8 +195,8 @@ def numbers_by_cell(
 
     windows: one window, or windows that ascend, and may overlap. groups: how many, see `Part`.
     """
-    counts = np.zeros((2, groups * len(windows) * KINDS), np.int64)
-    all_cells, all_numbers = [np.empty(0, np.int32)], [np.empty(0, dtype)]
+    counts = np.zeros((2, groups * len(windows), KINDS), np.int64)
+    selected: list[_Selected] = []
     for part, numbers_of in product(parts, disjoint_windows(windows)):
         cells, rows = _cells(part, windows, numbers_of)
         values, kinds = part.rows.values, _kinds(part.rows)
@@ -204,16 +204,13 @@ def numbers_by_cell(
             cells, values = cells[rows], values[rows]
             kinds = None if kinds is None else kinds[rows]
         of_kind = cells * KINDS if kinds is None else cells * KINDS + kinds
-        counts[int(part.is_live)] += np.bincount(of_kind, minlength=counts.shape[1])
+        of_part = np.bincount(of_kind, minlength=counts[0].size).reshape(-1, KINDS)
+        counts[int(part.is_live)] += of_part
         if kinds is not None:
             cells, values = cells[kinds == 0], values[kinds == 0]
         if len(cells):
-            all_cells.append(cells)
-            all_numbers.append(values)
-    history, live = counts.reshape(2, -1, KINDS)
-    edges = np.concatenate([[0], np.cumsum(history[:, 0] + live[:, 0])])
-    numbers, are_sorted = _by_cell(np.concatenate(all_cells), np.concatenate(all_numbers), len(all_cells) > 2)
-    return CellNumbers(history, live, NumberParts(numbers, edges, are_sorted=are_sorted))
+            selected.append(_Selected(cells, values, of_part[:, 0]))
+    return CellNumbers(counts[0], counts[1], _by_cell(selected, counts[:, :, 0].sum(axis=0), dtype))
 
 
 def _cells(
@@ -242,14 +239,41 @@ def _kinds(rows: PackedRows) -> NDArray[np.int8] | None:
     return np.repeat(kinds, rows.sizes.ravel())
 
 
-def _by_cell(cells: NDArray[np.int32], numbers: NDArray[Any], are_mixed: bool) -> tuple[NDArray[Any], bool]:
-    """The numbers by cell, and whether those of each cell ascend.
+class _Selected(NamedTuple):
+    """Numbers of a part of the rows, and the cell of each; sizes: (cells,) how many each cell has."""
 
-    are_mixed: whether they come from several parts. The rows of one part ascend by group and value, so those
-    of a cell ascend, unless it has rows of several groups.
-    """
-    if np.any(cells[1:] < cells[:-1]):
-        order = stable_order(cells)
-        cells, numbers = cells[order], numbers[order]
-    ascend = not are_mixed and not np.any((cells[1:] == cells[:-1]) & (numbers[1:] < numbers[:-1]))
-    return numbers, ascend
+    cells: NDArray[np.int32]
+    numbers: NDArray[Any]
+    sizes: Ints
+
+    @property
+    def ordered(self) -> _Selected:
+        """The numbers in the order of their cells."""
+        if not np.any(self.cells[1:] < self.cells[:-1]):
+            return self
+        order = stable_order(self.cells)
+        return _Selected(self.cells[order], self.numbers[order], self.sizes)
+
+    @property
+    def ascend(self) -> bool:
+        """Whether the ordered numbers of each cell ascend.
+
+        The rows of one part ascend by group and value, so they do, unless a cell has rows of several groups.
+        """
+        same = self.cells[1:] == self.cells[:-1]
+        return not np.any(same & (self.numbers[1:] < self.numbers[:-1]))
+
+
+def _by_cell(parts: Sequence[_Selected], sizes: Ints, dtype: np.dtype[Any]) -> NumberParts:
+    """The numbers of all parts by cell, in each cell one part after the other. sizes: those of all parts."""
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    if len(parts) == 1:
+        (one,) = (part.ordered for part in parts)
+        return NumberParts(one.numbers, edges, are_sorted=one.ascend)
+    numbers, ends = np.empty(edges[-1], dtype), edges[:-1].copy()  # where the next number of a cell stands
+    for part in parts:
+        cells, own, of_part = part.ordered
+        before = np.cumsum(of_part) - of_part
+        numbers[np.arange(len(cells)) + (ends - before)[cells]] = own
+        ends += of_part
+    return NumberParts(numbers, edges)

@@ -46,7 +46,7 @@ class Rates:
     target: float = 60.0  # to find a rank or point in a run, alone
     slice: float = 150.0  # to find a group in a run by its marks
     cell: float = 60.0  # to answer about a group in a window, alone
-    known_row: float = 0.05  # to select and sort the rows of a run in memory, a row of the run
+    known_row: float = 0.025  # to go through the rows of a run in memory, a row of the run
     read_row: float = 0.05  # to read and decode a row: less than the true time, as the run stays in memory
     lookup: float = 100.0  # to look up a key in a run
     lists: float = 14_000.0  # to look keys up in the listings of a window

@@ -10,7 +10,10 @@ Cost, for r numbers in p parts: O(r) for a few ranks or points, else O(r log r).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,9 +28,13 @@ from tidemark.query.reading.sorted_parts import (
 )
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.per_process import per_process
 
 FEW = 8  # ranks or points that are found without a sort
 SMALL = 2**8  # numbers of a part that is sorted with others
+SHARED = 2**20  # numbers of large parts that threads share
+CORES = os.cpu_count() or 1
+Part = tuple[int, int, int]  # its number, and where it starts and ends
 
 
 class NumberParts:
@@ -107,11 +114,19 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
         for column, wanted in enumerate(found.T):
             counts = np.count_nonzero(rows <= wanted[:, np.newaxis], axis=1)
             ranks_le[parts, column] = np.minimum(counts, sizes[parts, 0])  # without the filling
-    for part, start, stop in _large_parts(edges):
-        own, at = numbers[start:stop].copy(), places[part]
-        own.partition(at)
-        values[part] = found = own[at]
-        ranks_le[part] = [np.count_nonzero(own <= value) for value in found]
+
+    def select(large: Sequence[Part]) -> None:
+        for part, start, stop in large:
+            own, at = numbers[start:stop].copy(), places[part]
+            own.partition(at)
+            values[part] = found = own[at]
+            ranks_le[part] = [np.count_nonzero(own <= value) for value in found]
+
+    shares = _shares(_large_parts(edges), CORES)
+    if len(shares) == 1:
+        select(shares[0])
+    else:  # numpy lets threads run at the same time
+        list(_threads().map(select, shares))
     return RankedValues(values, ranks_le)
 
 
@@ -150,7 +165,21 @@ def _small_parts(numbers: NDArray[Any], edges: Ints) -> Iterator[tuple[Ints, NDA
         yield parts, rows, places
 
 
-def _large_parts(edges: Ints) -> list[tuple[int, int, int]]:
+def _large_parts(edges: Ints) -> list[Part]:
     """The parts with more than SMALL numbers, each with where it starts and ends."""
     parts = np.flatnonzero(np.diff(edges) > SMALL)
     return list(zip(parts.tolist(), edges[parts].tolist(), edges[parts + 1].tolist(), strict=True))
+
+
+def _shares(parts: Sequence[Part], count: int) -> list[Sequence[Part]]:
+    """The parts in so many shares with about as many numbers each; in one if they have few."""
+    ends = np.cumsum([stop - start for _, start, stop in parts])
+    if count == 1 or not len(parts) or ends[-1] < SHARED:
+        return [parts]
+    cuts = [0, *ends.searchsorted(ends[-1] * np.arange(1, count) / count).tolist(), len(parts)]
+    return [parts[first:last] for first, last in pairwise(cuts)]
+
+
+@per_process
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(CORES, thread_name_prefix="tidemark-ranks")

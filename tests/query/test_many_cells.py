@@ -30,6 +30,7 @@ from tidemark.query.quantiles import cells, whole_runs
 from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
 from tidemark.query.reading.costs import Costs
+from tidemark.query.reading.number_parts import NumberParts
 from tidemark.warehouse.columns import tick_counts
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
@@ -286,8 +287,11 @@ def rows_outside_the_windows_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_are_not_merged(patch: pytest.MonkeyPatch) -> None:
-    def wrong(of_rows: Any, numbers: Any, _: bool) -> Any:
-        return numbers[np.argsort(of_rows, kind="stable")], True
+    right = cells._by_cell
+
+    def wrong(*given: Any) -> Any:
+        found = right(*given)
+        return NumberParts(found.numbers, found.edges, are_sorted=True)
 
     patch.setattr(cells, "_by_cell", wrong)
 

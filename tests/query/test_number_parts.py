@@ -47,11 +47,13 @@ def wrong_answers(lists: list[list[Any]], dtype: Any) -> list[Any]:
 
 
 @settings(max_examples=draws(150), deadline=None)
-@given(PARTS, SMALL)
-def test_ranks_are_those_of_sorted_lists(given_parts: Any, small: int) -> None:
+@given(PARTS, SMALL, st.sampled_from([0, 60, 2**20]))
+def test_ranks_are_those_of_sorted_lists(given_parts: Any, small: int, shared: int) -> None:
     lists, dtype = given_parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(number_parts, "SMALL", small)
+        patch.setattr(number_parts, "SHARED", shared)
+        patch.setattr(number_parts, "CORES", 3)
         assert wrong_answers(lists, dtype) == []
         parts = parts_of(lists, dtype)
         points = np.array([0, 1, -1], dtype)
@@ -92,7 +94,17 @@ def large_parts_are_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(number_parts, "_large_parts", lambda _: [])
 
 
-@pytest.mark.parametrize("broken", [the_filling_counts, the_last_number_is_lost, large_parts_are_left_out])
+def a_share_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    right = number_parts._shares
+    patch.setattr(number_parts, "SMALL", 4)
+    patch.setattr(number_parts, "SHARED", 0)
+    patch.setattr(number_parts, "_shares", lambda parts, _: right(parts, 3)[1:])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [the_filling_counts, the_last_number_is_lost, large_parts_are_left_out, a_share_is_left_out],
+)
 def test_a_broken_variant_is_caught(
     monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
