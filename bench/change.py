@@ -13,6 +13,7 @@ import shutil
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,18 +80,30 @@ def _delete(name: str, where: str, leave: Callable[[History], NDArray[np.bool_]]
     return Change(name, lambda uri: warehouse.delete(None, uri, where=where), where, leave, most)
 
 
-CHANGES = (
-    _delete("delete the rows of one key", f"user_id = {USER}", lambda rows: rows.user == USER, SMALL),
-    Change(
-        "unload a step",
-        lambda uri: warehouse.unload(None, uri, batch="step 1"),
-        "_source = 'load:step 1'",
-        lambda rows: rows.step == 1,
-        SMALL,
-    ),
-    _delete("delete 1 % of the rows", "draw < 3", lambda rows: rows.draw < DRAWS // 100, LARGE),
-    _delete("delete a third of the rows", "draw < 100", lambda rows: rows.draw < DRAWS // 3, LARGE),
-)
+def changes(sizes: Sizes) -> list[Change]:
+    """The changes, in the order of the report."""
+    kept = sizes.steps // 3  # the first step that does not expire
+    first_day = date(1970, 1, 1) + timedelta(days=FIRST_DAY + kept)
+    return [
+        _delete("delete the rows of one key", f"user_id = {USER}", lambda rows: rows.user == USER, SMALL),
+        Change(
+            "unload a step",
+            lambda uri: warehouse.unload(None, uri, batch="step 1"),
+            "_source = 'load:step 1'",
+            lambda rows: rows.step == 1,
+            SMALL,
+        ),
+        _delete("delete 1 % of the rows", "draw < 3", lambda rows: rows.draw < DRAWS // 100, LARGE),
+        _delete("delete a third of the rows", "draw < 100", lambda rows: rows.draw < DRAWS // 3, LARGE),
+        Change(
+            "expire a third of the rows",
+            lambda uri: warehouse.expire(None, uri, before=first_day),
+            f"_tick < {FIRST_DAY + kept}",
+            lambda rows: rows.step < kept,
+            LARGE,
+        ),
+    ]
+
 
 QUESTIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("p50, p90, p99", lambda wh: wh.quantile([0.5, 0.9, 0.99])),
@@ -108,14 +121,14 @@ def run(work: Path, sizes: Sizes) -> Section:
     folder = work / "change"
     say(f"change: {sizes.rows:,} rows in {sizes.steps} loads")
     rows = _fill(folder / "base", sizes)
-    lines = [_measured(section, folder, one, rows, sizes.turns) for one in CHANGES]
+    lines = [_measured(section, folder, one, rows, sizes.turns) for one in changes(sizes)]
     head = ["change", "rows", "tidemark (s)", "Delta (s)", "ratio", "tidemark (MB)", "Delta (MB)", "ratio"]
     section.text(
         f"{sizes.rows:,} rows in {sizes.steps} runs with a measure, a key ({sizes.users:,} users) and a "
         f"group ({SITES} sites), in this process. Delta is `DeltaTable.delete` of delta-rs on a copy of "
         f"`events`. Medians of {sizes.turns}; MB are of all files that were written:\n\n" + table(head, lines)
     )
-    _ask(section, folder, rows, sizes.asks)
+    _ask(section, folder, changes(sizes)[0], rows, sizes.asks)
     shutil.rmtree(folder)
     return section
 
@@ -180,9 +193,9 @@ def _check(uri: Path, rows: History, stay: NDArray[np.bool_]) -> None:
     assert wh.distinct(mode="exact").count == np.count_nonzero(users)
 
 
-def _ask(section: Section, folder: Path, rows: History, asks: int) -> None:
+def _ask(section: Section, folder: Path, change: Change, rows: History, asks: int) -> None:
     """Asks the questions before a small change, right after it, and after maintenance."""
-    change, left = CHANGES[0], folder / "changed"
+    left = folder / "changed"
     shutil.copytree(folder / "base", left)
     change.make(str(left))
     lines, worst = [], []
