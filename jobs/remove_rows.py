@@ -1,4 +1,4 @@
-"""The commands `tidemark unload`, `delete` and `expire`: rows of history that leave; and `restore`."""
+"""The commands `tidemark unload`, `delete`, `correct` and `expire`: rows leave; and `restore`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidemark.jobs.inputs.local_inputs import LocalInputs
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.removals.change_feed import is_json
 
 if TYPE_CHECKING:
     import argparse
@@ -38,6 +39,16 @@ def run_delete(given: argparse.Namespace) -> int:
     return _run(
         given, warehouse.delete, "tidemark delete", where=given.where, keys=_rows_of(given, given.keys)
     )
+
+
+def run_correct(given: argparse.Namespace) -> int:
+    """Puts rows in the place of others."""
+    changes = given.changes
+    if changes is not None and not is_json(changes):
+        changes = _rows_of(given, changes)
+    what = {"rows": _rows_of(given, given.input), "before": _rows_of(given, given.before), "changes": changes}
+    what |= {name: getattr(given, name) for name in ("batch", "on", "where", "missing")}
+    return _run(given, warehouse.correct, "tidemark correct", **what)
 
 
 def _rows_of(given: argparse.Namespace, paths: list[str] | None) -> ArrowRows | None:
@@ -88,7 +99,7 @@ def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], applicat
             given.warehouse,
             **what,
             dry_run=given.dry_run,
-            request=given.request,
+            **({"request": given.request} if "request" in given else {}),
             storage_options=given.storage_options,
             progress=set_phase,
         )
@@ -113,7 +124,10 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
         return
     did = "would remove" if report.outcome == "planned" else "removed"
     before = _before(report, ", those before {}")
-    print(f"{name}: {did} {_counted(report.rows, 'row')} of {_counted(report.batches, 'batch')}{before}")
+    came = f", {_counted(report.rows_in, 'row')} came in their place" if report.kind == "correct" else ""
+    print(
+        f"{name}: {did} {_counted(report.rows, 'row')} of {_counted(report.batches, 'batch')}{before}{came}"
+    )
     if report.live_rows:
         print(f"{report.live_rows:,} of its rows are live: they would be loaded first")
     if given.verbose:

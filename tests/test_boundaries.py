@@ -39,7 +39,7 @@ FLOORS = {
         "create load maintain verification",
         "repairs",
         "alter remove repair verify",
-        "copy expire restore",
+        "copy correct expire restore",
     ],
     "stream": ["append records", "start"],
     "query": [

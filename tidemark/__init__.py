@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidemark.warehouse import (
         TidemarkError,
         alter,
+        correct,
         create,
         delete,
         load,
@@ -49,7 +50,7 @@ _QUERY = (
     "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
     "register_views top use"
 )
-_WAREHOUSE = "TidemarkError alter create delete load maintain repair unload verify"
+_WAREHOUSE = "TidemarkError alter correct create delete load maintain repair unload verify"
 _MODULE_OF = {
     **dict.fromkeys(_QUERY.split(), "tidemark.query"),
     **dict.fromkeys(("append", "start"), "tidemark.stream"),
@@ -65,6 +66,7 @@ __all__ = [
     "alter",
     "append",
     "cdf",
+    "correct",
     "create",
     "delete",
     "frequency",

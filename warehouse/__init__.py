@@ -16,6 +16,7 @@ None for spark, this process does the work:
     warehouse.delete(spark, uri, where="user = 'x'")        # rows leave the events and every answer
     warehouse.expire(spark, uri, before="2025-01-01")       # old rows leave; or by create(retention="400d")
     warehouse.restore(uri, removal=5)                       # what an unload or a delete took comes back
+    warehouse.correct(spark, uri, df, batch="fix", on="id") # rows leave, others come in one step
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
@@ -56,9 +57,9 @@ The rooms, from the lowest floor to the highest:
     alter, remove, repair, verify
                       measures, keys and groups that come and go; unload and delete; what is damaged, made
                       again; every invariant, checked
-    copy, expire, restore
-                      a warehouse at another place, of one moment; rows that are older than they are kept;
-                      rows that left come back
+    copy, correct, expire, restore
+                      a warehouse at another place, of one moment; rows in the place of others; rows that are
+                      older than they are kept; rows that left come back
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit
@@ -70,6 +71,7 @@ import logging
 from tidemark.warehouse.alter import alter
 from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
 from tidemark.warehouse.copy import CopyReport, copy
+from tidemark.warehouse.correct import correct
 from tidemark.warehouse.create import create
 from tidemark.warehouse.delta.addresses import use_catalog
 from tidemark.warehouse.errors import (
@@ -136,6 +138,7 @@ __all__ = [
     "View",
     "alter",
     "copy",
+    "correct",
     "create",
     "delete",
     "expire",

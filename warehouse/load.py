@@ -194,6 +194,21 @@ def account(work: Work) -> None:
         _plan(work, _BulkBatch(work, events, batch, None, []), tables.open_table(work.store, STEPS))
 
 
+def reserve(work: Work, batch: BatchRange, times: tuple[int, int] | None) -> int:
+    """Takes the name of a bulk batch whose rows come by a removal, and plans a step of it without rows.
+
+    Returns the step; that of an earlier call if it was ended. `times` are those of the rows, for its facts.
+    """
+    race = Race(work.store, EVENTS)
+    while not append_rows.has_batch(race.table, batch):
+        if race.commit_numbered(batch.source, batch.first, []):
+            break
+    work.reached("batch named")
+    step = _plan(work, _ComingBatch(batch, times), tables.open_table(work.store, STEPS))
+    work.reached("batch planned")
+    return next(plan.step for plan in _plans(work) if batch in plan.batches) if step is None else step
+
+
 def load_live(work: Work) -> None:
     """Moves all live batches into history, as a load without rows does."""
     report = LoadReport(seconds=work.seconds)
@@ -383,6 +398,23 @@ class _BulkBatch:
     def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
         sample = self.sample or NO_ROWS
         self.told += overlaps(self.work.store, self.events, steps, plans, self.batch, sample)
+
+
+@dataclass(frozen=True, slots=True)
+class _ComingBatch:
+    """A bulk batch without rows, in `events`: a removal brings them; `times` are their first and last."""
+
+    batch: BatchRange
+    times: tuple[int, int] | None
+
+    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
+        return [] if self.batch in planned else [(self.batch, 0)]
+
+    def facts(self) -> StepFacts:
+        return StepFacts.here(self.times, None)
+
+    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
+        """Nothing is told of batches with the same rows: corrections bring rows again by right."""
 
 
 @dataclass(slots=True)

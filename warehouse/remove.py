@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,12 +29,13 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOV
 from tidemark.warehouse.errors import Contended, InputError, name_text, whole_number, without_secrets
 from tidemark.warehouse.events import removals, removed_rows
 from tidemark.warehouse.events.reader import BULK, BatchRange
-from tidemark.warehouse.events.removals import Removal
-from tidemark.warehouse.events.removed_rows import RemovedFile
+from tidemark.warehouse.events.removals import Removal, RemovedPart
+from tidemark.warehouse.events.removed_rows import RemovedFile, ReplacedFile
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
-from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, unloads
+from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, reserve, step_tick, unloads
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import RowCondition, condition_of
 from tidemark.warehouse.removals.finish import Finished, finish_open
@@ -242,7 +243,7 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
     for _ in range(_TRIES):
         work = _settled(work)
         finished = finish_open(work)
-        if (known := _of_request(finished, wanted.request)) is not None:
+        if (known := _done_before(work, finished, wanted)) is not None:
             return report_of(work, known)
         report = _attempt(work, wanted, finished)
         if report is not None:
@@ -260,21 +261,56 @@ def _settled(work: Work) -> Work:
     return replace(work, options=read_options(work.store))
 
 
-def _of_request(finished: Finished, request: str | None) -> Removal | None:
-    return next((one for one in finished.removed.removals if request and one.request == request), None)
+def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | None:
+    """The removal that an earlier call with the same request, or the same correction, has done."""
+    done, request, coming = finished.removed.removals, wanted.request, wanted.coming
+    if coming is None:
+        return next((one for one in done if request and one.request == request), None)
+    same = next((one for one in done if coming.is_of(one)), None)
+    if same is not None:
+        coming.check_same(work, same)
+    return same
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What leaves, by this version of `events`, and of a correction what comes, written and not committed."""
+
+    events: DeltaTable
+    selected: Sequence[Selected]
+    parts: tuple[RemovedPart, ...]
+    new: Written | None
+
+    @property
+    def new_files(self) -> list[ReplacedFile]:
+        """The files of what comes."""
+        return [ReplacedFile(None, one) for one in self.new.files] if self.new is not None else []
+
+
+def _find(work: Work, wanted: Wanted) -> _Found | None:
+    """Selects the rows; None if some of them were live: they are loaded, so that they are selected again."""
+    events, plans = open_complete(work)
+    coming, new = wanted.coming, None
+    with work.phase("select"):
+        selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
+        live = select_live(work, wanted, events, plans)
+        if coming is not None:
+            coming.check_free(plans)
+            selected = coming.chosen(work, [*selected, *live])
+        if live:
+            load_live(work)
+            return None
+        if coming is not None:
+            new = coming.write(work, events, step_tick(work))
+    return _Found(events, selected, parts_of(wanted, plans, selected), new)
 
 
 def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | None:
     """Selects, writes, plans and finishes; None if it has to begin again."""
-    store = work.store
-    events, plans = open_complete(work)
-    with work.phase("select"):
-        selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
-        if select_live(work, wanted, events, plans):
-            load_live(work)
-            return None
-    parts = parts_of(wanted, plans, selected)
-    if not parts:
+    store, found = work.store, _find(work, wanted)
+    if found is None:
+        return None
+    if not (found.parts or found.new_files):
         return RemovalReport("empty", wanted.kind)
     work.reached("selected")
     table = finished.table or _made_signed(work)
@@ -282,12 +318,14 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     if finished.table is None and records:
         return None  # another process made the table and planned its removal
     with work.phase("rewrite"):
-        written = _write(work, events, selected, digests=wanted.kind != "expire")
+        written = _write(work, found.events, found.selected, digests=wanted.kind != "expire")
     work.reached("rewritten")
     number = removals.next_number(records, removals.decided(tables.open_table(store, EVENTS)))
-    content = RemovedFile([one.file for one in written], removed_batches(wanted, parts, written))
+    files = [*(one.file for one in written), *found.new_files]
+    content = RemovedFile(files, removed_batches(wanted, found.parts, written))
     file = removed_rows.write_removed(store, number, content)
     work.reached("removal written")
+    parts = found.parts if found.new is None else (*found.parts, _place_of(work, found.new))
     removal = Removal(number, wanted.kind, parts, kept=False, file=file, request=wanted.request)
     if not removals.commit_removal(store, Race(store, REMOVALS, table), removal):
         return None
@@ -300,10 +338,18 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     while looks.lost([f"{REMOVED}/{file}"]):
         removed_rows.write_removed(store, number, content, file)
     catch_up(work)
-    report = report_of(work, removal, "removed")
-    new = sum(one.file.new.size for one in written if one.file.new is not None)
-    report.runs_rewritten, report.bytes_written = dict(done.runs), done.bytes_written + new
+    report = report_of(work, removal, known=False)
+    size = sum(one.new.size for one in files if one.new is not None)
+    report.runs_rewritten, report.bytes_written = dict(done.runs), done.bytes_written + size
     return report
+
+
+def _place_of(work: Work, new: Written) -> RemovedPart:
+    """A step without rows, in every projection, whose rows come by the removal."""
+    batch, sample = new.given.batch, new.result.sample
+    step = reserve(work, batch, sample.times)
+    catch_up(work)
+    return RemovedPart(step, batch, -new.result.rows)
 
 
 def _write(work: Work, events: DeltaTable, selected: Sequence[Selected], *, digests: bool) -> list[Rewritten]:

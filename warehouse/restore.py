@@ -200,6 +200,8 @@ class _RemovedRows(ArrowRows):
             )
 
     def _of_file(self, file: ReplacedFile) -> Iterator[pa.RecordBatch]:
+        if file.old is None:
+            return  # rows that came by a correction: none left
         old = _hashes(self.store, file.old, None)
         names = list(old.names)
         new = None if file.new is None else _hashes(self.store, file.new.path, names).hashes

@@ -323,15 +323,18 @@ ALTER: tuple[Part, ...] = (
     *_of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
     _ENGINE,
 )
-_REMOVAL = (
+_CHANGE = (
     option("--dry-run", action="store_true", help="say what would be removed, and change nothing"),
+    option("-v", "--verbose", action="store_true", help="also print the rows of each step"),
+    _ENGINE,
+)
+_REMOVAL = (
     option(
         "--request",
         metavar="NAME",
         help="a name of this call: the same command again, after a crash, finishes it and changes no more",
     ),
-    option("-v", "--verbose", action="store_true", help="also print the rows of each step"),
-    _ENGINE,
+    *_CHANGE,
 )
 _AFTER_REMOVAL = AfterInterrupt(
     "The rows have left, or have not: run the same command again, it does what is missing. With --request it "
@@ -374,6 +377,45 @@ DELETE = (
     ),
     option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
     *_REMOVAL,
+)
+CORRECT = (
+    *COMMON,
+    AfterInterrupt(
+        "The new rows have taken the place of the old ones, or have not: run the same command again, it does "
+        "what is missing."
+    ),
+    option("--batch", metavar="ID", required=True, help="the correction's name: it is done once"),
+    option("--input", metavar=FOLDER, nargs="+", action="extend", help="files of the new rows, as of a load"),
+    option(
+        "--before",
+        metavar=FOLDER,
+        nargs="+",
+        action="extend",
+        help="files of the rows that leave, as they are",
+    ),
+    option(
+        "--on",
+        metavar="COLUMN",
+        nargs="+",
+        action="extend",
+        help="columns that identify a row: the one with the values of a new row leaves",
+    ),
+    option(
+        "--changes",
+        metavar=FOLDER,
+        nargs="+",
+        action="extend",
+        help="instead: a change feed, rows with _change_type as Delta has them, or JSON lines of Debezium",
+    ),
+    option("--where", metavar="EXPRESSION", help="only rows for which this is true may leave"),
+    option(
+        "--missing",
+        choices=("error", "insert"),
+        default="error",
+        help="what to do if a row that is to leave is not there (default: error)",
+    ),
+    option("--format", choices=FORMATS, help="the format of the files (default: by their names)"),
+    *_CHANGE,
 )
 EXPIRE = (
     *COMMON,

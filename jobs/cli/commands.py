@@ -152,6 +152,22 @@ later. After a crash, run it again.""",
         "tidemark.jobs.remove_rows:run_delete",
     ),
     Command(
+        "correct",
+        "put rows in the place of others, in one step",
+        """\
+Puts new rows in the place of old ones: a reader sees the old ones or the new ones, never both. The old rows
+are given as they are, with --before, or found by the columns that identify a row, with --on; a change feed
+has both. A row that is not there, or there twice, is an error, and nothing is changed. After a crash, run it
+again.""",
+        (
+            "tidemark correct -w flights --batch fix-17 --input fixed.csv --on flight day",
+            "tidemark correct -w flights --batch fix-18 --input new.parquet --before old.parquet",
+            "tidemark correct -w flights --batch feed-2001-03-20 --changes changes.jsonl",
+        ),
+        command_options.CORRECT,
+        "tidemark.jobs.remove_rows:run_correct",
+    ),
+    Command(
         "expire",
         "take rows out that are older than they are kept",
         """\

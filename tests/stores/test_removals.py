@@ -31,6 +31,33 @@ def scanned(wh: Any) -> int:
     return int(wh.quantile(0.5, where="page <> '/9'").N)
 
 
+def test_rows_are_corrected_and_deleted_by_keys_in_a_store(place: Place) -> None:
+    how: dict[str, Any] = {"storage_options": place.options}
+    warehouse.create(None, place.uri, ["ms"], **HOW, **how)
+    tables = [rows(number) for number in range(3)]
+    for number in range(2):
+        warehouse.load(None, place.uri, tables[number], f"night-{number}", **how)
+    stream.append(None, place.uri, tables[2], source="web", batch=0, **how)
+    wh = query.open(place.uri, place.options)
+    check(wh, tables)
+    old = [table.filter(pc.equal(table.column("page"), "/3")) for table in tables]
+    given: dict[str, Any] = {"batch": "fix", "before": pa.concat_tables(old), **how}
+    with pytest.raises(Killed):
+        warehouse.correct(None, place.uri, rows(7), progress=kill, **given)
+    left = without(tables, "/3")
+    check(wh, tables)  # the runs are not written again yet
+    corrected = sum(table.num_rows for table in [*left, rows(7)])
+    assert scanned(wh) == corrected
+    assert warehouse.correct(None, place.uri, rows(7), **given).outcome == "known"
+    for reader in (wh, query.open(place.uri, place.options)):
+        check(reader, [*left, rows(7)])
+        assert scanned(reader) == corrected
+    keys = pa.table({"page": ["/4", "/none"]})
+    assert warehouse.delete(None, place.uri, keys=keys, **how).outcome == "removed"
+    check(wh, without([*left, rows(7)], "/4"))
+    assert warehouse.verify(place.uri, **how).ok
+
+
 def test_rows_leave_a_warehouse_in_a_store(place: Place) -> None:
     how: dict[str, Any] = {"storage_options": place.options}
     warehouse.create(None, place.uri, ["ms"], **HOW, **how)

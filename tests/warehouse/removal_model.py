@@ -36,6 +36,7 @@ class Record:
     rows: frozenset[int]
     steps: frozenset[int]
     kept: bool
+    brings: int | None = None  # a file with rows that come
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class World:
         self.removals: tuple[Record, ...] = ()
         self.plans: tuple[int, ...] = ()  # the batch of each step
         self.runs: list[tuple[Run, ...]] = [() for _ in range(projections)]
-        self.batches = dict[int, frozenset[int]]()  # the rows that came
+        self.batches = dict[int, frozenset[int]]()  # the rows that were loaded
+        self.batch_of = dict[int, int]()  # of each row, of corrections, too
         self.names, self.ids, self.broken = count(), count(), broken
         self.reads, self.seen = 0, [NONE] * projections  # by readers that have ended
 
@@ -99,6 +101,7 @@ class World:
         batch, file = len(self.batches), next(self.names)
         self.batches[batch] = frozenset(next(self.ids) for _ in range(rows))
         content = dict.fromkeys(self.batches[batch], batch)
+        self.batch_of |= content
         yield
         self.events = replace(self.events, files={**self.events.files, file: content})
         yield
@@ -122,7 +125,26 @@ class World:
         for place in range(len(self.runs)):
             yield from self.merge(place)
 
-    def remove(self, chosen: Callable[[int], bool], *, kept: bool) -> Steps:
+    def correct(self, chosen: Callable[[int], bool], rows: int) -> Steps:
+        """Some rows leave, others come: those of a batch whose step has no rows."""
+        batch = len(self.batches)
+        self.batches[batch] = frozenset()
+        yield
+        new = {next(self.ids): batch for _ in range(rows)}
+        self.batch_of |= new
+        yield from self.remove(chosen, kept=False, new=new)
+
+    def name(self, batch: int) -> Steps:
+        """Plans the step of a batch without rows, and loads it everywhere."""
+        if batch not in self.plans:
+            self.plans = (*self.plans, batch)
+        yield
+        if self.broken != "the step is not loaded first":
+            yield from self.finish()
+
+    def remove(
+        self, chosen: Callable[[int], bool], *, kept: bool, new: dict[int, int] | None = None
+    ) -> Steps:
         while True:
             yield from self.finish()
             known, events, complete = self.removals, self.events, min(map(self.last, range(len(self.runs))))
@@ -136,7 +158,7 @@ class World:
                 for row, b in file.items()
                 if b in step_of and chosen(row)
             }
-            if not gone:
+            if not (gone or new):
                 return
             replaced, steps = dict[int, int | None](), set[int]()
             for name, file in events.files.items():
@@ -145,15 +167,21 @@ class World:
                 steps |= {step_of[file[row]] for row in gone.intersection(file)}
                 left = {row: batch for row, batch in file.items() if row not in gone}
                 replaced[name] = next(self.names) if left else None
-                if (new := replaced[name]) is not None:
-                    self.disk[new] = left
+                if (successor := replaced[name]) is not None:
+                    self.disk[successor] = left
             yield
+            brings = None
+            if new:
+                brings, batch = next(self.names), next(iter(new.values()))
+                self.disk[brings] = new
+                yield from self.name(batch)
+                steps.add(self.plans.index(batch))
             if self.removals != known:
                 continue
             number = (
                 max([events.removed, self.events.removed, *(one.number for one in known)], default=NONE) + 1
             )
-            record = Record(number, replaced, frozenset(gone), frozenset(steps), kept)
+            record = Record(number, replaced, frozenset(gone), frozenset(steps), kept, brings)
             self.removals = (*known, record)
             yield
             yield from self.finish_removal()
@@ -176,6 +204,8 @@ class World:
                     files.pop(old, None)
                     if new is not None:
                         files[new] = self.disk[new]
+                if record.brings is not None and self.broken != "what comes has a commit of its own":
+                    files[record.brings] = self.disk[record.brings]
                 decided = replace(events, files=files, removed=record.number)
             else:
                 decided = replace(events, removed=record.number, voided=record.number)
@@ -183,10 +213,17 @@ class World:
             if self.events is events:
                 self.events = decided
             yield
+            if self.broken == "what comes has a commit of its own" and decided.voided != decided.removed:
+                files = {**self.events.files, **self._brought(record)}
+                self.events = replace(self.events, files=files)
+                yield
         self.removals = tuple(one for one in self.removals if one.number != self.events.voided)
         yield
         for place in range(len(self.runs)):
             yield from self.apply(place)
+
+    def _brought(self, record: Record) -> dict[int, dict[int, int]]:
+        return {} if record.brings is None else {record.brings: self.disk[record.brings]}
 
     def apply(self, place: int) -> Steps:
         while True:
@@ -298,16 +335,21 @@ class World:
             for one in self.pending(run, records):
                 if one.kept:
                     steps = {plans[step] for step in range(run.first, run.last + 1)}
-                    found.subtract(row for row in one.rows if any(row in self.batches[b] for b in steps))
+                    found.subtract(row for row in one.rows if self.batch_of[row] in steps)
         history = {plans[step] for run in runs for step in range(run.first, run.last + 1)}
         assert min(found.values(), default=0) >= 0, "a row is subtracted that is not there"
         came = {row for batch in history for row in self.batches[batch]}
         gone = {row for one in records if one.number <= state for row in one.rows}
-        assert +found == Counter(came - gone), "a projection"
+        brought = {row for one in records if one.number <= state for row in self._rows_in(one)}
+        assert +found == Counter((came | brought) - gone), "a projection"
+        came |= {row for one in records for row in self._rows_in(one)}
         scanned = Counter(
             row for file in events.files.values() for row, batch in file.items() if batch in history
         )
         assert scanned == Counter(came - {row for one in records for row in one.rows}), "a scan"
+
+    def _rows_in(self, record: Record) -> set[int]:
+        return {row for file in self._brought(record).values() for row in file}
 
     def settle(self) -> None:
         """Runs what a load without rows does, then checks that nothing is left to do."""
@@ -352,6 +394,8 @@ def _drawn(world: World, choose: random.Random) -> Steps:
     kind, place = choose.randrange(7), choose.randrange(2)
     if kind == 1:
         modulus, kept = choose.randrange(1, 5), choose.random() < 0.6
+        if not kept and choose.random() < 0.5:
+            return world.correct(lambda row: row % modulus == 0, choose.randrange(3))
         return world.remove(lambda row: row % modulus == 0, kept=kept)
     if kind == 0:
         return world.load(choose.randrange(1, 4))

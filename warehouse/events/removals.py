@@ -38,7 +38,7 @@ FEATURE = "signed"  # the name of the feature of warehouses with removals, see s
 NONE = -1  # the number before the first removal
 _MAX_FILES = 4  # of the table; one commit more writes all records as one file
 
-Kind: TypeAlias = Literal["delete", "unload", "expire"]
+Kind: TypeAlias = Literal["delete", "unload", "correct", "expire"]
 
 SCHEMA = pa.schema(
     [
@@ -59,7 +59,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RemovedPart:
-    """How many rows left of `batches`, a part of the plan of `step`, as the plan has it."""
+    """How many rows left of `batches`, a part of the plan of `step`, as the plan has it.
+
+    Negative for the batch that a correction brings: it has no row by its plan, and these rows came.
+    """
 
     step: int
     batches: BatchRange
@@ -86,11 +89,16 @@ class Removal:
     @property
     def rows(self) -> int:
         """The rows that left."""
-        return sum(part.rows for part in self.parts)
+        return sum(max(0, part.rows) for part in self.parts)
+
+    @property
+    def rows_in(self) -> int:
+        """The rows that came in their place."""
+        return sum(max(0, -part.rows) for part in self.parts)
 
     @property
     def steps(self) -> frozenset[int]:
-        """The steps that lost rows."""
+        """The steps that lost rows, or got some by a correction."""
         return frozenset(part.step for part in self.parts if part.rows)
 
 
@@ -189,6 +197,14 @@ class Removed:
     def rows(self, plans: Iterable[StepPlan]) -> int:
         """The rows of steps that are left."""
         return sum(self.parts({part: rows for plan in plans for part, rows in plan.parts}).values())
+
+    def as_came(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
+        """The rows of parts of plans, with those that corrections brought."""
+        came = Counter[BatchRange]()
+        for one in self.removals:
+            for part in one.parts:
+                came[part.batches] += max(0, -part.rows)
+        return {batches: rows + came[batches] for batches, rows in parts.items()}
 
     def pending(self, first: int, last: int, net_of: int) -> list[Removal]:
         """See `pending`. O(log n) for runs without any, which are most."""

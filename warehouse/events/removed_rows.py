@@ -50,9 +50,12 @@ _BATCHES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ReplacedFile:
-    """A file of `events` that is replaced: its path in the table; `new` is None if no row is left."""
+    """A file of `events` that is replaced: its path in the table; `new` is None if no row is left.
 
-    old: str
+    `old` is None if the rows of `new` come by a correction.
+    """
+
+    old: str | None
     new: NewFile | None
 
 

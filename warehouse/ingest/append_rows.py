@@ -29,6 +29,7 @@ from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.changes import NewColumns, NewProperties
+from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
@@ -117,7 +118,8 @@ class Written:
 
     given, tick        what was written
     result             what the append will have done
-    files, refused     add actions of the rows taken, and of the records refused
+    files              of the rows taken
+    refused            add actions of the records refused
     new_fields         the columns that the batch brings
     types              those of all columns of the files
     """
@@ -125,7 +127,7 @@ class Written:
     given: GivenBatch
     tick: int
     result: Appended
-    files: Sequence[AddAction]
+    files: Sequence[NewFile]
     refused: Sequence[AddAction]
     new_fields: Sequence[Field]
     types: Mapping[str, str]
@@ -133,7 +135,12 @@ class Written:
     @property
     def paths(self) -> list[str]:
         """The files of the rows taken, relative to the warehouse."""
-        return [f"{EVENTS}/{action.path}" for action in self.files]
+        return [f"{EVENTS}/{file.path}" for file in self.files]
+
+    @property
+    def actions(self) -> list[AddAction]:
+        """The add actions of these files."""
+        return [file.action() for file in self.files]
 
 
 def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Written:
@@ -169,8 +176,8 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         sample=sum((output.sample for output in written), NO_ROWS),
         added=[field.name for field in new_fields] if has_columns else (),
     )
-    taken, rejected = ([file.action() for file in files[kind]] for kind in (EVENTS, REJECTED))
-    return Written(given, tick, result, taken, rejected, new_fields, dict(options.columns))
+    rejected = [file.action() for file in files[REJECTED]]
+    return Written(given, tick, result, files[EVENTS], rejected, new_fields, dict(options.columns))
 
 
 def commit(store: Store, race: Race, written: Written) -> Appended | None:
@@ -195,7 +202,7 @@ def commit(store: Store, race: Race, written: Written) -> Appended | None:
         if not _has_types(race.table, written):
             return None
         after = tables.newest_transaction(race.table, batch.source)
-        if race.commit_numbered(batch.source, batch.first, written.files):
+        if race.commit_numbered(batch.source, batch.first, written.actions):
             if is_bulk:
                 _replace_lost(store, written)
             return replace(written.result, after=after)
@@ -225,7 +232,7 @@ def _replace_lost(store: Store, written: Written) -> None:
     looks = own_files.Looks(store)
     while looks.lost(written.paths):
         again = write(store, written.given, written.tick, tables.open_table(store, EVENTS))
-        replace_files(store, EVENTS, {action.path for action in written.files}, again.files)
+        replace_files(store, EVENTS, {file.path for file in written.files}, again.actions)
         written = again
 
 

@@ -140,11 +140,12 @@ def _actions(
     """The actions that replace the files; None if one of them, or of their successors, is not there."""
     named = {file.path: file for file in data_files.list_files(events)}
     new = [one.new for one in files if one.new is not None]
-    if any(one.old not in named for one in files):
+    olds = [one.old for one in files if one.old is not None]
+    if any(old not in named for old in olds):
         return None
     if store.files.absent([f"{EVENTS}/{one.path}" for one in new]):
         return None
-    removed = [data_files.remove_action(named[one.old]) for one in files]
+    removed = [data_files.remove_action(named[old]) for old in olds]
     return [*removed, *(one.action() for one in new)]
 
 

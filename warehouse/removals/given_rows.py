@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,8 @@ def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = N
     InputError for a column that the warehouse does not have, or that is missing, and for a value that does
     not fit its column exactly.
     """
-    rows, options = given_input(work, given), work.options
-    types, stored = column_types(rows.fields()), dict(options.columns)
+    rows, stored = given_input(work, given), dict(work.options.columns)
+    types = column_types(rows.fields())
     unknown = sorted(set(types) - set(stored))
     if unknown or not types:
         raise InputError(
@@ -60,11 +60,23 @@ def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = N
     missing = sorted(set(columns or ()) - set(types))
     if missing:
         raise InputError(f"{what} lack the columns {', '.join(map(repr, missing))}. Nothing was changed.")
-    names = list(columns if columns is not None else types)
-    check_types({name: types[name] for name in names}, stored)
+    return cast_input(rows, schema_of(work, columns if columns is not None else types), stored)
+
+
+def schema_of(work: Work, names: Iterable[str]) -> pa.Schema:
+    """The Arrow types of columns of the warehouse."""
     events = pa.schema(tables.open_table(work.store, EVENTS).schema())
-    schema = pa.schema([(name, events.field(name).type) for name in names])
-    return single_batch(pa.Table.from_batches(rows.each(names, _CastRows(schema)), schema))
+    return pa.schema([(name, events.field(name).type) for name in names])
+
+
+def cast_input(rows: Input, schema: pa.Schema, stored: Mapping[str, str]) -> pa.RecordBatch:
+    """The columns of the schema, in memory, with its types; InputError if one does not fit.
+
+    stored    Delta's types by name
+    """
+    types = column_types(rows.fields())
+    check_types({name: types[name] for name in schema.names if name in stored}, stored)
+    return single_batch(pa.Table.from_batches(rows.each(schema.names, _CastRows(schema)), schema))
 
 
 def single_batch(rows: pa.Table) -> pa.RecordBatch:

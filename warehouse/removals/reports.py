@@ -21,14 +21,16 @@ from tidemark.warehouse.work import Work
 
 @dataclass(slots=True)
 class RemovalReport:
-    """What an unload or a delete did.
+    """What an unload, a delete or a correction did.
 
-    outcome         'removed'; 'empty': no row was selected, nothing was changed; 'known': it was done before;
-                    'planned': a dry run, which changed nothing, and whose figures tell what would be done
-    kind            'unload', 'delete' or 'expire'
+    outcome         'removed'; 'corrected'; 'empty': no row was selected, nothing was changed; 'known': it was
+                    done before; 'planned': a dry run, which changed nothing, and whose figures tell what
+                    would be done
+    kind            'unload', 'delete', 'correct' or 'expire'
     removal         its number; None if nothing was removed
     rows            rows that left
-    rows_by_step    the same by step of history
+    rows_in         rows that came in their place, by a correction
+    rows_by_step    the rows that left by step of history
     live_rows       of a dry run: selected rows that are not in history yet. They would be loaded first
     batches         how many batches lost rows
     files_rewritten
@@ -39,10 +41,11 @@ class RemovalReport:
     seconds         time spent
     """
 
-    outcome: Literal["removed", "empty", "known", "planned"]
+    outcome: Literal["removed", "corrected", "empty", "known", "planned"]
     kind: removals.Kind
     removal: int | None = None
     rows: int = 0
+    rows_in: int = 0
     rows_by_step: dict[int, int] = field(default_factory=dict)
     live_rows: int = 0
     batches: int = 0
@@ -53,16 +56,18 @@ class RemovalReport:
     seconds: float = 0.0
 
 
-def report_of(work: Work, removal: Removal, outcome: Literal["known", "removed"] = "known") -> RemovalReport:
+def report_of(work: Work, removal: Removal, *, known: bool = True) -> RemovalReport:
     """The report of a removal by its record and its file."""
+    done: Literal["corrected", "removed"] = "corrected" if removal.kind == "correct" else "removed"
     return RemovalReport(
-        outcome,
+        "known" if known else done,
         removal.kind,
         removal.number,
         removal.rows,
+        removal.rows_in,
         _rows_by_step(removal.parts),
         batches=len(read_batches(work.store, removal.file)),
-        files_rewritten=len(read_replaced(work.store, removal.file)),
+        files_rewritten=sum(one.old is not None for one in read_replaced(work.store, removal.file)),
     )
 
 
@@ -71,7 +76,7 @@ def _rows_by_step(parts: Iterable[RemovedPart]) -> dict[int, int]:
     by_step = Counter[int]()
     for part in parts:
         by_step[part.step] += part.rows
-    return {step: rows for step, rows in sorted(by_step.items()) if rows}
+    return {step: rows for step, rows in sorted(by_step.items()) if rows > 0}
 
 
 def planned(work: Work, wanted: Wanted) -> RemovalReport:
@@ -81,6 +86,10 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     by_step = _rows_by_step(parts_of(wanted, plans, selected))
     report = RemovalReport("planned", wanted.kind, rows=sum(by_step.values()), rows_by_step=by_step)
     live = select_live(work, wanted, events, plans)
+    if wanted.coming is not None:
+        wanted.coming.check_free(plans)
+        wanted.coming.chosen(work, [*selected, *live])
+        report.rows_in = wanted.coming.count(work)
     report.live_rows = sum(count_by_batch(live).values())
     report.batches = len(count_by_batch(selected))
     report.files_rewritten = len(selected)

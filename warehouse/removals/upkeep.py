@@ -19,7 +19,8 @@ def wanted_files(store: Store) -> set[str]:
         return set()
     planned = removals.open_removal(_records(store), removals.decided(events))
     files = [] if planned is None else read_replaced(store, planned.file)
-    return {one.old for one in files} | {one.new.path for one in files if one.new is not None}
+    olds = {one.old for one in files if one.old is not None}
+    return olds | {one.new.path for one in files if one.new is not None}
 
 
 def expire_removed(store: Store, grace_us: int) -> None:

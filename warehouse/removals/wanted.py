@@ -17,6 +17,7 @@ from tidemark.warehouse.events.removed_rows import RemovedBatch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.integrity.digests import Fingerprint
 from tidemark.warehouse.ledger import ledger_table
+from tidemark.warehouse.removals.coming import Coming
 from tidemark.warehouse.removals.conditions import RowCondition
 from tidemark.warehouse.removals.rewrite import Rewritten
 from tidemark.warehouse.removals.select import Selected, count_by_batch, select
@@ -35,12 +36,14 @@ class Wanted:
     batches     whose rows; None: of all batches
     condition   that selects rows; None: all rows of the batches
     request     the caller's name of the call
+    coming      of a correction, the rows that come in their place
     """
 
     kind: removals.Kind
     batches: tuple[BatchRange, ...] | None
     condition: RowCondition | None
     request: str | None
+    coming: Coming | None = None
 
     def of(self, ranges: Iterable[BatchRange]) -> list[BatchRange]:
         """The batches of the ranges that may have selected rows."""

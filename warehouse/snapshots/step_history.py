@@ -85,15 +85,15 @@ def history(
     plans = state.plans if newest is None else state.plans[max(0, len(state.plans) - newest) :]
     found = []
     for plan in plans:
-        known = facts.get(plan.step, StepFacts())
+        known, came = facts.get(plan.step, StepFacts()), removed.as_came(dict(plan.parts))
         first, last = (None, None) if known.times is None else map(from_epoch_us, known.times)
         found.append(
             StepRecord(
                 plan.step,
                 plan.step <= complete,
-                plan.rows,
-                plan.rows - removed.rows([plan]),
-                tuple((one.source, one.first, one.last, count) for one, count in plan.parts),
+                sum(came.values()),
+                sum(came.values()) - removed.rows([plan]),
+                tuple((one.source, one.first, one.last, count) for one, count in came.items()),
                 first,
                 last,
                 from_epoch_us(planned[plan.step]),

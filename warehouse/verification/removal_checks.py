@@ -77,7 +77,7 @@ def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:
     for one in records:
         for part in one.parts:
             gone[part.step, part.batches] += part.rows
-            if part.rows < 0:
+            if part.rows < 0 and one.kind != "correct":
                 raise DamagedWarehouse(f"removal {one.number} has {part.rows} rows of step {part.step}")
     for (step, batches), rows in gone.items():
         if (had := planned.get((step, batches))) is None:

@@ -1,0 +1,72 @@
+"""Readers beside a correction: each way to ask shows the old rows or the new ones, never both or neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.query.groupworld import HOUR, START, GroupWorld, Row
+from tests.warehouse.corrections import correct
+from tests.warehouse.test_correct import ALL_POINTS
+from tidemark import query, warehouse
+
+Told = dict[str, Any]
+SCANS = ("scan", "sql")  # which read the table `events`
+
+
+def rows(batch: int) -> list[Row]:
+    return [(START + (i % 20) * HOUR, "ab"[i % 2], batch * 100 + i, float(i), None) for i in range(40)]
+
+
+def told(wh: Any, connection: duckdb.DuckDBPyConnection | None = None) -> Told:
+    """What each way to ask finds of the rows that leave ("a", below 100) and come ("b", from 1000 on)."""
+    found = {
+        "value": [one.value for one in wh.quantile([0.01, 1], "value", mode="exact")],
+        "key": [wh.frequency(one, mode="exact").count for one in "ab"],
+        "group": [wh.quantile(0.5, "value", where={"origin": one}).N for one in "ab"],
+        "scan": [one.N for one in wh.quantile(0.5, "value", where="number % 1000 < 100", by="origin")],
+        "sum": wh.summary("value").sum,
+    }
+    if connection is not None:
+        text = "SELECT origin, count(*), sum(number) FROM w_events GROUP BY ALL ORDER BY ALL"
+        found["sql"] = connection.sql(text).fetchall()
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> GroupWorld:
+    """Three steps, and a live batch."""
+    world = GroupWorld.create(tmp_path, groups=["origin"])
+    for batch in range(4):
+        world.add(rows(batch), load=batch < 3)
+    world.load_live()
+    return world
+
+
+def test_every_door_shows_the_old_rows_or_the_new_ones_at_each_commit(world: GroupWorld) -> None:
+    old = [row for row in rows(0) if row[2] % 4 == 0]
+    new = [(row[0], "b", row[2] + 1000, row[3] + 500, None) for row in old]
+    connection = duckdb.connect()
+    query.register_duckdb(connection, world.path, "w")
+    fresh, pinned = query.open(world.path), query.open(world.path).pinned()
+    before = told(fresh, connection)
+    seen: dict[str, Told] = {}
+
+    def look(point: str) -> None:
+        if point in ALL_POINTS:
+            seen.setdefault(point, told(fresh, connection))
+            assert told(query.open(world.path), connection) == told(fresh, connection), point
+
+    correct(world, "fix", new, before=old, progress=look)
+    after = told(fresh, connection)
+    assert all(before[name] != after[name] for name in before)
+    for point, found in seen.items():
+        for name, value in found.items():
+            assert value in (before[name], after[name]), (point, name)
+    assert seen["removal planned"] == before
+    assert seen["decided"] == {name: (after if name in SCANS else before)[name] for name in before}
+    assert told(pinned) == {name: value for name, value in before.items() if name != "sql"}
+    assert warehouse.verify(world.path).ok

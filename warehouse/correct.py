@@ -1,0 +1,179 @@
+"""Corrections: rows leave and others come in their place, in one step.
+
+    find      the rows that leave, by their before-images, or by columns that identify a row
+    write     the files of `events` without them, and those of the new rows
+    name      the batch of the new rows: a step without rows, loaded into every projection
+    record    the removal is planned: what leaves of each part, and what comes to the new step
+    finish    decided by one commit to `events`, applied to each projection by one commit
+
+It is a removal (remove.py) that brings rows, too. docs/signed_steps.md has the protocol and its crash table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from tidemark.warehouse.columns.scalars import plain
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import InputError, name_text
+from tidemark.warehouse.execution.executors import Input
+from tidemark.warehouse.ingest.append_rows import GivenBatch
+from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
+from tidemark.warehouse.load import bulk_batch, unloads
+from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals.change_feed import net_changes
+from tidemark.warehouse.removals.coming import Coming
+from tidemark.warehouse.removals.conditions import RowCondition, condition_of
+from tidemark.warehouse.removals.given_rows import given_input, rows_of
+from tidemark.warehouse.removals.reports import RemovalReport
+from tidemark.warehouse.removals.row_values import BothConditions
+from tidemark.warehouse.removals.wanted import Wanted
+from tidemark.warehouse.remove import remove, work_on
+from tidemark.warehouse.settings.features import SIGNED
+from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.work import Work
+
+if TYPE_CHECKING:
+    import os
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidemark.warehouse.execution.arrow_inputs import LocalRows
+
+Missing: TypeAlias = Literal["error", "insert"]
+
+
+@report_os_errors("correct")
+def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
+    spark: SparkSession | None,
+    uri: str | os.PathLike[str],
+    rows: DataFrame | LocalRows | None = None,
+    *,
+    batch: str,
+    before: DataFrame | LocalRows | None = None,
+    on: str | Sequence[str] | None = None,
+    changes: DataFrame | LocalRows | None = None,
+    where: str | None = None,
+    missing: Missing = "error",
+    ahead: str | timedelta | None = DEFAULT_AHEAD,
+    dry_run: bool = False,
+    storage_options: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    tuning: Tuning | None = None,
+) -> RemovalReport:
+    """Puts rows in the place of others, in one step: a reader sees the old rows or the new ones, never both.
+
+    spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
+    uri       the warehouse
+    rows      the new rows, with all columns of the warehouse, as `load` takes them
+    batch     the name of the correction, which must stay the same when it is run again. It is the name of the
+              batch of the new rows, so it is none of a load
+    before    the rows that leave, as they are, with all columns. Each takes one row that equals it in all of
+              them, NULL and NULL being equal; rows that are given twice take two. Without new rows, they only
+              leave
+    on        instead: columns that identify a row. The row with the values of a new row there leaves
+    changes   instead of all three: a change feed, whose changes of one row are netted. Either rows with all
+              columns and `_change_type`, as Delta's change data feed has them (insert, delete,
+              update_preimage, update_postimage); or the path of JSON lines with `op` (c, r, u, d), `before`
+              and `after`, alone or in `payload`, as Debezium writes them, with whole rows in `before`
+    where     a condition in the language of questions: only rows for which it is true may leave
+    missing   'error' refuses the correction if a row to find is not there; 'insert' takes the new rows anyway
+    ahead     new rows whose time is further ahead of the clock are refused; None takes any time
+    dry_run   only finds the rows, and tells what would be done
+    storage_options, progress, tuning
+              as in `load`
+
+    Live rows that match are loaded first. Each measure, key and group shows the correction by one commit, and
+    a scan shows it at one moment. The same correction again changes nothing and returns the first report;
+    after a crash, the same call or the next writer goes on with it. `unload` of its name takes out the new
+    rows; the old ones do not come back.
+
+    Raises InputError for a row to find that is not there, or that is there twice where columns identify it,
+    and for rows that do not fit; BatchMismatch if the name is that of a load, or of a correction with other
+    rows; then nothing was changed.
+
+    The cost is that of `delete` for the rows that leave, and of a load of the new ones. The rows to find are
+    held in memory, in this process and in each task.
+    """
+    began = time.perf_counter()
+    name_text("batch", batch)
+    columns = _columns(on)
+    _check_given(rows, before, columns, changes)
+    if missing not in get_args(Missing):
+        raise InputError(f"missing must be 'error' or 'insert', got {missing!r}.")
+    work = work_on(spark, uri, None, storage_options, progress, tuning)
+    if not work.options.columns:
+        raise InputError("the warehouse has no columns before its first batch. Load rows first.")
+    asked = None if where is None else condition_of(where, dict(work.options.columns))
+    given = _given(work, rows, before, columns, changes)
+    times = _unloads(work, batch)
+    row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
+    coming = Coming.of(
+        GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
+        given.old,
+        identifies=columns is not None,
+        inserts=missing == "insert",
+    )
+    coming.given.check_columns(work.options)
+    batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
+    wanted = Wanted("correct", batches, _condition(coming, asked), None, coming)
+    return remove(work, wanted, began, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The new rows, and the rows to find."""
+
+    rows: Input
+    old: pa.RecordBatch
+
+
+def _columns(on: str | Sequence[str] | None) -> list[str] | None:
+    if on is None:
+        return None
+    columns = [on] if isinstance(on, str) else list(on)
+    if not columns or not all(isinstance(one, str) for one in columns) or len(set(columns)) < len(columns):
+        raise InputError(f"on must be the names of columns, each once, got {on!r}.")
+    return columns
+
+
+def _check_given(rows: Any, before: Any, on: Sequence[str] | None, changes: Any) -> None:
+    if changes is not None:
+        is_clear = rows is None and before is None and on is None
+    else:
+        is_clear = (before is None) != (on is None) and (on is None or rows is not None)
+    if not is_clear:
+        raise InputError(
+            "correct takes rows with before, rows with on, before alone, or changes. Example: correct(None, "
+            "uri, rows, batch='fix-1', on=['order_id'])."
+        )
+
+
+def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes: Any) -> _Given:
+    if changes is not None:
+        came, gone = net_changes(work, changes)
+        return _Given(given_input(work, came), gone)
+    if isinstance(rows, pa.RecordBatchReader):
+        rows = rows.read_all()  # they are read more than once
+    names = [name for name, _ in work.options.columns]
+    if on is not None:
+        return _Given(given_input(work, rows), rows_of(work, rows, "rows", on))
+    old = rows_of(work, before, "before", names)
+    return _Given(given_input(work, pa.Table.from_batches([old.slice(0, 0)]) if rows is None else rows), old)
+
+
+def _unloads(work: Work, batch: str) -> int:
+    if SIGNED not in work.options.features:
+        return 0
+    return unloads(work.store, tables.open_table(work.store, EVENTS), batch)
+
+
+def _condition(coming: Coming, asked: RowCondition | None) -> RowCondition:
+    return coming.values if asked is None else BothConditions(coming.values, asked)

@@ -1,0 +1,136 @@
+"""Change feeds: the changes of a table as rows that come and rows that leave.
+
+Two forms are read:
+
+    Delta       rows with the columns of the warehouse and `_change_type`: insert and update_postimage come,
+                delete and update_preimage leave. Columns that begin with `_commit_` are left out
+    Debezium    JSON lines with `op`, `before` and `after`, alone or in `payload`: c and r come, d leaves, u
+                does both. Whole rows are needed in `before`
+
+Netting. A row is counted: +1 each time it comes, -1 each time it leaves. What is above 0 in the end comes,
+what is below leaves. So a row that changes several times in one feed leaves as it was first and comes as it
+is last, and the order of the changes does not matter.
+
+The feed is held in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array
+from tidemark.warehouse.columns.schema import column_types
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.execution.arrow_inputs import are_paths
+from tidemark.warehouse.execution.input_files import input_files
+from tidemark.warehouse.removals.given_rows import cast_input, given_input, schema_of
+from tidemark.warehouse.removals.row_values import RowValues
+from tidemark.warehouse.text.json_records import decoded_objects
+from tidemark.warehouse.text.json_values import parse_values
+from tidemark.warehouse.text.records import shown
+from tidemark.warehouse.work import Work
+
+CHANGE = "_change_type"
+_COMMIT = "_commit_"  # begins the names of Delta's other columns
+_SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
+_OPS = {"c": ("after",), "r": ("after",), "u": ("before", "after"), "d": ("before",)}
+_JSON = (".json", ".jsonl", ".ndjson")
+_WHOLE_ROWS = "Let the source write whole rows: in PostgreSQL, REPLICA IDENTITY FULL."
+
+Signs: TypeAlias = NDArray[np.int64]
+
+
+def net_changes(work: Work, changes: Any) -> tuple[pa.Table, pa.RecordBatch]:
+    """The rows that come and the rows that leave by a feed, with the warehouse's columns and types.
+
+    InputError for a feed of neither form, and for a change without one of its rows.
+    """
+    schema = schema_of(work, [name for name, _ in work.options.columns])
+    rows, signs = _envelopes(changes, schema) if is_json(changes) else _delta_changes(work, changes, schema)
+    values = RowValues.of(rows, nulls_match=True)
+    places = values.places(pa.Table.from_batches([rows]))
+    net = np.zeros(values.rows.num_rows, np.int64)
+    np.add.at(net, places, signs)
+    every = np.arange(len(net))
+    came = values.rows.take(arrow_array(np.repeat(every, np.maximum(net, 0))))
+    gone = values.rows.take(arrow_array(np.repeat(every, np.maximum(-net, 0))))
+    return pa.Table.from_batches([came]), gone
+
+
+def is_json(changes: Any) -> bool:
+    """Whether these are paths of JSON lines, by their names."""
+    paths = [changes] if isinstance(changes, str | os.PathLike) else changes
+    return are_paths(paths) and all(os.fspath(one).lower().endswith(_JSON) for one in paths)
+
+
+def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
+    given = given_input(work, changes)
+    types = {
+        name: kind for name, kind in column_types(given.fields()).items() if not name.startswith(_COMMIT)
+    }
+    if types.pop(CHANGE, None) != "string" or set(types) != set(schema.names):
+        raise InputError(
+            f"a change feed has the columns {', '.join(schema.names)} and {CHANGE}, or is JSON lines with "
+            f"op, before and after; got {', '.join(types) or 'none'}. Nothing was changed."
+        )
+    with_change = schema.append(pa.field(CHANGE, pa.string()))
+    rows = cast_input(given, with_change, dict(work.options.columns))
+    kinds = rows.column(CHANGE).to_pylist()
+    unknown = next((one for one in kinds if one not in _SIGNS), "")
+    if unknown != "":
+        raise InputError(
+            f"{CHANGE} must be one of {', '.join(_SIGNS)}, got {unknown!r}. Nothing was changed."
+        )
+    return rows.select(schema.names), np.array([_SIGNS[one] for one in kinds], np.int64)
+
+
+def _envelopes(changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
+    images, signs, places = list[dict[str, Any]](), list[int](), list[str]()
+    for path in input_files(changes):
+        lines = path.read_bytes().splitlines()
+        for number, (line, change) in enumerate(zip(lines, decoded_objects(_records(lines)), strict=True), 1):
+            for name, image in _images(change, f"line {number} of {path}") if line.strip() else ():
+                images.append(image)
+                signs.append(1 if name == "after" else -1)
+                places.append(f"{name!r} in line {number} of {path}")
+                if image.keys() != {*schema.names}:
+                    raise InputError(
+                        f"{places[-1]} must have the columns {', '.join(schema.names)}, got "
+                        f"{', '.join(image) or 'none'}. Nothing was changed. {_WHOLE_ROWS}"
+                    )
+    columns = []
+    for field in schema:
+        column, refused = parse_values([image[field.name] for image in images], field.type)
+        if len(refused):
+            value = images[refused[0]][field.name]
+            raise InputError(
+                f"{field.name} of {places[refused[0]]} must be of type {field.type}, got "
+                f"{shown(str(value))}. Nothing was changed."
+            )
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema), np.array(signs, np.int64)
+
+
+def _records(lines: Sequence[bytes]) -> pa.Array:
+    return binary_array(lines).cast(pa.binary())
+
+
+def _images(change: dict[str, Any] | None, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a change, each as ('before' or 'after', its fields)."""
+    if change is not None and isinstance(change.get("payload"), dict):
+        change = change["payload"]
+    op = None if change is None else change.get("op")
+    if change is None or not isinstance(op, str) or op not in _OPS:
+        raise InputError(
+            f"{where} must be a JSON object with op {', '.join(_OPS)}, got op {op!r}. Nothing was changed."
+        )
+    for name in _OPS[op]:
+        if not isinstance(image := change.get(name), dict):
+            raise InputError(f"{where} has op {op!r} without {name!r}. Nothing was changed. {_WHOLE_ROWS}")
+        yield name, image
