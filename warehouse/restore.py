@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
@@ -213,17 +213,8 @@ class _RemovedRows(ArrowRows):
                 start += rows
                 if own.any():
                     table = with_plain_types(opened.read_group(group)).take(arrow_array(np.flatnonzero(own)))
-                    yield self._as_given(table)
-
-    def _as_given(self, table: pa.Table) -> pa.RecordBatch:
-        """The user's columns; those that came later than the file are NULL."""
-        columns = [
-            table.column(one.name).cast(one.type).combine_chunks()
-            if one.name in table.column_names
-            else pa.nulls(table.num_rows, one.type)
-            for one in self.schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                    # The user's columns; those that came later than the file are NULL.
+                    yield from with_columns_of(self.schema, table).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

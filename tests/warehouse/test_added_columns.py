@@ -283,6 +283,22 @@ def test_rows_that_left_before_the_column_came_are_known(tmp_path: Path) -> None
     world.replay()
 
 
+def test_rows_that_left_before_the_column_came_are_restored(tmp_path: Path) -> None:
+    """From files that lack the columns, or have one with the type from before it was widened."""
+    world = World.create(tmp_path / "w")
+    world.load("monday", rows_of(1))
+    warehouse.load(None, world.path, table_of(rows_of(2)), "wrong", tuning=TINY)
+    warehouse.unload(None, world.path, "wrong", tuning=TINY)
+    world.load("tuesday", rows_of(3, ALL))
+    warehouse.delete(None, world.path, where="n = 1", tuning=TINY)
+    warehouse.alter(None, world.path, widen={"n": "bigint"}, tuning=TINY)
+    assert warehouse.restore(world.path, tuning=TINY, step=0).outcome == "restored"
+    world.batches["restored"] = rows_of(2)
+    world.check()
+    del world.batches["restored"]
+    world.replay()
+
+
 def test_a_fingerprint_that_counts_null_of_later_columns_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
