@@ -13,6 +13,7 @@ import sys
 
 from tidemark import warehouse
 from tidemark.jobs.cli import command_options
+from tidemark.jobs.cli.certificates import print_certificate
 from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
@@ -66,6 +67,7 @@ def _facts(report: MaintenanceReport) -> dict[str, object]:
         "lengthened": report.lengthened,
         "held": report.held,
         "links": report.links,
+        "purged": [one.to_json() for one in report.purged],
     }
 
 
@@ -80,6 +82,8 @@ def _print(report: MaintenanceReport) -> None:
         print(f"{name}: nothing deleted, {reason}")
     for path in report.links:
         print(f"{path} is a symbolic link: it was not followed and not changed")
+    for one in report.purged:
+        print_certificate(one)
     print(f"ledger rows expired: {report.ledger_rows_expired}; marks expired: {report.marks_expired}")
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
+from tidemark.jobs.cli.certificates import print_certificate
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
@@ -36,9 +37,8 @@ def run_delete(given: argparse.Namespace) -> int:
     """Deletes the rows that match a condition, that have the keys of a file, or both."""
     if given.where is None and given.keys is None:
         given.parser.error("one of --where and --keys is required")
-    return _run(
-        given, warehouse.delete, "tidemark delete", where=given.where, keys=_rows_of(given, given.keys)
-    )
+    what = {"where": given.where, "keys": _rows_of(given, given.keys)}
+    return _run(given, warehouse.delete, "tidemark delete", **what, purge=given.purge, grace=given.grace)
 
 
 def run_correct(given: argparse.Namespace) -> int:
@@ -107,6 +107,8 @@ def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], applicat
         print(json_text({"warehouse": given.warehouse, **asdict(report)}))
     else:
         _print(given, report)
+        if report.certificate is not None:
+            print_certificate(report.certificate)
     return DONE
 
 
@@ -118,6 +120,9 @@ def _counted(number: int, what: str) -> str:
 
 def _print(given: argparse.Namespace, report: RemovalReport) -> None:
     name = text_of(given.warehouse)
+    if report.outcome == "empty" and report.certificate is not None:
+        print(f"{name}: no row of history matches")
+        return
     if report.outcome in {"empty", "known"}:
         texts = {"empty": "no such rows, nothing changed", "known": "was done before, nothing changed"}
         print(f"{name}: {texts[report.outcome]}{_before(report, '; rows before {} have expired')}")

@@ -17,6 +17,8 @@ None for spark, this process does the work:
     warehouse.expire(spark, uri, before="2025-01-01")       # old rows leave; or by create(retention="400d")
     warehouse.restore(uri, removal=5)                       # what an unload or a delete took comes back
     warehouse.correct(spark, uri, df, batch="fix", on="id") # rows leave, others come in one step
+    warehouse.delete(spark, uri, where="user = 'x'", purge=True)   # and no file has them a grace later
+    warehouse.certificates(uri)                             # what is certified of each purge
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
@@ -89,12 +91,13 @@ from tidemark.warehouse.errors import (
     TidemarkError,
     TooManyRejected,
 )
+from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.expire import expire
 from tidemark.warehouse.load import load
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
 from tidemark.warehouse.removals.reports import RemovalReport
-from tidemark.warehouse.remove import delete, unload
+from tidemark.warehouse.remove import certificates, delete, unload
 from tidemark.warehouse.repair import RepairReport, repair
 from tidemark.warehouse.restore import RestoreReport, restore
 from tidemark.warehouse.settings.options import read_options
@@ -110,6 +113,7 @@ logging.getLogger("tidemark").addHandler(logging.NullHandler())
 
 __all__ = [
     "BatchMismatch",
+    "Certificate",
     "Check",
     "CommitFailed",
     "CompanionKind",
@@ -137,6 +141,7 @@ __all__ = [
     "Tuning",
     "View",
     "alter",
+    "certificates",
     "copy",
     "correct",
     "create",

@@ -35,6 +35,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
     LEDGER,
+    PURGES,
     REJECTED,
     REMOVALS,
     REMOVED,
@@ -43,6 +44,7 @@ from tidemark.warehouse.delta.table_names import (
 )
 from tidemark.warehouse.delta.vacuum import extend_log_retention, vacuum_table
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
+from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.reader import files_of_batches
 from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
@@ -51,7 +53,7 @@ from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.removals import upkeep
+from tidemark.warehouse.removals import gone, upkeep
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
@@ -82,6 +84,8 @@ class MaintenanceReport:
     lengthened           by table, the new retention of its log, which was shorter than the grace
     held                 by table, why none of its files were deleted, or why it keeps its runs
     links                symbolic links in tables; they are not followed and not deleted
+    purged               the certificates of purges whose rows left a grace ago: those that are gone now, and
+                         those that wait for something
     """
 
     swept: dict[str, int] = field(default_factory=dict)
@@ -91,6 +95,7 @@ class MaintenanceReport:
     lengthened: dict[str, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
+    purged: list[Certificate] = field(default_factory=list)
 
 
 @report_os_errors("maintain")
@@ -124,7 +129,13 @@ def maintain(
     machine's clock differs from the store's by more than a minute.
     """
     store = Store.from_uri(uri, storage_options, tuning)
-    executor = executor_for(spark, store.tuning)
+    return maintain_store(store, executor_for(spark, store.tuning), grace, progress)
+
+
+def maintain_store(
+    store: Store, executor: Executor, grace: str | None, progress: Callable[[str], None] | None
+) -> MaintenanceReport:
+    """As `maintain`, of a store, with tasks in an executor."""
     options = read_options(store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
     report_progress = progress or (lambda _: None)
@@ -133,10 +144,9 @@ def maintain(
         projection for projection in options.projections if table_open.exists(store, projection.runs_table)
     ]
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
-    marks_tables = [projection.marks_table for projection in projections]
     is_signed = SIGNED in options.features
-    names = [*runs, *marks_tables, LEDGER, STEPS, REJECTED, EVENTS]
-    names += [name for name in (REMOVALS, REMOVED) if is_signed and table_open.exists(store, name)]
+    names = _maintained(store, projections, is_signed=is_signed)
+    waiting = gone.due(store, grace_us)
     for name in names:
         tables.check_no_links(store, name)
     check_clock(store)
@@ -153,8 +163,9 @@ def maintain(
         for name in (projection.runs_table, projection.marks_table):
             _sweep(store, name, grace_us, report)
     report_progress("ledger and steps")
-    report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report)
-    for name in (LEDGER, STEPS, REJECTED):
+    purged = gone.newest_step(waiting)
+    report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report, purged)
+    for name in (LEDGER, STEPS, REJECTED, *_existing(store, PURGES)):
         _sweep(store, name, grace_us, report)
     if is_signed:
         report_progress("removals")
@@ -165,6 +176,7 @@ def maintain(
     report_progress("events")
     _compact_events(executor, store, report)
     _sweep(store, EVENTS, grace_us, report)
+    report.purged = gone.certify(store, options, waiting, grace_us)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
         without_secrets(store.uri),
@@ -174,6 +186,18 @@ def maintain(
         ", ".join(report.compacted) or "nothing",
     )
     return report
+
+
+def _maintained(store: Store, projections: list[Projection[Any]], *, is_signed: bool) -> list[str]:
+    """The names of the tables, but for those of what was dropped."""
+    names = [projection.runs_table for projection in projections]
+    names += [projection.marks_table for projection in projections]
+    later = (REMOVALS, REMOVED, PURGES) if is_signed else (PURGES,)
+    return [*names, LEDGER, STEPS, REJECTED, EVENTS, *_existing(store, *later)]
+
+
+def _existing(store: Store, *names: str) -> list[str]:
+    return [name for name in names if table_open.exists(store, name)]
 
 
 def _check_complete(store: Store) -> None:
@@ -315,12 +339,24 @@ def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> Non
 
 
 def _compact_ledger(
-    store: Store, options: Options, runs: _RunsByTable, grace_us: int, report: MaintenanceReport
+    store: Store,
+    options: Options,
+    runs: _RunsByTable,
+    grace_us: int,
+    report: MaintenanceReport,
+    purged_steps: int,
 ) -> int:
-    """Removes ledger rows past the grace, and joins files that few readers need; returns the rows removed."""
+    """Removes ledger rows past the grace, and joins files that few readers need; returns the rows removed.
+
+    `purged_steps`: the steps up to this one were in history a grace ago, when rows were purged.
+    """
     plans = read_step_plans(store, tables.open_table(store, STEPS))
     all_tables_exist = len(runs) == len(options.projections)
-    loaded_plans = [plan for plan in plans if all_tables_exist and _loaded(plan, runs, grace_us)]
+    loaded_plans = [
+        plan
+        for plan in plans
+        if plan.step <= purged_steps or (all_tables_exist and _loaded(plan, runs, grace_us))
+    ]
     loaded = [batches for plan in loaded_plans for batches in plan.batches]
     race = Race(store, LEDGER)
     while True:

@@ -6,6 +6,7 @@
     write     the files without the selected rows, then the file of the removal
     record    the removal is planned: the very next version of `removals`
     finish    decided by one commit to `events`, applied to each projection (removals/finish.py)
+    purge     if wanted: what left is forgotten by every table (removals/forget.py)
 
 docs/signed_steps.md has the protocol. After a crash before the record nothing has happened; after it any
 writer finishes the removal.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
@@ -28,6 +30,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED
 from tidemark.warehouse.errors import Contended, InputError, name_text, whole_number, without_secrets
 from tidemark.warehouse.events import removals, removed_rows
+from tidemark.warehouse.events.purges import Certificate, read_certificates
 from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import RemovedFile, ReplacedFile
@@ -36,9 +39,11 @@ from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, reserve, step_tick, unloads
+from tidemark.warehouse.maintain import maintain_store
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import RowCondition, condition_of
 from tidemark.warehouse.removals.finish import Finished, finish_open
+from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
 from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
@@ -126,12 +131,14 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
 
 
 @report_os_errors("delete")
-def delete(  # noqa: PLR0913  rows are named in two ways
+def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
     where: str | None = None,
     *,
     keys: DataFrame | LocalRows | None = None,
+    purge: bool = False,
+    grace: str | None = None,
     dry_run: bool = False,
     request: str | None = None,
     storage_options: dict[str, str] | None = None,
@@ -147,6 +154,10 @@ def delete(  # noqa: PLR0913  rows are named in two ways
     keys      rows with some columns of the warehouse: what equals one of them in all these columns is
               deleted. A pyarrow Table, a DataFrame of pandas, Polars or the session, or the path of a file,
               as `load` takes rows. NULL equals nothing, NaN equals NaN. With `where`, both have to hold
+    purge     the rows are forgotten, and so are all that left before: no table has their values or hashes
+              once the call returns, and no file a grace later, see `Certificate`
+    grace     of a purge: maintenance runs at once, with this grace. "0s" deletes the old files now, which is
+              safe only while nothing reads or loads. None: a later `maintain` deletes them
     dry_run   only tells how many rows it would delete, by step, and what it would write
     request   a name of this call: the same call again, after a crash, finishes it and returns its report. A
               call that found no row leaves no record
@@ -160,6 +171,11 @@ def delete(  # noqa: PLR0913  rows are named in two ways
     hold; then nothing was changed. A stream of Spark that reads the table `events` fails at the
     first removal.
 
+    A purge takes a condition that no row matches, too. Records of the table `rejected` leave if their text
+    has a constant of the condition, or a text of the keys (a number of them, if they have no text); without
+    any constant, all records leave. A batch that lost rows is then compared by its number of rows alone when
+    it comes again. The report has the certificate.
+
     The cost: one read of the columns of the condition and the keys, which are held in memory; the files of
     `events` with deleted rows are written again; each run that has some is sorted again from `events`, for
     each projection.
@@ -170,13 +186,52 @@ def delete(  # noqa: PLR0913  rows are named in two ways
             "delete takes a condition, keys, or both. Example: delete(None, uri, where=\"user = 'x'\"), or "
             "delete(None, uri, keys=pa.table({'user': ['x', 'y']}))."
         )
+    if grace is not None:
+        parse_grace(grace)
+        if not purge or dry_run:
+            raise InputError(
+                f"grace={grace!r} is for a purge that is done: delete(..., purge=True, grace=...)."
+            )
     work = work_on(spark, uri, request, storage_options, progress, tuning)
-    if not work.options.columns:
-        return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
-    condition = _condition(work, where, keys)
-    if condition is None:
-        return RemovalReport("empty", "delete", seconds=time.perf_counter() - began)
-    return remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+    report, condition = RemovalReport("empty", "delete"), None
+    if work.options.columns:
+        condition = _condition(work, where, keys)
+        if condition is not None:
+            report = remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+    if purge and not dry_run:
+        constants = None if condition is None else condition.constants
+        report.certificate = _certified(work, constants, request, report.removal, grace)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def _certified(
+    work: Work, constants: Sequence[str] | None, request: str | None, removal: int | None, grace: str | None
+) -> Certificate:
+    """The certificate of the purge, at its second stage if a grace is given and nothing is in the way."""
+    store = work.store
+    certificate = certificate_of(store, request) or forget(work, constants, request, removal)
+    if grace is None or certificate.stage == "gone":
+        return certificate
+    purged = maintain_store(store, work.executor, grace, work.progress).purged
+    return next((one for one in purged if one.id == certificate.id), certificate)
+
+
+@report_os_errors("certificates")
+def certificates(
+    uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
+) -> list[Certificate]:
+    """The certificates of all purges, each at its newest stage, by the time when the rows left.
+
+    uri       the warehouse
+    storage_options
+              options of the object store, as delta-rs takes them
+
+    Raises NotAWarehouse if there is none at `uri`. Cost: one small table is read.
+    """
+    store = Store.from_uri(uri, storage_options)
+    read_options(store)
+    return read_certificates(store)
 
 
 def _condition(work: Work, where: str | None, keys: Any) -> RowCondition | None:
@@ -354,7 +409,8 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
 
 def _write(work: Work, events: DeltaTable, selected: Sequence[Selected], *, digests: bool) -> list[Rewritten]:
     schema = pa.schema(events.schema())
-    tasks = [RewriteTask(work.store, schema, one, digests) for one in selected]
+    time = work.options.time_column
+    tasks = [RewriteTask(work.store, schema, time, one, digests) for one in selected]
     return list(work.executor.run(tasks))
 
 

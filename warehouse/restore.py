@@ -25,7 +25,8 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number
-from tidemark.warehouse.events.removals import Removal, removed_at
+from tidemark.warehouse.events.purges import read_certificates
+from tidemark.warehouse.events.removals import NONE, Removal, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
 from tidemark.warehouse.events.steps import planned_times
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
@@ -89,9 +90,9 @@ def restore(
     call changes nothing. Each is undone by itself, so if rows came back and left again by a later removal,
     it is the later one that brings them back. Without a time column the rows get the tick of their new step.
 
-    Raises InputError for what is no removal or step, for rows that expired, and if files with the rows are
-    deleted, a grace after they left; then nothing was changed. The cost is that of reading the files that the
-    removal replaced twice, and of loading the rows, in this process.
+    Raises InputError for what is no removal or step, for rows that expired or were purged, and if files with
+    the rows are deleted, a grace after they left; then nothing was changed. The cost is that of reading the
+    files that the removal replaced twice, and of loading the rows, in this process.
     """
     began = time.perf_counter()
     if (removal is None) == (step is None):
@@ -112,6 +113,7 @@ def restore(
         batch = bulk_batch(_name(one))
         if one.rows and not tables.has_transaction(events, batch.source, batch.first):
             new.append(one)
+    _check_not_purged(store, new)
     report = RestoreReport("known" if wanted else "empty", [one.number for one in new])
     report.rows = sum(one.rows for one in new)
     sources = [_RemovedRows(store, options, one, tuple(read_replaced(store, one.file))) for one in new]
@@ -127,6 +129,14 @@ def restore(
         report.outcome = "planned" if dry_run else "restored"
     report.seconds = time.perf_counter() - began
     return report
+
+
+def _check_not_purged(store: Store, wanted: Sequence[Removal]) -> None:
+    """InputError if the rows of one of these were purged."""
+    purged = max((one.up_to for one in read_certificates(store)), default=NONE)
+    gone = next((one.number for one in wanted if one.number <= purged), None)
+    if gone is not None:
+        raise InputError(f"removal {gone} cannot be undone: its rows were purged. Nothing was changed.")
 
 
 def _name(removal: Removal) -> str:

@@ -376,6 +376,16 @@ DELETE = (
         "are deleted; with --where, those for which it is true, too",
     ),
     option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
+    option(
+        "--purge",
+        action="store_true",
+        help="forget the rows, and all that were removed before: a grace later no file has them",
+    ),
+    option(
+        "--grace",
+        metavar="SPAN",
+        help="with --purge: maintain at once, with this grace; 0s while nothing reads or loads",
+    ),
     *_REMOVAL,
 )
 CORRECT = (

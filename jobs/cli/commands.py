@@ -142,11 +142,13 @@ leaves; their numbers stay used. After a crash, run it again.""",
 Deletes the rows for which a condition is true, or that equal a row of a file in the columns of the file, from
 the table of events and from every answer. The condition is in DuckDB's language over the columns, as
 --where of questions takes it. Files that no table names any more are deleted by `tidemark maintain`, a grace
-later. After a crash, run it again.""",
+later. With --purge nothing of the rows stays, also of those that were removed before, and there is a
+certificate. After a crash, run it again.""",
         (
             "tidemark delete -w flights --keys cancelled.csv",
             "tidemark delete -w flights --where \"origin = 'XXX'\" --dry-run",
             "tidemark delete -w flights --where 'delay < -1000' --request clean-2001",
+            "tidemark delete -w orders --where \"user = 'ann'\" --purge --request ticket-17",
         ),
         command_options.DELETE,
         "tidemark.jobs.remove_rows:run_delete",

@@ -60,6 +60,7 @@ class Expression:
     columns   the stored names of its columns, each once, in the order of the text
     never_fails   whether it consists of comparisons alone, which no row can make fail
     type      Delta's type of its values; None for a condition
+    constants the texts and numbers in it, as text
     """
 
     text: str
@@ -67,6 +68,7 @@ class Expression:
     columns: tuple[str, ...]
     never_fails: bool = False
     type: str | None = None
+    constants: tuple[str, ...] = ()
 
 
 def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
@@ -85,13 +87,14 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
         tree = scope.copied(bare, text)
         if tree != scope.copied(enclosed, text):
             raise _not_one_expression(text)
+        constants = tuple(dict.fromkeys(_constants(tree)))
         tree = _with_exact_constants(connection, scope, tree, text)
         sql = _written(connection, tree)
         again = _Scope(columns)
         if again.copied(_parse(connection, text, sql), text) != tree:
             raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
         _check_types(connection, sql, text)
-    return Expression(text, sql, tuple(scope.used), _never_fails(tree))
+    return Expression(text, sql, tuple(scope.used), _never_fails(tree), constants=constants)
 
 
 def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
@@ -116,6 +119,24 @@ def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
 
 def _type_of(connection: DuckDBPyConnection, sql: str) -> pa.DataType:
     return connection.sql(f"SELECT {sql} AS x FROM t").to_arrow_table().schema[0].type
+
+
+def _constants(node: Any) -> Iterator[str]:
+    """The texts and numbers of a copied tree; sizes of types are not among them."""
+    if isinstance(node, list):
+        for child in node:
+            yield from _constants(child)
+    elif isinstance(node, dict):
+        if node.get("class") == "CONSTANT" and node["literal"]["kind"] in {
+            "STRING",
+            "INTEGER",
+            "NUMERIC",
+            "HEX",
+        }:
+            yield node["literal"]["text"]
+        elif node.get("class") != "TYPE":
+            for child in node.values():
+                yield from _constants(child)
 
 
 def _never_fails(node: Any) -> bool:

@@ -37,6 +37,11 @@ class WhereCondition:
         """The stored names of its columns."""
         return self.expression.columns
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The texts and numbers in it, as text."""
+        return self.expression.constants
+
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which of the rows it selects. InputError if it fails on one, or for text that is not UTF-8."""
         fields = arrow_fields(dict(zip(self.columns, self.types, strict=True)))

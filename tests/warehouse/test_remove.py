@@ -186,7 +186,8 @@ def test_a_batch_that_lost_rows_is_known_when_it_comes_again(
     assert not append(world, rows(5), 5)  # it was live, and is in history now
     with pytest.raises(BatchMismatch, match="other rows"):
         append(world, rows(5)[1:], 5)
-    monkeypatch.setattr(same_rows, "left_rows", lambda *_: LeftRows(Fingerprint(), 0))  # the broken variant
+    nothing = LeftRows(Fingerprint(), 0)
+    monkeypatch.setattr(same_rows, "left_rows", lambda *_: nothing)  # the broken variant
     with pytest.raises(BatchMismatch):
         load(world, rows(3), "batch 3")
 

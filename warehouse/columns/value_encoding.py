@@ -154,6 +154,12 @@ def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.clip(stored, *bounds) * unit_us
 
 
+def greatest_micros(time: Measure, array: pa.Array, initial: int) -> int:
+    """The latest of an array of event times and `initial`, in microseconds since 1970; NULL is left out."""
+    times = encode_values(time, array)
+    return int(epoch_micros(time, times.stored)[~times.null].max(initial=initial))
+
+
 def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """A column without NULL as a read-only numpy array, without a copy if it has one chunk.
 

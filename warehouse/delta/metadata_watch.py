@@ -25,25 +25,34 @@ class MetadataWatch:
     def __init__(self, store: Store, name: str) -> None:
         self._log = f"{store.table(name)}/_delta_log"
         self._version, self._moved, self.checked = -1, float("-inf"), float("-inf")
+        self._is_there = False  # the entry of the version
 
     def start_from(self, version: int) -> None:
         """The table was opened at its newest version: this one."""
         self._version = version
         self._moved = self.checked = time.monotonic()
+        self._is_there = self._exists(version)
 
     def may_have_changed(self) -> bool:
-        """Whether a commit since the last look has new metadata; True also after LISTING_SECONDS."""
+        """Whether a commit since the last look has new metadata.
+
+        True also after LISTING_SECONDS, and if the entry of the version is gone: a purge has cut the log.
+        """
         self.checked = time.monotonic()
         found = self.checked - self._moved > LISTING_SECONDS
+        found = found or (self._is_there and not self._exists(self._version))
         while (content := self._commit(self._version + 1)) is not None:
-            self._version += 1
+            self._version, self._is_there = self._version + 1, True
             found = found or _ACTION in content
         return found
 
     def _commit(self, version: int) -> bytes | None:
-        path = f"{self._log}/{commit_name(version)}"
-        if not os.path.exists(path):  # noqa: PTH110  pathlib's exists takes longer than the rest of a look
+        if not self._exists(version):
             return None
         with suppress(FileNotFoundError):  # cleaned since then
-            return Path(path).read_bytes()
+            return Path(f"{self._log}/{commit_name(version)}").read_bytes()
         return None
+
+    def _exists(self, version: int) -> bool:
+        # pathlib's exists takes longer than the rest of a look.
+        return os.path.exists(f"{self._log}/{commit_name(version)}")  # noqa: PTH110

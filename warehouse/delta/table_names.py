@@ -13,6 +13,7 @@ LEDGER = "ledger"
 REJECTED = "rejected"
 REMOVALS = "removals"  # and the next one: they come with the first removal
 REMOVED = "removed"
+PURGES = "purges"  # comes with the first purge
 ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # other tables come with the first batch, or may be made again
 COPIED_FROM = "_copied_from"  # a file with the identity of the source, until a copy is complete
 KEYS = "keys"

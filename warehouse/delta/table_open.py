@@ -14,6 +14,7 @@ from tidemark.warehouse.delta.table_names import (
     EVENTS,
     LEDGER,
     PROPERTY_PREFIX,
+    PURGES,
     REJECTED,
     REMOVALS,
     REMOVED,
@@ -41,7 +42,7 @@ def exists(store: Store, name: str) -> bool:
 
 def remedy(name: str) -> str:
     """How a table that is damaged as a whole, or missing, is brought back."""
-    if name in (EVENTS, REJECTED, REMOVALS, REMOVED):
+    if name in (EVENTS, REJECTED, REMOVALS, REMOVED, PURGES):
         return "Restore its folder from a copy."
     return "Run `tidemark repair`, which makes it again from the table events."
 

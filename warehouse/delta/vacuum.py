@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.fences import fence_of
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
@@ -90,15 +91,19 @@ def _is_old(info: fs.FileInfo, grace_us: int) -> bool:
 
 
 def _removed_within(store: Store, name: str, version: int, grace_us: int) -> set[str] | None:
-    """The files that commits within the grace removed; None if the log does not reach back so far."""
-    filesystem, removed = store.filesystem(), set[str]()
+    """The files that commits within the grace removed; None if the log does not reach back so far.
+
+    A log that a purge has cut reaches back as far as it must: what earlier commits removed was deleted first.
+    """
+    filesystem, removed, is_fence = store.filesystem(), set[str](), False
     for number in range(version, -1, -1):
         path = f"{name}/_delta_log/{commit_name(number)}"
         try:
             with filesystem.open_input_file(path) as file:
                 actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
         except FileNotFoundError:
-            return None
+            return removed if is_fence else None
+        is_fence = fence_of(actions) is not None
         times = [_modified_ms(filesystem.get_file_info(path)), *map(_action_ms, actions)]
         if expired(max(times), grace_us):
             return removed

@@ -6,7 +6,7 @@ rows, or it sets VOIDED too, and then the removal never happens. docs/signed_ste
 
     rows of a part in `events`  =  rows of its plan  -  rows of its removals up to the decided one
 
-All functions but `removed_at`, `read_removals`, `commit_removal` and `withdraw` are pure.
+All functions but `removed_at`, `read_removals`, `commit_removal`, `rename_files` and `withdraw` are pure.
 """
 
 from __future__ import annotations
@@ -319,6 +319,22 @@ def commit_removal(store: Store, race: Race, removal: Removal) -> bool:
     else:
         rows = pa.concat_tables([data_files.read(store, REMOVALS, race.table), rows])
     return race.commit(data_files.append_actions(store, REMOVALS, rows, replaces=replaced))
+
+
+def rename_files(store: Store, new: Mapping[str, str]) -> None:
+    """Lets records name other files in the table `removed`: `new` has them by the present ones."""
+    race = Race(store, REMOVALS)
+    while True:
+        files, rows = (
+            data_files.list_files(race.table),
+            data_files.read(store, REMOVALS, race.table).to_pylist(),
+        )
+        if not any(row["file"] in new for row in rows):
+            return
+        renamed = [{**row, "file": new.get(row["file"], row["file"])} for row in rows]
+        table = pa.Table.from_pylist(renamed, schema=SCHEMA)
+        if race.commit(data_files.append_actions(store, REMOVALS, table, replaces=files)):
+            return
 
 
 def withdraw(store: Store, number: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.races import add_files
@@ -44,6 +45,7 @@ _BATCHES_SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("digest", pa.uint64()),
         ("unloaded", pa.bool_()),
+        ("latest", pa.int64()),
     ]
 )
 
@@ -63,7 +65,8 @@ class ReplacedFile:
 class RemovedBatch:
     """A batch that loses rows or is unloaded.
 
-    `digest` is that of the fingerprint of its removed rows; None if they expired, which are not digested.
+    digest   of the fingerprint of its removed rows; None if they expired or were purged
+    latest   the latest time of these, in microseconds since 1970; None without one or without a digest
     """
 
     source: str
@@ -71,6 +74,7 @@ class RemovedBatch:
     rows: int
     digest: int | None
     unloaded: bool
+    latest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,19 @@ class LeftRows:
 
     removed   the fingerprint of those that were unloaded or deleted
     expired   how many expired
+    purged    how many were purged: nothing else is known of them
+    latest    the latest time of `removed`, in microseconds since 1970; NO_TICK without one
     """
 
     removed: Fingerprint
     expired: int
+    purged: int = 0
+    latest: int = NO_TICK
 
     @property
     def rows(self) -> int:
         """How many there are."""
-        return self.removed.rows + self.expired
+        return self.removed.rows + self.expired + self.purged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,17 +148,20 @@ def read_batches(store: Store, path: str) -> list[RemovedBatch]:
 
 def left_rows(store: Store, events: DeltaTable, batches: BatchRange) -> LeftRows:
     """The rows of some batches that had left at this version of `events`."""
-    removed, expired = Fingerprint(), 0
+    removed, expired, purged, latest = Fingerprint(), 0, 0, NO_TICK
     for removal in removed_at(store, events).removals:
         if any(part.batches.overlaps(batches) for part in removal.parts):
             for one in read_batches(store, removal.file):
                 if not batches.holds(one.source, one.batch):
                     continue
-                if one.digest is None:
+                latest = max(latest, NO_TICK if one.latest is None else one.latest)
+                if one.digest is not None:
+                    removed += Fingerprint(one.rows, one.digest)
+                elif removal.kind == "expire":
                     expired += one.rows
                 else:
-                    removed += Fingerprint(one.rows, one.digest)
-    return LeftRows(removed, expired)
+                    purged += one.rows
+    return LeftRows(removed, expired, purged, latest)
 
 
 def read_rows(store: Store, path: str) -> pa.Table:

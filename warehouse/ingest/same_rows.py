@@ -3,7 +3,8 @@
 Tasks compute order-independent fingerprints of both (integrity/digests.py), in which NULL counts nothing: so
 they do not depend on columns that were added after the batch came. Rows of the input are cast to the
 warehouse's types first (`column_casts.cast_rows`), so their input types and the executor do not matter.
-Fingerprints are stored only of rows that were removed: these rows count as stored.
+Fingerprints are stored only of rows that were removed: these rows count as stored. Of rows and records that
+were purged only the number is known.
 
 What came is the same as what is stored if all its rows are in `events`; or if those that a filter takes are
 there, and those that it refuses are in `rejected`. The clock of the first time, by which rows in the future
@@ -27,10 +28,11 @@ from deltalake import Schema
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
-from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
+from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.purges import purged_records
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
@@ -118,8 +120,7 @@ class DigestTask:
             rows = cast_rows(table.select(self.schema.names), self.schema)
             total += self.digest.of(rows)
             if time is not None:
-                times = encode_values(time, rows.column(time.name))
-                latest = int(epoch_micros(time, times.stored)[~times.null].max(initial=latest))
+                latest = greatest_micros(time, rows.column(time.name), latest)
         return total, latest
 
 
@@ -144,26 +145,30 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     digested = work.executor.run(
         [DigestTask(store, schema, row_digest, batch, tuple(share)) for share in shares]
     )
-    stored = sum((found for found, _ in digested), left.removed) + Fingerprint(left.expired)
+    stored = sum((found for found, _ in digested), left.removed) + Fingerprint(left.expired + left.purged)
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)
-    latest = _latest([last for _, last in digested], grid) if records else None
+    latest = _latest([left.latest, *(last for _, last in digested)], grid) if records else None
     names = given.names(options)
     digest = DigestRows(schema, names, options, replace(row_filter, latest=latest), row_digest)
     came: list[Digests] = given.rows.each([*names, *given.record_columns], digest)
     nothing = (Fingerprint(),) * 3  # Spark may have no partition
     whole, taken, refused = (sum(parts, Fingerprint()) for parts in zip(nothing, *came, strict=True))
-    if left.expired and left.removed.rows:  # see the module
+    if left.purged or (left.expired and left.removed.rows):  # see the module
         whole, taken, stored = (Fingerprint(one.rows) for one in (whole, taken, stored))
     if whole == stored or (records and taken == stored and refused == _fingerprint_of_texts(records)):
         return None
-    detail = f"{stored.rows + len(records)} rows are stored, {whole.rows} came"
-    return detail if stored.rows + len(records) != whole.rows else f"{detail}, and their content differs"
+    purged = 0 if row_filter.all_or_nothing else purged_records(store, batch)
+    count = stored.rows + len(records) + purged
+    if purged and whole.rows == count:
+        return None  # nothing else is known of records that were purged
+    detail = f"{count} rows are stored, {whole.rows} came"
+    return detail if count != whole.rows else f"{detail}, and their content differs"
 
 
 def _latest(times: Sequence[int], grid: TickGrid | None) -> int:
     """The time up to which rows were taken when the batch came, at least; NO_TICK if none was.
 
-    times     the latest ones of its rows in `events`
+    times     the latest ones of its rows in `events`, and of those that left
     grid      that of `RowDigest`: rows that expired have times before its horizon
     """
     latest = max(times, default=NO_TICK)

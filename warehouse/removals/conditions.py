@@ -29,6 +29,10 @@ class RowCondition(Protocol):
     def columns(self) -> tuple[str, ...]:
         """The columns of `events` that it looks at, by their stored names."""
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The texts and numbers in it, as text: a record that has one may be of a row that it selects."""
+
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which of the rows it selects; a row for which it is NULL is not selected.
 
@@ -46,6 +50,11 @@ class BeforeTick:
     def columns(self) -> tuple[str, ...]:
         """The column of ticks."""
         return (_TICK,)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """None: rows that expire are not purged by it."""
+        return ()
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""

@@ -25,16 +25,17 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
-from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Removal, Removed, removed_at
-from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
+from tidemark.warehouse.events.removed_rows import ReplacedFile
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import history, run_builder
+from tidemark.warehouse.removals.upkeep import replaced_files
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -100,8 +101,10 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
     if planned is not None:
         decide(work, planned)
         return None
-    if any(one.number == voided for one in records):
+    void = {one.file for one in records if one.number == voided}
+    if void:
         removals.withdraw(store, voided)
+        replace_files(store, REMOVED, void)  # it may be gone, or damaged
         return None
     try:
         return Removed.of(records, number, voided)
@@ -114,14 +117,14 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
 def decide(work: Work, removal: Removal) -> bool:
     """Decides the removal if that is not done yet. True if it took effect, False if it is void.
 
-    It takes effect if its own file is there, if `events` still names all the files that it replaces, and if
-    the new files are there.
+    It takes effect if its own file can be read, if `events` still names all the files that it replaces, and
+    if the new files are there. If it is void, nobody has seen any of it, and the caller selects again.
     """
     store = work.store
     race = Race(store, EVENTS)
     while removals.decided(race.table) < removal.number:
-        is_there = not store.files.absent([f"{REMOVED}/{removal.file}"])
-        actions = _actions(store, race.table, read_replaced(store, removal.file)) if is_there else None
+        files = replaced_files(store, removal)
+        actions = None if files is None else _actions(store, race.table, files)
         numbers = [Transaction(TRANSACTION, removal.number)]
         if actions is None:
             numbers.append(Transaction(VOIDED, removal.number))

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.events import removals
+from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
 from tidemark.warehouse.events.steps import planned_batches
@@ -39,6 +40,7 @@ class RemovalReport:
     before          of an expiry: the time before which rows have expired, in UTC
     bytes_written   bytes of all new files; of a dry run at most, by the files that there are
     seconds         time spent
+    certificate     of a purge; None without one
     """
 
     outcome: Literal["removed", "corrected", "empty", "known", "planned"]
@@ -54,6 +56,7 @@ class RemovalReport:
     before: datetime | None = None
     bytes_written: int = 0
     seconds: float = 0.0
+    certificate: Certificate | None = None
 
 
 def report_of(work: Work, removal: Removal, *, known: bool = True) -> RemovalReport:

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
+from tidemark.warehouse.columns.ticks import NO_TICK
+from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -30,13 +32,15 @@ from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A file of `events` and its successor, and the fingerprint of the rows that leave, by batch.
+    """A file of `events` and its successor; of the rows that leave, by batch, fingerprints and latest times.
 
-    Without digests, of rows that expire, the fingerprints have the numbers of rows alone.
+    Times are in microseconds since 1970; a batch without one is left out. Without digests, of rows that
+    expire, the fingerprints have the numbers of rows alone, and there are no times.
     """
 
     file: ReplacedFile
     removed: dict[BatchNumber, Fingerprint]
+    latest: dict[BatchNumber, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,20 +48,23 @@ class RewriteTask:
     """Writes a file of `events` without its selected rows.
 
     schema    that of the table
+    time      the column of times; None without one
     digests   whether the rows that leave are digested
     """
 
     store: Store
     schema: pa.Schema
+    time: Measure | None
     selected: Selected
     digests: bool = True
 
     def run(self) -> Rewritten:
         """Writes the file, unless no row is left, and returns it."""
         if self.selected.is_whole and not self.digests:
-            return Rewritten(ReplacedFile(self.selected.path, None), self._counted())
+            return Rewritten(ReplacedFile(self.selected.path, None), self._counted(), {})
         mask, start = self.selected.mask, 0
         removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
+        latest: dict[BatchNumber, int] = {}
         path = f"{EVENTS}/{self.selected.path}"
         with (
             RowFile(self.store, self.schema) as new,
@@ -70,15 +77,20 @@ class RewriteTask:
                 if not leaves.all():
                     new.write(rows.take(arrow_array(np.flatnonzero(~leaves))) if leaves.any() else rows)
                 if leaves.any() and self.digests:
-                    self._digest(rows.take(arrow_array(np.flatnonzero(leaves))), removed)
+                    self._digest(rows.take(arrow_array(np.flatnonzero(leaves))), removed, latest)
         written: NewFile | None = new.written() if new.rows else None
         counted = dict(removed) if self.digests else self._counted()
-        return Rewritten(ReplacedFile(self.selected.path, written), counted)
+        return Rewritten(ReplacedFile(self.selected.path, written), counted, latest)
 
     def _counted(self) -> dict[BatchNumber, Fingerprint]:
         return {batch: Fingerprint(rows) for batch, rows in self.selected.counts.items()}
 
-    def _digest(self, rows: pa.Table, removed: defaultdict[BatchNumber, Fingerprint]) -> None:
+    def _digest(
+        self,
+        rows: pa.Table,
+        removed: defaultdict[BatchNumber, Fingerprint],
+        latest: dict[BatchNumber, int],
+    ) -> None:
         """Adds the fingerprints of the rows, as `same_rows` makes those of stored and of given rows."""
         user = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
         counts = count_batches(rows)
@@ -87,4 +99,10 @@ class RewriteTask:
             if len(counts) > 1:
                 own = rows.filter(batch_filter(rows, [BatchRange(source, batch, batch)]))
             for part in own.select(user.names).combine_chunks().to_batches():
-                removed[source, batch] += fingerprint(cast_rows(part, user))
+                cast = cast_rows(part, user)
+                removed[source, batch] += fingerprint(cast)
+                if self.time is not None:
+                    before = latest.get((source, batch), NO_TICK)
+                    newest = greatest_micros(self.time, cast.column(self.time.name), before)
+                    if newest > NO_TICK:
+                        latest[source, batch] = newest

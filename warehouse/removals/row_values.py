@@ -61,6 +61,14 @@ class RowValues:
         """The names of the columns."""
         return tuple(self.rows.schema.names)
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The texts of the given rows; their other values if they have no text."""
+        columns = (column.to_pylist() for column in self.rows.columns)
+        values = [value for column in columns for value in column if value is not None]
+        texts = [value for value in values if isinstance(value, str)]
+        return tuple(dict.fromkeys(texts or map(str, values)))
+
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""
         return self.places(rows) >= 0
@@ -93,6 +101,11 @@ class BothConditions:
     def columns(self) -> tuple[str, ...]:
         """The columns of both."""
         return tuple(dict.fromkeys([*self.first.columns, *self.second.columns]))
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Those of both."""
+        return tuple(dict.fromkeys([*self.first.constants, *self.second.constants]))
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""

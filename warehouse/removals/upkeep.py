@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from tidemark.warehouse.delta import data_files, tables
+from typing import Any
+
+from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import removals
-from tidemark.warehouse.events.removals import Removal
-from tidemark.warehouse.events.removed_rows import read_replaced
+from tidemark.warehouse.events.removals import Removal, Removed
+from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.run_tables import net_of
 
 
 def wanted_files(store: Store) -> set[str]:
@@ -18,9 +24,19 @@ def wanted_files(store: Store) -> set[str]:
     if not removals.is_signed(events):
         return set()
     planned = removals.open_removal(_records(store), removals.decided(events))
-    files = [] if planned is None else read_replaced(store, planned.file)
+    files = [] if planned is None else replaced_files(store, planned) or []
     olds = {one.old for one in files if one.old is not None}
     return olds | {one.new.path for one in files if one.new is not None}
+
+
+def replaced_files(store: Store, removal: Removal) -> list[ReplacedFile] | None:
+    """The files that a removal, which is not decided, replaces; None if its own file is gone or damaged."""
+    if store.files.absent([f"{REMOVED}/{removal.file}"]):
+        return None
+    try:
+        return read_replaced(store, removal.file)
+    except DamagedWarehouse:
+        return None
 
 
 def expire_removed(store: Store, grace_us: int) -> None:
@@ -34,6 +50,21 @@ def expire_removed(store: Store, grace_us: int) -> None:
         named = {one.file for one in _records(store)}
         gone = [one for one in files if one.path not in named and expired(one.modified, grace_us)]
         if not gone or race.commit(map(data_files.remove_action, gone)):
+            return
+
+
+def take_marks(store: Store, projection: Projection[Any], removed: Removed) -> None:
+    """Takes the marks of attempts that have removed rows out of their table: none can be committed."""
+    if not table_open.exists(store, projection.marks_table):
+        return
+    race = Race(store, projection.marks_table)
+    while True:
+        gone = []
+        for file in data_files.list_files(race.table):
+            run = Run.parse(file.partition["run"])
+            if removed.pending(run.first, run.last, net_of(file.path)):
+                gone.append(data_files.remove_action(file))
+        if not gone or race.commit(gone, blind=True):
             return
 
 

@@ -106,14 +106,24 @@ def removed_batches(
 ) -> list[RemovedBatch]:
     """The batches that lose rows, or are unloaded."""
     removed: dict[tuple[str, int], Fingerprint] = {}
+    latest: dict[tuple[str, int], int] = {}
     for one in written:
         for batch, found in one.removed.items():
             removed[batch] = removed.get(batch, Fingerprint()) + found
+        for batch, time in one.latest.items():
+            latest[batch] = max(time, latest.get(batch, time))
     for part in parts:
         if not part.rows:
             removed[part.batches.source, part.batches.first] = Fingerprint()
     unloaded, expired = wanted.kind == "unload", wanted.kind == "expire"
     return [
-        RemovedBatch(source, batch, found.rows, None if expired else found.digest, unloaded)
+        RemovedBatch(
+            source,
+            batch,
+            found.rows,
+            None if expired else found.digest,
+            unloaded,
+            latest.get((source, batch)),
+        )
         for (source, batch), found in sorted(removed.items())
     ]

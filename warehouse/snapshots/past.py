@@ -40,6 +40,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOV
 from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, without_secrets
 from tidemark.warehouse.events.completion import Completion
+from tidemark.warehouse.events.purges import read_certificates
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NONE, decided, voided
 from tidemark.warehouse.events.steps import planned_times
@@ -275,7 +276,9 @@ class _Past:
         )
 
     def _check_age(self) -> None:
-        """InputError if files of a version left their table longer ago than the grace."""
+        """InputError if files of a version left their table longer ago than the grace, or were purged."""
+        if any(self.versions[EVENTS] < one.versions[EVENTS] for one in read_certificates(self.store)):
+            self._is_gone("rows that it has were purged since")
         oldest = now_us() - self.grace_us
         for name, version in self.versions.items():
             log = self._log(name)

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PURGES, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.events.removals import Removal, Removed, decided, read_removals, voided
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
@@ -110,10 +110,14 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
     store.files.forget()  # what the store has is checked, not what was read of it before
     snapshot = open_snapshot(uri, storage_options).newest()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
-    names = (STEPS, *marks_tables, REJECTED, EVENTS)
+    names = (STEPS, *marks_tables, REJECTED, *_purges(snapshot.store), EVENTS)
     if SIGNED in snapshot.options.features:
         names = (*names, REMOVALS, REMOVED)
     return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})
+
+
+def _purges(store: Store) -> list[str]:
+    return [PURGES] if table_open.exists(store, PURGES) else []
 
 
 def _open(store: Store, name: str) -> Opened:

@@ -1,0 +1,152 @@
+"""Certificates of purges: that rows left every table, and that no file of the warehouse has them any more.
+
+The table `purges` comes with the first purge. Each row has a certificate at one stage, as JSON; the newest
+stage of an id holds. A certificate has counts and versions, and nothing of the rows: no condition, no value,
+no hash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import PURGES
+from tidemark.warehouse.events.reader import BatchRange
+
+SCHEMA = pa.schema(
+    [
+        ("purge", pa.string()),
+        ("stage", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("content", pa.string()),
+    ]
+)
+_MAX_FILES = 4  # of the table, before its rows are written again as one file
+
+OUTSIDE = (
+    "copies and backups of the warehouse, and versions that an object store keeps of deleted objects",
+    "the files and topics that the rows came from",
+    "tables, logs and files of other tools, such as Spark's checkpoints, event logs and shuffle files",
+    "caches of readers: memory, and folders that were given as cache",
+    "temporary folders of processes that were killed",
+    "names of batches, sources and requests, which the callers chose",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is certified of a purge.
+
+    id         of the purge
+    stage      'left': no table names the rows from `versions` on; 'gone': no file of the warehouse has them
+    request    the caller's name of the call; None without one
+    removal    the number of the removal that took the rows; None if none of history matched
+    rows       the rows that this removal took
+    records    the records that left the table `rejected`, by source and batch
+    up_to      the removals up to this number are purged with it; -1 if there never was one
+    step       the newest step of history then; -1 for none
+    left_at    when the rows had left, as ISO text in UTC
+    versions   by table, the version from which on it names no file with the rows
+    before     the number of files of the warehouse then
+    gone_at    when the listing was made, as ISO text in UTC; None at the stage 'left'
+    deleted    how many of the files from before are there no more
+    listing    by table, the files that are there; what belongs to no table is counted under ''
+    waits      of the last look, why it is not gone yet; it is not stored
+    outside    what no purge of a warehouse reaches
+    """
+
+    id: str
+    stage: Literal["left", "gone"]
+    request: str | None
+    removal: int | None
+    rows: int
+    records: tuple[tuple[str, int, int], ...]
+    up_to: int
+    step: int
+    left_at: str
+    versions: Mapping[str, int]
+    before: int
+    gone_at: str | None = None
+    deleted: int = 0
+    listing: Mapping[str, int] | None = None
+    waits: tuple[str, ...] = ()
+    outside: tuple[str, ...] = OUTSIDE
+
+    @property
+    def left_ms(self) -> int:
+        """When the rows had left, in milliseconds since 1970."""
+        return int(datetime.fromisoformat(self.left_at).timestamp() * 1000)
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Certificate:
+        """The certificate of a JSON object; KeyError, TypeError or ValueError if it is none."""
+        records = tuple((str(source), int(batch), int(count)) for source, batch, count in given["records"])
+        texts = {name: tuple(map(str, given[name])) for name in ("waits", "outside")}
+        return cls(**{**given, **texts, "records": records})
+
+
+def now() -> str:
+    """The time as certificates have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def commit_certificate(store: Store, certificate: Certificate, grace_us: int) -> None:
+    """Adds the certificate to the table, which is made if it is missing; nothing if its stage is there."""
+    tables.create(store, PURGES, SCHEMA, grace_us=grace_us)
+    stored = replace(certificate, waits=())
+    at = certificate.gone_at or certificate.left_at
+    row = {
+        "purge": certificate.id,
+        "stage": certificate.stage,
+        "at": datetime.fromisoformat(at),
+        "content": json.dumps(stored.to_json(), ensure_ascii=False),
+    }
+    race = Race(store, PURGES)
+    while True:
+        known = data_files.read(store, PURGES, race.table)
+        places = zip(known.column("purge").to_pylist(), known.column("stage").to_pylist(), strict=True)
+        if (certificate.id, certificate.stage) in places:
+            return
+        rows, replaced = pa.Table.from_pylist([row], schema=SCHEMA), data_files.list_files(race.table)
+        if len(replaced) < _MAX_FILES:
+            replaced = []
+        else:
+            rows = pa.concat_tables([known, rows])
+        if race.commit(data_files.append_actions(store, PURGES, rows, replaces=replaced)):
+            return
+
+
+def read_certificates(store: Store, table: DeltaTable | None = None) -> list[Certificate]:
+    """The certificates of all purges, each at its newest stage, by the time when the rows left."""
+    if table is None:
+        (table,) = tables.find_tables(store, PURGES)
+    found: dict[str, Certificate] = {}
+    if table is not None:
+        for text in data_files.read(store, PURGES, table).column("content").to_pylist():
+            one = Certificate.from_json(json.loads(text))
+            if one.id not in found or one.stage == "gone":
+                found[one.id] = one
+    return sorted(found.values(), key=lambda one: (one.left_at, one.id))
+
+
+def purged_records(store: Store, batch: BatchRange) -> int:
+    """How many records of the batch purges took out of the table `rejected`."""
+    return sum(
+        count
+        for one in read_certificates(store)
+        for source, number, count in one.records
+        if batch.holds(source, number)
+    )

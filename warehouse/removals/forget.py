@@ -1,0 +1,203 @@
+"""The first stage of a purge: what has left names nothing of its rows any more, in any table.
+
+Called once every removal is decided and applied, so no projection and no file of `events` has the rows. Then:
+
+    rejected   records whose text has a constant of the condition leave
+    steps      samples and times of the steps that lost rows are taken anew, from the rows that are left
+    removed    digests of removed rows, and statistics of files, leave the files of all removals
+    marks      those of runs that were built anew leave their tables
+    fences     a commit of each table, from which on it names no file with the rows (delta/fences.py)
+    purges     the certificate, at the stage 'left'
+
+Each part looks at what is there and does what is missing, so the same call goes on after a crash. What is
+purged is all that ever left, also by earlier deletes and unloads: a condition is stored nowhere. Old files
+and entries of logs stay for readers, for the grace; gone.py deletes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake.transaction import AddAction, RemoveAction
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.fences import put_fence
+from tidemark.warehouse.delta.races import Race, replace_files
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import (
+    EVENTS,
+    LEDGER,
+    REJECTED,
+    REMOVALS,
+    REMOVED,
+    STEPS,
+    marks_of,
+)
+from tidemark.warehouse.events import purges, removals
+from tidemark.warehouse.events.purges import Certificate
+from tidemark.warehouse.events.removals import Removal
+from tidemark.warehouse.events.removed_rows import RemovedFile, read_batches, read_replaced, write_removed
+from tidemark.warehouse.events.step_facts import StepFacts, read_facts, text_of
+from tidemark.warehouse.events.steps import StepPlan, newest_plan
+from tidemark.warehouse.ingest import rejected
+from tidemark.warehouse.ingest.overlaps import sample_of_batch
+from tidemark.warehouse.removals.finish import finish_open
+from tidemark.warehouse.removals.gone import files_of_warehouse
+from tidemark.warehouse.removals.upkeep import take_marks
+from tidemark.warehouse.removals.wanted import open_complete
+from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.work import Work
+
+_NUMBER = re.compile(r"-?[\d.]+")
+
+
+def forget(
+    work: Work, constants: Sequence[str] | None, request: str | None, removal: int | None
+) -> Certificate:
+    """Makes every table forget what left, and returns the certificate at the stage 'left'.
+
+    constants   of the condition; without any, all records leave the table `rejected`. None: no row was asked
+                for, and no record leaves
+    removal     the number of the removal of this call; None if no row of history matched
+    """
+    store = work.store
+    work = replace(work, options=read_options(store))
+    removed = finish_open(work).removed
+    since = max((one.up_to for one in purges.read_certificates(store)), default=removals.NONE)
+    with work.phase("purge"):
+        records = [] if constants is None else _forget_records(store, constants)
+        work.reached("records purged")
+        newly = [one for one in removed.removals if one.number > since]
+        _, plans = open_complete(work)
+        _renew_facts(work, plans, {step for one in newly for step in one.steps})
+        work.reached("samples purged")
+        _forget_digests(store, newly)
+        work.reached("digests purged")
+        for projection in work.options.projections:
+            take_marks(store, projection, removed)
+        work.reached("marks purged")
+        purge = uuid.uuid4().hex
+        versions = {name: put_fence(store, name, purge) for name in all_tables(store, work.options)}
+        work.reached("fences put")
+        certificate = Certificate(
+            purge,
+            "left",
+            request,
+            removal,
+            sum(one.rows for one in removed.removals if one.number == removal),
+            tuple(records),
+            removed.number,
+            newest_plan(plans),
+            purges.now(),
+            versions,
+            sum(map(len, files_of_warehouse(store, versions).values())),
+        )
+        purges.commit_certificate(store, certificate, work.options.grace_us)
+    work.reached("purge recorded")
+    return certificate
+
+
+def certificate_of(store: Store, request: str | None) -> Certificate | None:
+    """The certificate of the purge that this request named; None if there is none."""
+    if request is None:
+        return None
+    return next((one for one in purges.read_certificates(store) if one.request == request), None)
+
+
+def all_tables(store: Store, options: Options) -> list[str]:
+    """The names of all tables there are, but `purges`; also of what was dropped."""
+    names = [name for one in options.projections for name in (one.runs_table, one.marks_table)]
+    names += [name for dropped in options.dropped for name in (dropped, marks_of(dropped))]
+    names += [LEDGER, STEPS, REJECTED, REMOVALS, REMOVED, EVENTS]
+    return [name for name in dict.fromkeys(names) if table_open.exists(store, name)]
+
+
+def _forget_records(store: Store, constants: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Takes records out of `rejected`; how many left, by source and batch."""
+    wanted = _pattern(constants)
+    race = Race(store, REJECTED)
+    while True:
+        actions: list[AddAction | RemoveAction] = []
+        gone: list[tuple[str, int, int]] = []
+        for file in data_files.list_files(race.table):
+            rows = data_files.read_file(store, REJECTED, file.path)
+            texts = ["\n".join(map(str, filter(None, row.values()))) for row in _texts_of(rows)]
+            stays = np.flatnonzero([wanted.search(text) is None for text in texts])
+            if len(stays) == rows.num_rows:
+                continue
+            source, batch = file.stats["min.source"], file.stats["min.batch"]
+            gone.append((source, batch, rows.num_rows - len(stays)))
+            actions.append(data_files.remove_action(file))
+            if len(stays):
+                actions.append(rejected.write_rows(store, source, batch, rows.take(arrow_array(stays))))
+        if not actions or race.commit(actions):
+            return gone
+
+
+def _texts_of(rows: pa.Table) -> list[dict[str, Any]]:
+    """Of each record the texts that may quote it."""
+    named = [name for name in rows.schema.names if name not in {"source", "batch", "rejected_at"}]
+    found: list[dict[str, Any]] = rows.select(named).to_pylist()
+    return found
+
+
+def _pattern(constants: Sequence[str]) -> re.Pattern[str]:
+    """Matches text that has one of the constants, as it is or as JSON, CSV or base64 write it; or any text.
+
+    A number is not found inside a longer one.
+    """
+    forms: set[str] = set()
+    for one in constants:
+        if _NUMBER.fullmatch(one):
+            forms.add(rf"(?<![\d.]){re.escape(one)}(?!\d)")
+        elif one:
+            encoded = base64.b64encode(one.encode()).decode().rstrip("=")
+            written = {json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1]}
+            forms |= {re.escape(form) for form in {one, one.replace('"', '""'), encoded, *written}}
+    return re.compile("|".join(sorted(forms)))  # without any, it matches every text
+
+
+def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> None:
+    """Takes the samples and the times of steps that lost rows from the rows that are left."""
+    store, race = work.store, Race(work.store, STEPS)
+    events, renewed = tables.open_table(store, EVENTS), dict[int, StepFacts]()
+    while True:
+        files = data_files.list_files(race.table)
+        facts = read_facts(store, files)
+        for plan in plans:
+            if plan.step in lost_rows and plan.step in facts and plan.step not in renewed:
+                sample = reduce(add, (sample_of_batch(work, events, part) for part in plan.batches))
+                is_sampled = facts[plan.step].sample is not None
+                renewed[plan.step] = replace(
+                    facts[plan.step], times=sample.times, sample=sample if is_sampled else None
+                )
+        if all(facts.get(step) == one for step, one in renewed.items()):
+            return
+        rows = data_files.read(store, STEPS, race.table)
+        if race.commit(data_files.append_actions(store, STEPS, rows, files, text_of(facts | renewed))):
+            return
+
+
+def _forget_digests(store: Store, purged: Iterable[Removal]) -> None:
+    """Writes the files of removals anew, without digests of rows and without statistics."""
+    new: dict[str, str] = {}
+    for one in purged:
+        files, batches = read_replaced(store, one.file), read_batches(store, one.file)
+        bare = [replace(file, new=file.new and replace(file.new, stats="{}")) for file in files]
+        unknown = [replace(batch, digest=None, latest=None) for batch in batches]
+        if bare != files or unknown != batches:
+            new[one.file] = write_removed(store, one.number, RemovedFile(bare, unknown))
+    if new:
+        removals.rename_files(store, new)
+        replace_files(store, REMOVED, new)
