@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
@@ -400,3 +401,15 @@ def test_what_is_left_answers_as_a_warehouse_that_never_had_more(tmp_path: Path)
         found.append(asked)
     kinds._REGISTERED.pop("tally")
     assert found[0] == found[1]
+
+
+def test_spark_s_tasks_do_it_too_and_its_views_show_it(spark: SparkSession, world: GroupWorld) -> None:
+    world.load_live()
+    query.register_views(spark, world.path, "expiring")
+    assert warehouse.expire(spark, world.path, MOMENT, tuning=TINY).outcome == "removed"
+    left(world)
+    check(world)
+    (row,) = spark.sql("SELECT count(*), count(number) FROM expiring_events").collect()
+    assert tuple(row) == (len(world.rows), sum(row[2] is not None for row in world.rows))
+    (row,) = spark.sql("SELECT n, widened FROM expiring_quantile(0.5, measure => 'value')").collect()
+    assert "which have expired" in row[1]
