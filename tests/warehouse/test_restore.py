@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.query.groupworld import START, TINY, GroupWorld
 from tests.warehouse.test_remove import Killed, check, delete, is_gone, keep, killer, load, once, rows
-from tidemark import warehouse
+from tidemark import query, warehouse
 from tidemark.warehouse import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.restore import gone_rows
 
@@ -103,6 +104,27 @@ def test_two_at_once_bring_the_rows_back_once(world: GroupWorld) -> None:
     restore(world, removal=0, progress=once("restore", lambda: restore(world, step=3)))
     back(world, UNLOADED, DELETED)
     check(world)
+
+
+def test_rows_of_before_a_column_came_and_another_got_wider_come_back(tmp_path: Path) -> None:
+    uri = tmp_path / "w"
+    first = pa.table({"k": ["a", "b", "c"], "n": pa.array([1, 2, 3], pa.int32())})
+    warehouse.create(None, uri, ["n"], key="k", schema=first.schema)
+    warehouse.load(None, uri, first, "one")
+    warehouse.delete(None, uri, "k = 'b'")
+    warehouse.load(None, uri, first.append_column("more", pa.array([1.0, None, 3.0])), "two", evolve=True)
+    warehouse.alter(None, uri, widen={"n": "long"})
+    assert warehouse.restore(uri, removal=0).rows == 1
+    found = query.open(uri).sql("SELECT k, n, more FROM events ORDER BY ALL").fetchall()
+    assert found == [
+        ("a", 1, 1.0),
+        ("a", 1, None),
+        ("b", 2, None),
+        ("b", 2, None),
+        ("c", 3, 3.0),
+        ("c", 3, None),
+    ]
+    assert warehouse.verify(uri).ok
 
 
 def test_removals_that_share_a_batch_are_caught(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
