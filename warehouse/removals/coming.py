@@ -21,7 +21,7 @@ from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import BatchMismatch, InputError
-from tidemark.warehouse.events.reader import BULK, BatchRange
+from tidemark.warehouse.events.reader import BULK, BatchRange, read_columns
 from tidemark.warehouse.events.removals import Removal
 from tidemark.warehouse.events.removed_rows import read_batches
 from tidemark.warehouse.events.steps import StepPlan
@@ -119,8 +119,7 @@ class Coming:
 
     def count(self, work: Work) -> int:
         """The number of new rows."""
-        names = [name for name, _ in work.options.columns]
-        return sum(self.given.rows.each(names, _CountRows()))
+        return sum(self.given.rows.each(self.given.names(work.options), _CountRows()))
 
     def chosen(self, work: Work, selected: Sequence[Selected]) -> list[Selected]:
         """Of the selected rows, which all equal one to find, as many as are to leave.
@@ -200,7 +199,7 @@ class _MatchTask:
                 wanted = np.flatnonzero(mask[start:stop])
                 start = stop
                 if len(wanted):
-                    rows = with_plain_types(file.read_group(group, names)).take(arrow_array(wanted))
+                    rows = with_plain_types(read_columns(file, group, names)).take(arrow_array(wanted))
                     places.append(self.values.places(rows))
                     pairs = zip(*(rows.column(name).to_pylist() for name in _BATCH), strict=True)
                     codes.append(np.array([numbers.setdefault(one, len(numbers)) for one in pairs], np.int64))
