@@ -342,7 +342,7 @@ class _Groups(Generic[M]):
         parts = asked[1]
         windows = [part.ticks for part in parts]
         groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
-        alone = costs.groups(groups, len(parts), len(view.runs)) + sizes
+        alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
         ways: dict[Way, Choice[Asked[M]]] = {INDEX: Choice(alone, partial(self._chosen, view, key, *asked))}
         together = session.many_groups.cost(view, parts, groups)
         if together is not None:
@@ -364,11 +364,12 @@ class _Groups(Generic[M]):
         return max(rows_by_tick, default=0)
 
     def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
-        """What it costs to count the rows of all groups; nothing where that was done before."""
-        whole = Window(windows[0].start, windows[-1].stop)
-        if key is None or _kept_sizes(self.session, self.choice, key, whole).value is not None:
+        """What it costs to count the rows of all groups, or to list the largest; nothing if that is known."""
+        session, whole = self.session, Window(windows[0].start, windows[-1].stop)
+        if key is None or _kept_sizes(session, self.choice, key, whole).value is not None:
             return 0.0
-        return self.session.costs.key_scan(runs_within(key.runs, windows), far=self.session.is_far)
+        scan = session.costs.key_scan(runs_within(key.runs, windows), far=session.is_far)
+        return scan if largest_needed(self.choice) is None else min(scan, session.costs.lists(1))
 
     def _asks_all(self, key: KeysView | None) -> bool:
         """Whether all groups are asked that have rows: whole runs tell them, without the rows of the key."""
@@ -402,7 +403,8 @@ class _Groups(Generic[M]):
         groups = chosen_groups(choice, sizes)
         asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
         cost = session.many_groups.cost(view, parts, len(groups))
-        if cost is not None and cost < session.costs.groups(len(groups), len(parts), len(view.runs)):
+        runs = len(runs_within(view.runs, [part.ticks for part in parts]))
+        if cost is not None and cost < session.costs.groups(len(groups), len(parts), runs):
             spending.takes(RUNS)
             together = session.many_groups.listed(session.snapshot, view, choice, *asked)
             if not choice.by:

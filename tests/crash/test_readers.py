@@ -191,7 +191,7 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
     one = small(spark, stage)
     written: dict[int, steps.StepPlan] = {}
 
-    def in_memory(store: Any, race: Any, plan: steps.StepPlan) -> bool:  # noqa: ARG001
+    def in_memory(store: Any, race: Any, plan: steps.StepPlan, facts: Any) -> bool:  # noqa: ARG001
         written[plan.step] = plan
         return True
 

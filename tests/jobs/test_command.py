@@ -258,7 +258,16 @@ def test_a_warehouse_lives_by_the_command_alone(tmp_path: Path, capsys: pytest.C
     ]
     assert tidemark(capsys, "load", "-w", uri, "--from-stream", "--json").json["batches"][0]["rows"] == 1
     swept = tidemark(capsys, "maintain", "-w", uri, "--json").json
-    told = {"swept", "compacted", "ledger_rows_expired", "marks_expired", "lengthened", "held", "links"}
+    told = {
+        "swept",
+        "compacted",
+        "ledger_rows_expired",
+        "marks_expired",
+        "lengthened",
+        "held",
+        "links",
+        "purged",
+    }
     assert set(swept) == told
     report = tidemark(capsys, "verify", "-w", uri, "--json").json
     assert report["ok"]

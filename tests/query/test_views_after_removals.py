@@ -47,7 +47,7 @@ def told(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[int, ...]:
         f"SELECT count(*) FROM {events} WHERE number = {GONE}",
         f"SELECT n + m FROM {name}_quantile(0.5, measure := 'value')",
     )
-    return tuple(connection.execute(question).fetchone()[0] for question in questions)  # type: ignore[index]
+    return tuple(connection.execute(question).fetchall()[0][0] for question in questions)
 
 
 def test_views_of_duckdb_follow_and_those_of_a_pinned_reader_stay(
