@@ -82,7 +82,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
 
 def _expire(spark: SparkSession | None, given: argparse.Namespace) -> RemovalReport | None:
     """Lets rows expire that are older than the warehouse keeps them, by the clock; None if it keeps all."""
-    options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
+    options = warehouse.read_options(Store.from_uri(given.warehouse, given.storage_options))
     if options.retention_us is None:
         return None
     report = warehouse.expire(spark, given.warehouse, storage_options=given.storage_options)

@@ -30,15 +30,15 @@ def run_unload(given: argparse.Namespace) -> int:
         given.parser.error("--source and --batches go together")
     batches = None if given.batches is None else tuple(given.batches)
     what = {"batch": given.batch, "source": given.source, "batches": batches}
-    return _run(given, warehouse.unload, "tidemark unload", **what)
+    return _run(given, warehouse.unload, "tidemark unload", **what, request=given.request)
 
 
 def run_delete(given: argparse.Namespace) -> int:
     """Deletes the rows that match a condition, that have the keys of a file, or both."""
     if given.where is None and given.keys is None:
         given.parser.error("one of --where and --keys is required")
-    what = {"where": given.where, "keys": _rows_of(given, given.keys)}
-    return _run(given, warehouse.delete, "tidemark delete", **what, purge=given.purge, grace=given.grace)
+    what = {name: getattr(given, name) for name in ("where", "purge", "grace", "request")}
+    return _run(given, warehouse.delete, "tidemark delete", **what, keys=_rows_of(given, given.keys))
 
 
 def run_correct(given: argparse.Namespace) -> int:
@@ -61,7 +61,8 @@ def _rows_of(given: argparse.Namespace, paths: list[str] | None) -> ArrowRows | 
 
 def run_expire(given: argparse.Namespace) -> int:
     """Lets rows expire that are older than a moment, or than the warehouse keeps them."""
-    return _run(given, warehouse.expire, "tidemark expire", before=given.before)
+    what = {"before": given.before, "request": given.request}
+    return _run(given, warehouse.expire, "tidemark expire", **what)
 
 
 def run_restore(given: argparse.Namespace) -> int:
@@ -99,7 +100,6 @@ def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], applicat
             given.warehouse,
             **what,
             dry_run=given.dry_run,
-            **({"request": given.request} if "request" in given else {}),
             storage_options=given.storage_options,
             progress=set_phase,
         )

@@ -143,8 +143,7 @@ def _is_done(store: Store, request: str | None) -> bool:
     """Whether a removal with this name of its call happened: then no more is done."""
     if request is None:
         return False
-    done = removed_at(store, tables.open_table(store, EVENTS))
-    return any(one.request == request for one in done.removals)
+    return removed_at(store, tables.open_table(store, EVENTS)).of_request(request) is not None
 
 
 def _raise(store: Store, horizon: int) -> bool:

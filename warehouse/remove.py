@@ -318,10 +318,10 @@ def _settled(work: Work) -> Work:
 
 def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | None:
     """The removal that an earlier call with the same request, or the same correction, has done."""
-    done, request, coming = finished.removed.removals, wanted.request, wanted.coming
+    coming = wanted.coming
     if coming is None:
-        return next((one for one in done if request and one.request == request), None)
-    same = next((one for one in done if coming.is_of(one)), None)
+        return finished.removed.of_request(wanted.request)
+    same = next((one for one in finished.removed.removals if coming.is_of(one)), None)
     if same is not None:
         coming.check_same(work, same)
     return same

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
+from tidemark.warehouse.columns.codes import occurrences
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number
-from tidemark.warehouse.events.purges import read_certificates
-from tidemark.warehouse.events.removals import NONE, Removal, removed_at
+from tidemark.warehouse.events.purges import purged_up_to
+from tidemark.warehouse.events.removals import Removal, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
-from tidemark.warehouse.events.steps import planned_times
+from tidemark.warehouse.events.steps import read_planned_times
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.integrity.digests import row_hashes
@@ -122,8 +123,16 @@ def restore(
     if new and not dry_run:
         for source in sources:
             work.reached("restore")
-            given: dict[str, Any] = {"ahead": None, "storage_options": storage_options, "tuning": tuning}
-            loaded = load(None, uri, source, _name(source.removal), progress=progress, **given)
+            loaded = load(
+                None,
+                uri,
+                source,
+                _name(source.removal),
+                ahead=None,
+                storage_options=storage_options,
+                progress=progress,
+                tuning=tuning,
+            )
             report.steps += [] if loaded.step is None else [loaded.step]
     if new:
         report.outcome = "planned" if dry_run else "restored"
@@ -133,7 +142,7 @@ def restore(
 
 def _check_not_purged(store: Store, wanted: Sequence[Removal]) -> None:
     """InputError if the rows of one of these were purged."""
-    purged = max((one.up_to for one in read_certificates(store)), default=NONE)
+    purged = purged_up_to(store)
     gone = next((one.number for one in wanted if one.number <= purged), None)
     if gone is not None:
         raise InputError(f"removal {gone} cannot be undone: its rows were purged. Nothing was changed.")
@@ -160,7 +169,7 @@ def _wanted(store: Store, removal: int | None, step: int | None) -> list[Removal
                 "To see the rows, open the warehouse as it was: query.open(uri, at=...)."
             )
         return [happened[number]]
-    planned = planned_times(data_files.read(store, STEPS, tables.open_table(store, STEPS)))
+    planned = read_planned_times(store)
     after = whole_number("step", step, 0)
     if after not in planned:
         raise InputError(f"there is no step {after}: its steps are 0 to {max(planned, default=-1)}.")
@@ -251,7 +260,7 @@ def gone_rows(old: NDArray[np.uint64], new: NDArray[np.uint64] | None) -> NDArra
     """
     if new is None:
         return np.ones(len(old), np.bool_)
-    values, places, counts = np.unique(old, return_inverse=True, return_counts=True)
+    values, places = np.unique(old, return_inverse=True)
     kept, times = np.unique(new, return_counts=True)
     stays = np.zeros(len(values), np.int64)
     if not np.isin(kept, values, assume_unique=True).all():
@@ -259,9 +268,5 @@ def gone_rows(old: NDArray[np.uint64], new: NDArray[np.uint64] | None) -> NDArra
             "a file of events that was written for a removal has rows that the old one lacks"
         )
     stays[values.searchsorted(kept)] = times
-    order = np.argsort(places, kind="stable")
-    starts = np.cumsum(counts) - counts
-    rank = np.empty(len(old), np.int64)  # of a row among equal ones
-    rank[order] = np.arange(len(old)) - np.repeat(starts, counts)
-    gone: NDArray[np.bool_] = rank >= stays[places]
+    gone: NDArray[np.bool_] = occurrences(places) >= stays[places]
     return gone

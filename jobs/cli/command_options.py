@@ -51,6 +51,11 @@ def option(*names: str, **how: Any) -> Argument:
     return Argument(names, how)
 
 
+def files(name: str, text: str) -> Argument:
+    """An option with this name that takes paths, and may be repeated."""
+    return option(name, metavar=FOLDER, nargs="+", action="extend", help=text)
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
     """Options of which one at most is given; one at least if `required`."""
@@ -182,13 +187,10 @@ LOAD = (
     ),
     OneOf(
         (
-            option(
+            files(
                 "--input",
-                metavar=FOLDER,
-                nargs="+",
-                action="extend",
-                help="files, folders of files, or patterns of them such as 'in/**/*.csv', or one Delta "
-                "table; may be repeated: all together are the batch",
+                "files, folders of files, or patterns of them such as 'in/**/*.csv', or one Delta table; may "
+                "be repeated: all together are the batch",
             ),
             option(
                 "--from-stream",
@@ -367,13 +369,10 @@ DELETE = (
         metavar="EXPRESSION",
         help="rows for which this is true are deleted, such as \"user = 'x'\"; those where it is NULL stay",
     ),
-    option(
+    files(
         "--keys",
-        metavar=FOLDER,
-        nargs="+",
-        action="extend",
-        help="files with some columns of the warehouse: rows that equal one of theirs in all these columns "
-        "are deleted; with --where, those for which it is true, too",
+        "files with some columns of the warehouse: rows that equal one of theirs in all these columns are "
+        "deleted; with --where, those for which it is true, too",
     ),
     option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
     option(
@@ -395,14 +394,8 @@ CORRECT = (
         "what is missing."
     ),
     option("--batch", metavar="ID", required=True, help="the correction's name: it is done once"),
-    option("--input", metavar=FOLDER, nargs="+", action="extend", help="files of the new rows, as of a load"),
-    option(
-        "--before",
-        metavar=FOLDER,
-        nargs="+",
-        action="extend",
-        help="files of the rows that leave, as they are",
-    ),
+    files("--input", "files of the new rows, as of a load"),
+    files("--before", "files of the rows that leave, as they are"),
     option(
         "--on",
         metavar="COLUMN",
@@ -410,12 +403,9 @@ CORRECT = (
         action="extend",
         help="columns that identify a row: the one with the values of a new row leaves",
     ),
-    option(
+    files(
         "--changes",
-        metavar=FOLDER,
-        nargs="+",
-        action="extend",
-        help="instead: a change feed, rows with _change_type as Delta has them, or JSON lines of Debezium",
+        "instead: a change feed, rows with _change_type as Delta has them, or JSON lines of Debezium",
     ),
     option("--where", metavar="EXPRESSION", help="only rows for which this is true may leave"),
     option(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tidemark.query.scans.expressions import Expression, checked_expression, unf
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+from tidemark.warehouse.removals.conditions import Share
 
 _ROWS, _PLACE = "rows of a file", "place of a row"  # no column of a warehouse has a name with a space
 _OPERATION = "a condition"
@@ -41,6 +43,10 @@ class WhereCondition:
     def constants(self) -> tuple[str, ...]:
         """The texts and numbers in it, as text."""
         return self.expression.constants
+
+    def share(self, _: Mapping[str, Any]) -> Share:
+        """See `RowCondition.share`: statistics are not looked at."""
+        return "some"
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which of the rows it selects. InputError if it fails on one, or for text that is not UTF-8."""

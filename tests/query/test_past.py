@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.killing import Killed, killer
 from tests.query.answers import single
 from tests.warehouse.hereloader import Loader, rows_of
 from tests.warehouse.test_completion import tables_of
@@ -275,19 +276,10 @@ def test_spark_sees_rows_and_answers_of_a_moment(
         query.register_views(spark, loader.uri, "never", at=9)
 
 
-class Killed(BaseException):
-    """In the place of a SIGKILL."""
-
-
 def kill(loader: Loader, point: str) -> None:
     """A delete that ends where it reaches the point."""
-
-    def reached(name: str) -> None:
-        if name == point:
-            raise Killed
-
     with pytest.raises(Killed):
-        warehouse.delete(None, loader.uri, "k = 'k1'", progress=reached)
+        warehouse.delete(None, loader.uri, "k = 'k1'", progress=killer(point))
 
 
 REMOVALS: dict[str, Callable[[Loader], object]] = {

@@ -9,18 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.killing import Killed, killer
 from tests.stores.conftest import Place
 from tests.stores.rows import HOW, START, check, rows
 from tidemark import query, stream, warehouse
 
-
-class Killed(BaseException):
-    """In the place of a SIGKILL."""
-
-
-def kill(point: str) -> None:
-    if point == "decided":
-        raise Killed
+kill = killer("decided")
 
 
 def without(tables: list[pa.Table], page: str) -> list[pa.Table]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import TINY, GroupWorld
 from tests.soak import DRAWS
 from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
-from tests.warehouse.test_remove import POINTS, Killed, check, delete, keep, killer, load, once
+from tests.warehouse.test_remove import POINTS, check, delete, keep, load, once
 from tidemark import stream, warehouse
 from tidemark.jobs.cli.main import main
 from tidemark.warehouse import BatchMismatch, InputError

@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
 from tests.query.test_companions import DECLARED
 from tests.soak import DRAWS
 from tests.warehouse.test_remove import (
     POINTS,
-    Killed,
     append,
     check,
     delete,
     keep,
-    killer,
     load,
     once,
     rows,

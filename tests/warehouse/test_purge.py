@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row, check_quantile
 from tests.warehouse.file_contents import files_with, forms_of_number, forms_of_text
 from tidemark import query, stream, warehouse
@@ -30,18 +30,6 @@ KEY = 'zebra-"k\u00e9y'
 WHERE = f"origin = '{KEY}'"
 TEXT = forms_of_text(KEY) | forms_of_number(digest_one(KEY))
 FUTURE = datetime(2999, 1, 1, tzinfo=UTC)
-
-
-class Killed(BaseException):
-    """In the place of a SIGKILL: nothing catches it, and nothing is done after it."""
-
-
-def killer(point: str) -> Callable[[str], None]:
-    def reached(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    return reached
 
 
 def rows(number: int) -> list[Row]:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row
 from tidemark import stream, warehouse
 from tidemark.warehouse import BatchMismatch
@@ -19,10 +20,6 @@ from tidemark.warehouse.errors import NotBuilt
 from tidemark.warehouse.events.removed_rows import left_rows
 from tidemark.warehouse.ingest import same_rows
 from tidemark.warehouse.runs import run_tables
-
-
-class Killed(BaseException):
-    """In the place of a SIGKILL."""
 
 
 def rows(batch: int, count: int = 30) -> list[Row]:
@@ -132,12 +129,8 @@ def test_a_merge_whose_inputs_a_removal_wrote_again_is_not_put_in_place(
 def test_a_removal_that_lost_its_file_before_it_was_decided_is_void(
     world: GroupWorld, damage: Callable[[Path], object]
 ) -> None:
-    def killed(point: str) -> None:
-        if point == "removal planned":
-            raise Killed
-
     with pytest.raises(Killed):
-        delete(world, 1, progress=killed)
+        delete(world, 1, progress=killer("removal planned"))
     (file,) = (world.path / "removed").glob("*.parquet")
     damage(file)
     world.add(rows(8), load=True)

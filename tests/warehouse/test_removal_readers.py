@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tests.killing import Killed
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
 from tidemark import warehouse
@@ -28,10 +29,6 @@ from tidemark.warehouse.snapshots.table_state import TableState
 Told = dict[str, int]
 COMMITS = ("removal planned", "decided", "removal applied")
 CUT = (START, START + 9 * HOUR)  # inside the cell of a run
-
-
-class Killed(BaseException):
-    """In the place of a SIGKILL."""
 
 
 @pytest.fixture(scope="module", autouse=True)

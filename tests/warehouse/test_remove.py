@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import SCHEMA, TINY, GroupWorld, Row, Truth, check_quantile
 from tests.query.keyoracle import check_key, counts
 from tests.soak import DRAWS
@@ -33,20 +34,6 @@ POINTS = ["rewritten", "removal written", "removal planned", "decided", "removal
 
 
 rows = partial(mixed_rows, unpriced={0})
-
-
-class Killed(BaseException):
-    """In the place of a SIGKILL: nothing catches it, and nothing is done after it."""
-
-
-def killer(point: str) -> Callable[[str], None]:
-    """Ends the call where it reaches the point."""
-
-    def reached(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    return reached
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import START, TINY, GroupWorld
-from tests.warehouse.test_remove import Killed, check, delete, is_gone, keep, killer, load, once, rows
+from tests.warehouse.test_remove import check, delete, is_gone, keep, load, once, rows
 from tidemark import query, warehouse
 from tidemark.warehouse import BatchMismatch, DamagedWarehouse, InputError
 from tidemark.warehouse.restore import gone_rows

@@ -96,18 +96,22 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
 def with_columns_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out."""
     columns = [
-        _typed(rows.column(field.name), field.type)
+        typed(rows.column(field.name), field.type)
         if field.name in rows.column_names
-        else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        else null_column(rows.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_null(column.type):  # Arrow casts it to few types
-        return pa.chunked_array([pa.nulls(len(column), kind)])
-    return column.cast(kind)
+def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column of so many NULL."""
+    return pa.chunked_array([pa.nulls(rows, kind)])
+
+
+def typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The column cast to a type, also one of Arrow's type null, which Arrow itself casts to few types."""
+    return null_column(len(column), kind) if pa.types.is_null(column.type) else column.cast(kind)
 
 
 def _decoded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

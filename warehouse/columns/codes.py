@@ -51,6 +51,14 @@ def stable_order(codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.intp]:
     return order
 
 
+def occurrences(codes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """For each code, how many of those before it are equal to it. O(n log n)."""
+    order = np.argsort(codes, kind="stable")
+    ordered, found = codes[order], np.empty(len(codes), np.int64)
+    found[order] = np.arange(len(codes)) - ordered.searchsorted(ordered)
+    return found
+
+
 def combine_codes(codes: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> NDArray[np.int64]:
     """Integers that order as the tuples of codes do; column c has codes from 0 to sizes[c] (exclusive)."""
     combined, bound = codes[0], sizes[0]

@@ -20,7 +20,6 @@ see races.py.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -38,7 +37,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import retries
 from tidemark.warehouse.delta.changes import Change
-from tidemark.warehouse.delta.log_files import commit_name
+from tidemark.warehouse.delta.log_files import actions_of, commit_name
 from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
@@ -279,7 +278,7 @@ class _Log:
 
 def parse(version: int, content: bytes) -> Commit:
     """A commit from its entry in the log; ValueError or TypeError if that is damaged."""
-    actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    actions = actions_of(content)
     infos = (action["commitInfo"] for action in actions if "commitInfo" in action)
     info: dict[str, Any] = dict(next(infos, None) or {})
 

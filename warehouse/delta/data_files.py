@@ -19,6 +19,8 @@ from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 
+MOST_FILES = 4  # of a small table that grows by a file with each commit
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -143,6 +145,20 @@ def append_actions(
     """Writes rows as one file, with texts in its footer; the actions that `append` commits."""
     added = write_file(store, name, rows, f"{unique_name()}.parquet", texts=texts)
     return [*map(remove_action, replaces), added]
+
+
+def rows_and_replaced(
+    store: Store, name: str, table: DeltaTable, rows: pa.Table
+) -> tuple[pa.Table, list[DataFile]]:
+    """What a commit adds to a small table for these rows, and the files that it replaces.
+
+    That is the rows alone and no file; or, if the table has MOST_FILES, all rows in place of all files. So
+    readers open few files.
+    """
+    files = list_files(table)
+    if len(files) < MOST_FILES:
+        return rows, []
+    return pa.concat_tables([read(store, name, table), rows]), files
 
 
 def unique_name() -> str:

@@ -9,14 +9,13 @@ fence on. A fence is a commit without files; its `commitInfo` has FENCE with the
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, checkpoint_name, commit_name
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, actions_of, checkpoint_name, commit_name
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
@@ -43,7 +42,7 @@ def _version_of(store: Store, name: str, purge: str, newest: int) -> int:
 def has_fence(store: Store, name: str, version: int, purge: str) -> bool:
     """Whether the table has the fence of the purge at this version: not if its log was begun anew since."""
     try:
-        return fence_of(_actions(store, name, version)) == purge
+        return fence_of(read_actions(store, name, version)) == purge
     except FileNotFoundError:
         return False
 
@@ -53,15 +52,17 @@ def removed_after(store: Store, name: str, version: int, newest: int) -> set[str
     removed = set[str]()
     for number in range(version + 1, newest + 1):
         try:
-            removed.update(one["remove"]["path"] for one in _actions(store, name, number) if "remove" in one)
+            actions = read_actions(store, name, number)
         except FileNotFoundError:
             continue
+        removed.update(one["remove"]["path"] for one in actions if "remove" in one)
     return removed
 
 
-def _actions(store: Store, name: str, version: int) -> list[dict[str, Any]]:
+def read_actions(store: Store, name: str, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit of a table; FileNotFoundError if its file is gone."""
     with store.filesystem().open_input_stream(f"{name}/_delta_log/{commit_name(version)}") as file:
-        return [json.loads(line) for line in file.read().splitlines() if line.strip()]
+        return actions_of(file.read())
 
 
 def fence_of(actions: Iterable[Mapping[str, Any]]) -> str | None:

@@ -47,6 +47,11 @@ def commit_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
+def actions_of(commit: bytes) -> list[Any]:
+    """The actions of a commit, by the content of its file; ValueError if that is no JSON."""
+    return [json.loads(line) for line in commit.splitlines() if line.strip()]
+
+
 def checkpoint_name(version: int) -> str:
     """The name of a checkpoint of one file."""
     return f"{version:020d}.checkpoint.parquet"

@@ -24,7 +24,6 @@ have: it must not be used any more.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
@@ -42,6 +41,7 @@ from tidemark.warehouse.delta.changes import Change
 from tidemark.warehouse.delta.log_files import (
     LAST_CHECKPOINT,
     CachedLog,
+    actions_of,
     checkpoint_name,
     checkpoint_version,
     commit_name,
@@ -345,8 +345,7 @@ def _continues(known: CachedLog, newest: bytes | None) -> bool:
 def _time_of(commit: bytes) -> int | None:
     """When a commit was made, in milliseconds since 1970; None if it does not say so."""
     try:
-        actions = [json.loads(line) for line in commit.splitlines() if line.strip()]
-        times = [action["commitInfo"]["timestamp"] for action in actions if "commitInfo" in action]
+        times = [one["commitInfo"]["timestamp"] for one in actions_of(commit) if "commitInfo" in one]
         return int(times[0]) if times else None
     except (ValueError, TypeError, KeyError):
         return None

@@ -9,7 +9,6 @@ deleted. Symbolic links are never deleted; the result lists them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.changes import NewProperties
-from tidemark.warehouse.delta.fences import fence_of
+from tidemark.warehouse.delta.fences import fence_of, read_actions
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
@@ -97,14 +96,13 @@ def _removed_within(store: Store, name: str, version: int, grace_us: int) -> set
     """
     filesystem, removed, is_fence = store.filesystem(), set[str](), False
     for number in range(version, -1, -1):
-        path = f"{name}/_delta_log/{commit_name(number)}"
         try:
-            with filesystem.open_input_file(path) as file:
-                actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+            actions = read_actions(store, name, number)
         except FileNotFoundError:
             return removed if is_fence else None
         is_fence = fence_of(actions) is not None
-        times = [_modified_ms(filesystem.get_file_info(path)), *map(_action_ms, actions)]
+        info = filesystem.get_file_info(f"{name}/_delta_log/{commit_name(number)}")
+        times = [_modified_ms(info), *map(_action_ms, actions)]
         if expired(max(times), grace_us):
             return removed
         removed.update(action["remove"]["path"] for action in actions if "remove" in action)

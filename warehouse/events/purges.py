@@ -21,6 +21,7 @@ from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PURGES
 from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.removals import NONE
 
 SCHEMA = pa.schema(
     [
@@ -30,8 +31,6 @@ SCHEMA = pa.schema(
         ("content", pa.string()),
     ]
 )
-_MAX_FILES = 4  # of the table, before its rows are written again as one file
-
 OUTSIDE = (
     "copies and backups of the warehouse, and versions that an object store keeps of deleted objects",
     "the files and topics that the rows came from",
@@ -114,17 +113,13 @@ def commit_certificate(store: Store, certificate: Certificate, grace_us: int) ->
         "at": datetime.fromisoformat(at),
         "content": json.dumps(stored.to_json(), ensure_ascii=False),
     }
-    race = Race(store, PURGES)
+    race, added = Race(store, PURGES), pa.Table.from_pylist([row], schema=SCHEMA)
     while True:
         known = data_files.read(store, PURGES, race.table)
         places = zip(known.column("purge").to_pylist(), known.column("stage").to_pylist(), strict=True)
         if (certificate.id, certificate.stage) in places:
             return
-        rows, replaced = pa.Table.from_pylist([row], schema=SCHEMA), data_files.list_files(race.table)
-        if len(replaced) < _MAX_FILES:
-            replaced = []
-        else:
-            rows = pa.concat_tables([known, rows])
+        rows, replaced = data_files.rows_and_replaced(store, PURGES, race.table, added)
         if race.commit(data_files.append_actions(store, PURGES, rows, replaces=replaced)):
             return
 
@@ -140,6 +135,11 @@ def read_certificates(store: Store, table: DeltaTable | None = None) -> list[Cer
             if one.id not in found or one.stage == "gone":
                 found[one.id] = one
     return sorted(found.values(), key=lambda one: (one.left_at, one.id))
+
+
+def purged_up_to(store: Store) -> int:
+    """The removals up to this number are purged; NONE before the first purge that had any."""
+    return max((one.up_to for one in read_certificates(store)), default=NONE)
 
 
 def purged_records(store: Store, batch: BatchRange) -> int:

@@ -36,7 +36,6 @@ from tidemark.warehouse.events.steps import StepPlan
 TRANSACTION, VOIDED = "tidemark.removed", "tidemark.voided"  # of `events`: the newest number of each
 FEATURE = "signed"  # the name of the feature of warehouses with removals, see settings/features.py
 NONE = -1  # the number before the first removal
-_MAX_FILES = 4  # of the table; one commit more writes all records as one file
 
 Kind: TypeAlias = Literal["delete", "unload", "correct", "expire"]
 
@@ -198,6 +197,10 @@ class Removed:
         """The rows of steps that are left."""
         return sum(self.parts({part: rows for plan in plans for part, rows in plan.parts}).values())
 
+    def of_request(self, request: str | None) -> Removal | None:
+        """The removal whose call had this name; None for a call without one, or if there is none."""
+        return next((one for one in self.removals if request and one.request == request), None)
+
     def as_came(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
         """The rows of parts of plans, with those that corrections brought."""
         came = Counter[BatchRange]()
@@ -309,15 +312,8 @@ def read_removals(
 
 
 def commit_removal(store: Store, race: Race, removal: Removal) -> bool:
-    """Commits the record on top of the version of the race; whether it won.
-
-    If the table already has `_MAX_FILES` files, one file with all records replaces them.
-    """
-    rows, replaced = rows_of_removals([removal]), data_files.list_files(race.table)
-    if len(replaced) < _MAX_FILES:
-        replaced = []
-    else:
-        rows = pa.concat_tables([data_files.read(store, REMOVALS, race.table), rows])
+    """Commits the record on top of the version of the race; whether it won."""
+    rows, replaced = data_files.rows_and_replaced(store, REMOVALS, race.table, rows_of_removals([removal]))
     return race.commit(data_files.append_actions(store, REMOVALS, rows, replaces=replaced))
 
 
@@ -325,10 +321,8 @@ def rename_files(store: Store, new: Mapping[str, str]) -> None:
     """Lets records name other files in the table `removed`: `new` has them by the present ones."""
     race = Race(store, REMOVALS)
     while True:
-        files, rows = (
-            data_files.list_files(race.table),
-            data_files.read(store, REMOVALS, race.table).to_pylist(),
-        )
+        files = data_files.list_files(race.table)
+        rows = data_files.read(store, REMOVALS, race.table).to_pylist()
         if not any(row["file"] in new for row in rows):
             return
         renamed = [{**row, "file": new.get(row["file"], row["file"])} for row in rows]

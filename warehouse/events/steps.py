@@ -23,8 +23,6 @@ from tidemark.warehouse.events import step_facts
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.step_facts import StepFacts
 
-_MAX_FILES = 4  # of the table `steps`, before the plans are rewritten as one file
-
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -78,6 +76,11 @@ def planned_times(rows: pa.Table) -> dict[int, int]:
     return dict(zip(rows.column("step").to_pylist(), at.to_pylist(), strict=True))
 
 
+def read_planned_times(store: Store) -> dict[int, int]:
+    """`planned_times` of all steps."""
+    return planned_times(data_files.read(store, STEPS, tables.open_table(store, STEPS)))
+
+
 def newest_step(store: Store) -> int:
     """The number of the newest planned step; -1 if there is none."""
     return newest_plan(read_step_plans(store, tables.open_table(store, STEPS)))
@@ -96,17 +99,8 @@ def commit_plan(store: Store, race: Race, plan: StepPlan, facts: StepFacts | Non
 def _actions(
     store: Store, table: DeltaTable, plan: StepPlan, facts: StepFacts | None
 ) -> list[AddAction | RemoveAction]:
-    """Writes the plan as a new file.
-
-    If the table already has `_MAX_FILES` files, one file with all plans replaces them, so that readers open
-    few files.
-    """
-    rows = rows_of_plans([plan])
-    replaced = data_files.list_files(table)
-    if len(replaced) < _MAX_FILES:
-        replaced = []
-    else:
-        rows = pa.concat_tables([data_files.read(store, STEPS, table), rows])
+    """Writes the plan as a new file, which may replace others, see `rows_and_replaced`."""
+    rows, replaced = data_files.rows_and_replaced(store, STEPS, table, rows_of_plans([plan]))
     known = step_facts.read_facts(store, replaced) | ({plan.step: facts} if facts is not None else {})
     return data_files.append_actions(store, STEPS, rows, replaced, step_facts.text_of(known))
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Field
 
-from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.arrow_types import null_column, typed, with_plain_types
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
@@ -93,7 +93,7 @@ def cast_rows(
         typed = [
             _cast(first.column(place[field.name]), field)
             if field.name in place
-            else _nulls(table.num_rows, field)
+            else null_column(table.num_rows, field.type)
             for field in schema
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -102,17 +102,11 @@ def cast_rows(
     return pa.RecordBatch.from_arrays(arrays, [*schema.names, *table.schema.names[count:]])
 
 
-def _nulls(rows: int, field: pa.Field) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.nulls(rows, field.type)])
-
-
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type == field.type:
         return column
-    if pa.types.is_null(column.type):  # Arrow casts it to few types
-        return _nulls(len(column), field)
     if not (pa.types.is_integer(column.type) and pa.types.is_floating(field.type)):
-        return column.cast(field.type)
+        return typed(column, field.type)
     values = column.cast(field.type, safe=False)
     exact = pc.equal(values.cast(_WIDE), column.cast(_WIDE))
     if pc.all(exact).as_py() is False:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.codes import occurrences
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import BatchMismatch, InputError
@@ -137,7 +138,7 @@ class Coming:
             return list(selected)
         left, kept = self.counts.copy(), list[Selected]()
         for whole, match in zip(selected, matched, strict=True):
-            taken = _first_of_each(match.places, left)
+            taken = np.flatnonzero(occurrences(match.places) < left[match.places])
             left -= np.bincount(match.places[taken], minlength=len(left))
             if len(taken):
                 kept.append(match.narrowed(whole, taken))
@@ -204,14 +205,6 @@ class _MatchTask:
                     pairs = zip(*(rows.column(name).to_pylist() for name in _BATCH), strict=True)
                     codes.append(np.array([numbers.setdefault(one, len(numbers)) for one in pairs], np.int64))
         return _Matched(np.concatenate(places), np.concatenate(codes), tuple(numbers))
-
-
-def _first_of_each(places: Places, left: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers of the rows, ascending: of those with place p the first ``left[p]``."""
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    nth = np.arange(len(places)) - ordered.searchsorted(ordered)
-    return np.sort(order[nth < left[ordered]])
 
 
 def _repeated(rows: pa.RecordBatch, counts: NDArray[np.int64]) -> pa.RecordBatch:

@@ -33,6 +33,9 @@ class RowCondition(Protocol):
     def constants(self) -> tuple[str, ...]:
         """The texts and numbers in it, as text: a record that has one may be of a row that it selects."""
 
+    def share(self, stats: Mapping[str, Any]) -> Share:
+        """Which share of the rows of a file it selects, by its statistics; "some" if they do not tell."""
+
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which of the rows it selects; a row for which it is NULL is not selected.
 
@@ -63,18 +66,13 @@ class BeforeTick:
         return before
 
     def share(self, stats: Mapping[str, Any]) -> Share:
-        """Which share of the rows of a file it selects, by its statistics; "some" if they are silent."""
+        """See `RowCondition.share`."""
         first, last = stats.get(f"min.{_TICK}"), stats.get(f"max.{_TICK}")
         if first is None or last is None:
             return "some"
         if first >= self.tick or last == NO_TICK:
             return "none"
         return "all" if first > NO_TICK and last < self.tick else "some"
-
-
-def share_of(condition: RowCondition | None, stats: Mapping[str, Any]) -> Share:
-    """Which share of a file's rows a condition selects, as far as its statistics tell it without a read."""
-    return condition.share(stats) if isinstance(condition, BeforeTick) else "some"
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:

@@ -74,7 +74,7 @@ def forget(
     store = work.store
     work = replace(work, options=read_options(store))
     removed = finish_open(work).removed
-    since = max((one.up_to for one in purges.read_certificates(store)), default=removals.NONE)
+    since = purges.purged_up_to(store)
     with work.phase("purge"):
         records = [] if constants is None else _forget_records(store, constants)
         work.reached("records purged")

@@ -13,7 +13,9 @@ Cost: O(log k) a row, with k given rows; memory is that of the given rows, in th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +26,7 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array, zero_for_null
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import row_hashes, value_hashes
-from tidemark.warehouse.removals.conditions import RowCondition
+from tidemark.warehouse.removals.conditions import RowCondition, Share
 
 Places = NDArray[np.int64]  # of rows among the given ones; -1 for a row that equals none
 
@@ -69,6 +71,10 @@ class RowValues:
         texts = [value for value in values if isinstance(value, str)]
         return tuple(dict.fromkeys(texts or map(str, values)))
 
+    def share(self, _: Mapping[str, Any]) -> Share:
+        """See `RowCondition.share`: statistics are not looked at."""
+        return "some"
+
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""
         return self.places(rows) >= 0
@@ -106,6 +112,11 @@ class BothConditions:
     def constants(self) -> tuple[str, ...]:
         """Those of both."""
         return tuple(dict.fromkeys([*self.first.constants, *self.second.constants]))
+
+    def share(self, stats: Mapping[str, Any]) -> Share:
+        """See `RowCondition.share`."""
+        shares = {self.first.share(stats), self.second.share(stats)}
+        return "none" if "none" in shares else "all" if shares == {"all"} else "some"
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""

@@ -31,7 +31,7 @@ from tidemark.warehouse.events.reader import (
     stated_rows,
 )
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
-from tidemark.warehouse.removals.conditions import RowCondition, share_of
+from tidemark.warehouse.removals.conditions import RowCondition, Share
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ def select(
     tasks, whole = [], []
     for file in list_files(events):
         held = tuple(one for one in batches if may_contain(file, one))
-        share = share_of(condition, file.stats) if held else "none"
-        if share == "none":
+        share: Share = "some" if condition is None else condition.share(file.stats)
+        if not held or share == "none":
             continue
         counts, others = stated_rows([file], held) if share == "all" else (Counter[BatchNumber](), [file])
         if counts:

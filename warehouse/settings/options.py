@@ -9,7 +9,7 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -41,15 +41,14 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
 
-# What alter, repair and loads write beside the options: each maps names, and is absent while it is empty.
+# What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
 _BESIDE: Mapping[str, Callable[[Any], None]] = {
     "built_from": option_checks.check_built_from,
     "dropped": option_checks.check_dropped,
     "added_columns": option_checks.check_added_columns,
     "features": features.check,
+    "horizon": option_checks.check_horizon,
 }
-
-_HORIZON = "horizon"  # what expiry writes beside the options
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -240,10 +239,8 @@ class Options:
         for option in OPTIONS.values():
             values[option.property] = json.dumps(self.stored(option))
         for name in _BESIDE:
-            if getattr(self, name):
-                values[name] = json.dumps(dict(getattr(self, name)))
-        if self.horizon is not None:
-            values[_HORIZON] = json.dumps(self.horizon)
+            if (value := getattr(self, name)) is not None and value != {}:
+                values[name] = json.dumps(value)
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
     def stored(self, option: Option) -> Any:
@@ -271,8 +268,7 @@ class Options:
                 f"{uri} is of format {stored['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
-        needed = _read_beside(uri, stored, "features")
-        unknown = features.describe_unknown(needed)
+        unknown = features.describe_unknown(_read_beside(uri, stored, ["features"]).get("features", {}))
         if unknown is not None:
             raise NotAWarehouse(
                 f"{uri} has {unknown}. This version does not know it: use a newer tidemark. "
@@ -282,16 +278,9 @@ class Options:
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
-        horizon = None
-        if _HORIZON in stored:
-            horizon = _read_property(uri, stored, _HORIZON, option_checks.check_horizon)
         return cls(
             **fields_of(values),
-            built_from=_read_beside(uri, stored, "built_from"),
-            dropped=_read_beside(uri, stored, "dropped"),
-            added_columns=_read_beside(uri, stored, "added_columns"),
-            features=needed,
-            horizon=horizon,
+            **_read_beside(uri, stored, _BESIDE),
             columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
         )
 
@@ -439,10 +428,9 @@ def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
     return _read_property(uri, stored, option.property, check)
 
 
-def _read_beside(uri: str, stored: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a property of _BESIDE has; nothing if it is absent."""
-    found: dict[str, Any] = _read_property(uri, {name: "{}", **stored}, name, _BESIDE[name])
-    return found
+def _read_beside(uri: str, stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The values of properties of _BESIDE, by name; those that are absent are left out."""
+    return {name: _read_property(uri, stored, name, _BESIDE[name]) for name in names if name in stored}
 
 
 def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:

@@ -32,7 +32,7 @@ from pyarrow import fs
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import from_epoch_us, now_us
-from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.delta.store import Store
@@ -43,7 +43,7 @@ from tidemark.warehouse.events.completion import Completion
 from tidemark.warehouse.events.purges import read_certificates
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NONE, decided, voided
-from tidemark.warehouse.events.steps import planned_times
+from tidemark.warehouse.events.steps import read_planned_times
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
@@ -134,7 +134,7 @@ class _Past:
 
     def begin_at_step(self, step: int, options: Options) -> None:
         """Takes the moment when every projection had the step; InputError if that has not been yet."""
-        planned = planned_times(data_files.read(self.store, STEPS, tables.open_table(self.store, STEPS)))
+        planned = read_planned_times(self.store)
         since_the_start = [
             one.runs_table for one in options.projections if one.runs_table not in options.built_from
         ]

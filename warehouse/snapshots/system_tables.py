@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -187,20 +188,28 @@ def rows_of_files(
             yield from typed.rows(rows.select(names)).to_batches(max_chunksize=_PIECE_ROWS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Typed:
     """Gives rows the types of the columns that their file lacks, or has as a narrower type."""
 
     store: Store
     columns: Mapping[str, str]
 
+    @cached_property
+    def _plain(self) -> dict[str, pa.Field]:
+        plain = {name: kind for name, kind in self.columns.items() if find_column_type(kind) is not None}
+        return {one.name: one for one in arrow_fields(plain)}
+
+    @cached_property
+    def _all(self) -> dict[str, pa.Field]:
+        stored = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        return {name: stored.field(name) for name in self.columns} | self._plain
+
     def rows(self, rows: pa.Table) -> pa.Table:
         """The rows; the types of nested columns are looked up only where a file lacks one."""
-        plain = {name: kind for name, kind in self.columns.items() if find_column_type(kind) is not None}
-        wanted = {one.name: one for one in arrow_fields(plain)}
+        wanted = self._plain
         if any(pa.types.is_null(one.type) and one.name not in wanted for one in rows.schema):
-            stored = pa.schema(tables.open_table(self.store, EVENTS).schema())
-            wanted |= {name: stored.field(name) for name in self.columns if name not in wanted}
+            wanted = self._all
         fields = [wanted.get(one.name, one) for one in rows.schema]
         return with_columns_of(pa.schema(fields), rows)
 
