@@ -29,9 +29,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -46,7 +46,6 @@ from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.step_facts import StepFacts
 from tidemark.warehouse.events.steps import (
     StepPlan,
-    commit_plan,
     newest_plan,
     newest_step,
     planned_batches,
@@ -57,11 +56,11 @@ from tidemark.warehouse.ingest import append_rows, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended, GivenBatch
 from tidemark.warehouse.ingest.overlaps import check_no_overlap, overlaps, sample_of_batch
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
-from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger import batch_counts, ledger_table, unaccounted
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, TIME_COLUMNS, times_of
 from tidemark.warehouse.loads import history, missing_summaries
 from tidemark.warehouse.loads.history import LoadReport
+from tidemark.warehouse.loads.next_step import NextStep, Parts
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
@@ -191,7 +190,9 @@ def account(work: Work) -> None:
     found = unaccounted.find(work.store, events, ledger, _plans(work))
     missing_summaries.write_missing(work, found.streamed)
     for batch in found.bulk:
-        _plan(work, _BulkBatch(work, events, batch, None, []), tables.open_table(work.store, STEPS))
+        sample = sample_of_batch(work, events, batch)
+        facts = StepFacts.here(sample.times, sample)
+        _next_step(work).commit_batch(batch, _rows_of(work, events, batch), facts)
 
 
 def reserve(work: Work, batch: BatchRange, times: tuple[int, int] | None) -> int:
@@ -204,9 +205,10 @@ def reserve(work: Work, batch: BatchRange, times: tuple[int, int] | None) -> int
         if race.commit_numbered(batch.source, batch.first, []):
             break
     work.reached("batch named")
-    step = _plan(work, _ComingBatch(batch, times), tables.open_table(work.store, STEPS))
+    step = _next_step(work)
+    is_planned = step.commit_batch(batch, 0, StepFacts.here(times, None))
     work.reached("batch planned")
-    return next(plan.step for plan in _plans(work) if batch in plan.batches) if step is None else step
+    return step.number if is_planned else step.step_of(batch)
 
 
 def load_live(work: Work) -> None:
@@ -294,13 +296,18 @@ def _plan_bulk(
     if loaded is None:
         loaded, _ = _loaded(work)
     with work.phase("plan"):
-        step = _plan(work, _BulkBatch(work, events, batch, sample, report.overlaps), steps, loaded)
-        if step is None:
-            step = next(plan.step for plan in _plans(work) if batch in plan.batches)
-    for told in report.overlaps:
-        _LOG.warning("%s. If it is loaded twice by mistake, its rows count twice.", told)
+        step, is_planned = _next_step(work, steps, loaded), False
+        if batch not in step.planned:
+            sample = sample or sample_of_batch(work, events, batch)  # a load that was ended wrote the rows
+            facts = StepFacts.here(sample.times, sample)
+            is_planned = step.commit_batch(batch, _rows_of(work, events, batch), facts)
+            if is_planned:
+                report.overlaps += overlaps(store, events, step.table, step.plans, batch, sample)
+        number = step.number if is_planned else step.step_of(batch)
+    for warning in report.overlaps:
+        _LOG.warning("%s. If it is loaded twice by mistake, its rows count twice.", warning)
     work.reached("planned")
-    return step, work
+    return number, work
 
 
 def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable | None) -> Appended:
@@ -340,13 +347,16 @@ def _plan_live(work: Work, steps: DeltaTable, report: LoadReport) -> int | None:
     is the table, opened before, for the first try.
     """
     with work.phase("plan"):
-        step = _plan(work, _LiveBatches(work.store), steps, _loaded(work)[0])
+        step, is_planned = _next_step(work, steps, _loaded(work)[0]), False
+        while not is_planned:
+            parts, times = _live_parts(work.store, step.planned)
+            if not parts:
+                report.outcome = "empty"
+                break
+            is_planned = step.commit(parts, StepFacts.here(times, None))
     work.reached("planned")
-    if step is None:
-        plans = _plans(work)
-        report.outcome = "empty"
-        return plans[-1].step if plans else None
-    return step
+    newest = step.number if is_planned else step.number - 1
+    return None if newest < 0 else newest
 
 
 def step_tick(work: Work) -> int:
@@ -358,111 +368,30 @@ def _plans(work: Work) -> list[StepPlan]:
     return read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
 
 
-class _Batches(Protocol):
-    """What a step is planned from."""
-
-    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        """The parts of the next step, each with its number of rows; `planned` are the ranges of all plans."""
-
-    def facts(self) -> StepFacts:
-        """The facts of the step of the parts that were found last."""
-
-    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
-        """Is told once the step is planned, with the table `steps` and the plans before it."""
-
-
-@dataclass(slots=True)
-class _BulkBatch:
-    """A batch of a bulk load that is in `events`; warnings about batches with the same rows go to `told`.
-
-    `sample` is None if an earlier load, which was ended, wrote the rows.
-    """
-
-    work: Work
-    events: DeltaTable
-    batch: BatchRange
-    sample: RowSample | None
-    told: list[str]
-
-    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        if self.batch in planned:
-            return []
-        files = self.work.store.filesystem()
-        return [(self.batch, rows_by_batch(files, self.events, self.batch).total())]
-
-    def facts(self) -> StepFacts:
-        if self.sample is None:
-            self.sample = sample_of_batch(self.work, self.events, self.batch)
-        return StepFacts.here(self.sample.times, self.sample)
-
-    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
-        sample = self.sample or NO_ROWS
-        self.told += overlaps(self.work.store, self.events, steps, plans, self.batch, sample)
+def _live_parts(store: Store, planned: list[BatchRange]) -> tuple[Parts, tuple[int, int] | None]:
+    """The parts of a step with all batches of the ledger that no plan has, and their first and last time."""
+    files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
+    live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
+    rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows", *TIME_COLUMNS])
+    counts, by_source = ledger_table.row_counts(rows), dict[str, list[BatchRange]]()
+    for batches in live:
+        by_source.setdefault(batches.source, []).append(batches)
+    parts = [
+        (BatchRange(source, ranges[0].first, ranges[-1].last), sum(counts[batches] for batches in ranges))
+        for source, ranges in by_source.items()
+    ]
+    return parts, times_of(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _ComingBatch:
-    """A bulk batch without rows, in `events`: a removal brings them; `times` are their first and last."""
-
-    batch: BatchRange
-    times: tuple[int, int] | None
-
-    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        return [] if self.batch in planned else [(self.batch, 0)]
-
-    def facts(self) -> StepFacts:
-        return StepFacts.here(self.times, None)
-
-    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
-        """Nothing is told of batches with the same rows: corrections bring rows again by right."""
+def _rows_of(work: Work, events: DeltaTable, batch: BatchRange) -> int:
+    return rows_by_batch(work.store.filesystem(), events, batch).total()
 
 
-@dataclass(slots=True)
-class _LiveBatches:
-    """All batches of the ledger; `times` are the first and the last time of those found by `unplanned`."""
-
-    store: Store
-    times: tuple[int, int] | None = None
-
-    def facts(self) -> StepFacts:
-        return StepFacts.here(self.times, None)
-
-    def has_planned(self, steps: DeltaTable, plans: list[StepPlan]) -> None:
-        """The ledger has no samples of rows."""
-
-    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        store = self.store
-        files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER))
-        live = ledger_table.live_ranges(chain.from_iterable(files.values()), planned)
-        rows = ledger_table.read_rows(store, files, live, [*RANGE_COLUMNS, "rows", *TIME_COLUMNS])
-        counts, self.times = ledger_table.row_counts(rows), times_of(rows)
-        by_source: dict[str, list[BatchRange]] = {}
-        for batches in live:
-            by_source.setdefault(batches.source, []).append(batches)
-        return [
-            (BatchRange(source, ranges[0].first, ranges[-1].last), sum(counts[batches] for batches in ranges))
-            for source, ranges in by_source.items()
-        ]
-
-
-def _plan(
-    work: Work, batches: _Batches, first: DeltaTable, loaded: Sequence[tuple[str, int]] = ()
-) -> int | None:
-    """Commits a plan of the batches and returns its step; None if there is nothing to plan.
-
-    `first` is `steps`, opened before, for the first try. `loaded` are pairs of a runs table and its newest
-    step. DamagedWarehouse if such a step has no plan.
-    """
-    first, plans = _plans_since(work, first, loaded)
-    race = Race(work.store, STEPS, first)
-    while parts := batches.unplanned(planned_batches(plans)):
-        plan = StepPlan(newest_plan(plans) + 1, tuple(parts))
-        steps = race.table
-        if commit_plan(work.store, race, plan, batches.facts()):
-            batches.has_planned(steps, plans)
-            return plan.step
-        plans = read_step_plans(work.store, race.table, work.step_files)
-    return None
+def _next_step(
+    work: Work, first: DeltaTable | None = None, loaded: Sequence[tuple[str, int]] = ()
+) -> NextStep:
+    """The step that is planned next; parameters as `_plans_since`."""
+    return NextStep(work, *_plans_since(work, first or tables.open_table(work.store, STEPS), loaded))
 
 
 def _plans_since(

@@ -6,6 +6,8 @@ have rows of many ticks in each block.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.key_relation import EventRows
 from tidemark.query.reading.sql_text import quoted
@@ -14,21 +16,28 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.snapshots.views import KeysView
 
 
-def event_rows(session: Session, view: KeysView, window: Window) -> EventRows | None:
-    """The rows of a window of whole ticks with a key of one column; None where the runs are to be scanned.
+@dataclass(frozen=True, slots=True, eq=False)
+class EventKeys:
+    """The rows of `events` with the keys of a view."""
 
-    That is so where DuckDB does not read all files by itself, and as `Session.contents_of` says.
+    session: Session
+    view: KeysView
 
-    Raises DamagedWarehouse for a file of `events` that is missing or damaged.
-    """
-    contents = session.contents_of(view)
-    if contents is None:
-        return None
-    source = RowSource(contents, [window], None, (), {}, None, key=view.key.parts, ticks=True)
-    rows, batches = source.relation(None)
-    if batches is not None:
-        return None
-    name, is_live = quoted(key_name(1)), f"{quoted(LIVE)}::BIGINT"
-    columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
-    folders = [store.files.folder for store in contents.stores if store.files.folder is not None]
-    return EventRows(f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)", source.paths, folders)
+    def rows(self, window: Window) -> EventRows | None:
+        """The rows of a window of whole ticks, for a key of one column; None: the runs are to be scanned.
+
+        That is so where DuckDB does not read all files by itself, and as `Session.contents_of` says.
+
+        Raises DamagedWarehouse for a file of `events` that is missing or damaged.
+        """
+        contents = self.session.contents_of(self.view)
+        if contents is None:
+            return None
+        source = RowSource(contents, [window], None, (), {}, None, key=self.view.key.parts, ticks=True)
+        rows, batches = source.relation(None)
+        if batches is not None:
+            return None
+        name, is_live = quoted(key_name(1)), f"{quoted(LIVE)}::BIGINT"
+        columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
+        folders = [store.files.folder for store in contents.stores if store.files.folder is not None]
+        return EventRows(f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)", source.paths, folders)

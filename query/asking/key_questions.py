@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, Generic, TypedDict, TypeVar
 
 from tidemark.query.answers.key_answers import CountAnswer
-from tidemark.query.asking.event_keys import event_rows
+from tidemark.query.asking.event_keys import EventKeys
 from tidemark.query.asking.scan_choice import choose_scan
 from tidemark.query.asking.scanned_keys import ScannedKeys
 from tidemark.query.asking.session import Plan, Session
@@ -208,5 +207,5 @@ def key_question(
         mode=mode,
         promise=KeyPromise.of(session.options),
         grid=session.options.grid,
-        events=partial(event_rows, session, view),
+        events=EventKeys(session, view),
     )

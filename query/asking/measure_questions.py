@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
-from tidemark.query.answers.plan import INDEX, RUNS, SCAN, Way
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
@@ -34,7 +33,7 @@ from tidemark.query.quantiles.questions import Question, Wanted, WindowQuestion
 from tidemark.query.quantiles.window_sums import have_sums
 from tidemark.query.reading import spending
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
-from tidemark.query.reading.costs import Choice, cheapest
+from tidemark.query.reading.costs import cheapest
 from tidemark.query.reading.modes import MODES, Mode, check_mode
 from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.windows import (
@@ -128,15 +127,15 @@ class MeasureRequest(Generic[M]):
         chosen = choose_scan(session.options, self.groups, self.measure)
         return _Scan(session, self, replace(chosen, declare=None), mode)
 
-    def scan_instead(self, session: Session, mode: str, rows: int, cells: int) -> Choice[Asked[M]]:
-        """A scan of about so many rows of the newest view, which finds so many groups and windows."""
+    def scanned(self, session: Session, mode: str) -> Asked[M]:
+        """The answers of a scan of the newest view."""
+        scan = self.scan(session, mode)
+        return scan.answer(scan.newest())
+
+    def scan_cost(self, session: Session, rows: int, cells: int) -> float:
+        """What a scan costs of about so many rows, which finds so many groups and windows."""
         of_cells = cells if self.groups.by is not None or self.every is not None else None
-
-        def go() -> Asked[M]:
-            scan = self.scan(session, mode)
-            return scan.answer(scan.newest())
-
-        return Choice(session.costs.event_scan(rows, of_cells, far=session.is_far), go)
+        return session.costs.event_scan(rows, of_cells, far=session.is_far)
 
 
 class WindowOptions(TypedDict, total=False):
@@ -249,20 +248,25 @@ class _AllRows(Generic[M]):
         asked = _windows(self.request, view, self.session.options.grid)
         parts = asked[1]
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
-        ways: dict[Way, Choice[Asked[M]]] = {}
+        estimates = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}
         if self.mode != "quick" and not wanted.needs_sums:
             together = self.session.many_windows.cost(view, parts, wanted.targets)
             if together is not None:
-                ways[RUNS] = Choice(together, partial(self._together, view, *asked))
+                estimates[RUNS] = together
             # While the versions stay, so does an accurate answer about a window: it is the index's own.
             if self.mode == "exact" or len(parts) > 1:
-                rows = self._rows(view, parts)
-                ways[SCAN] = self.request.scan_instead(self.session, self.mode, rows, len(parts))
+                estimates[SCAN] = self.request.scan_cost(self.session, self._rows(view, parts), len(parts))
         errs = self.mode == "accurate" and not self.session.live_fits(view)
-        alone = partial(self._alone, view, *asked, has_ways=bool(ways) and not errs)
-        ways = {INDEX: Choice(costs.windows(len(parts), wanted.targets, len(runs)), alone), **ways}
+        has_ways = len(estimates) > 1 and not errs
         # Where the index's answers err, and others' do not, one way answers while the rows stay.
-        return costs.take("rows", cheapest(ways) if errs else ways)
+        for attempt in costs.attempts("rows", cheapest(estimates) if errs else estimates):
+            with attempt:
+                if attempt.way == SCAN:
+                    return self.request.scanned(self.session, self.mode)
+                if attempt.way == RUNS:
+                    return self._together(view, *asked)
+                return self._alone(view, *asked, has_ways=has_ways)
+        raise AssertionError("no way answered")
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
         """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""
@@ -296,8 +300,8 @@ class _AllRows(Generic[M]):
     ) -> WindowQuestion:
         known = self.session.bounds
         spending.check()
-        get = known.get if self.request.every is None else known.compute
-        bounds = get(view, window.ticks)
+        is_one = self.request.every is None  # only then are the bounds kept
+        bounds = known.get(view, window.ticks) if is_one else known.compute(view, window.ticks)
         return WindowQuestion(
             counts=bounds,
             bounds=bounds,
@@ -343,15 +347,21 @@ class _Groups(Generic[M]):
         windows = [part.ticks for part in parts]
         groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
-        ways: dict[Way, Choice[Asked[M]]] = {INDEX: Choice(alone, partial(self._chosen, view, key, *asked))}
+        estimates = {INDEX: alone}
         together = session.many_groups.cost(view, parts, groups)
         if together is not None:
-            own = 0.0 if self._asks_all(key) else sizes
-            ways[RUNS] = Choice(together + own, partial(self._together, view, key, *asked))
+            estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
         if self.mode != "quick":  # rows are counted where it may matter
             rows = rows_of(view, windows) if alone > costs.rates.statement else 0
-            ways[SCAN] = self.request.scan_instead(session, self.mode, rows, groups * len(parts))
-        return costs.take("groups", ways)
+            estimates[SCAN] = self.request.scan_cost(session, rows, groups * len(parts))
+        for attempt in costs.attempts("groups", estimates):
+            with attempt:
+                if attempt.way == SCAN:
+                    return self.request.scanned(session, self.mode)
+                if attempt.way == RUNS:
+                    return self._together(view, key, *asked)
+                return self._chosen(view, key, *asked)
+        raise AssertionError("no way answered")
 
     def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
         """About how many groups are asked; of all groups not more than there are."""

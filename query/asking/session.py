@@ -25,7 +25,7 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache, LiveValues
-from tidemark.query.reading.spending import check_stop, spending, stopped_by
+from tidemark.query.reading.spending import check_stop, limited, spending
 from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
@@ -151,8 +151,8 @@ class Session:
         again. One that does not fit is refused only after a check: a column, key or group may have come
         since. A refusal of the system is told.
         """
-        stop = None if self.time_limit is None else self.time_limit.begin()
-        with report_os_errors("a question"), stopped_by(stop):
+        limit = None if self.time_limit is None else self.time_limit.begin()
+        with report_os_errors("a question"), limited(limit):
             while True:
                 options, began = self.options, time.monotonic()
                 try:

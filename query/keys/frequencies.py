@@ -16,21 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
-from tidemark.query.answers.plan import INDEX, SCAN, Way
+from tidemark.query.answers.plan import INDEX, SCAN
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import count_between, count_names, count_rows_between
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
-from tidemark.query.reading.costs import Choice
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -319,18 +317,17 @@ def _candidates(question: KeyQuestion, least: int | None, k: int = 0) -> _Candid
     names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
     known = None if question.window.partial_ticks else _exact_in_history(listed, names)
     unknown = len(names) if known is None else int((known < 0).sum())
-
-    def looked_up() -> _Candidates:
-        kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
-        counts = _count_candidates(question, take_names(names, kept), None if known is None else known[kept])
-        return _Candidates(take_names(names, kept), counts, 0, None)
-
     together = 1 if question.scanned is None else question.scanned.together
-    ways: dict[Way, Choice[_Candidates]] = {
-        INDEX: Choice(question.lookups(unknown), looked_up),
-        SCAN: Choice(question.scan_cost / together, partial(_scanned, question, least, k)),
-    }
-    return question.source.costs.take("keys", ways)
+    estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost / together}
+    for attempt in question.source.costs.attempts("keys", estimates):
+        with attempt:
+            if attempt.way == SCAN:
+                return _scanned(question, least, k)
+            kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
+            names = take_names(names, kept)
+            counts = _count_candidates(question, names, None if known is None else known[kept])
+            return _Candidates(names, counts, 0, None)
+    raise AssertionError("no way answered")
 
 
 def _scanned(question: KeyQuestion, least: int | None, k: int) -> _Candidates:

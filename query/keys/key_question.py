@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -32,8 +32,11 @@ from tidemark.warehouse.snapshots.views import KeysView
 A = TypeVar("A")
 
 
-def _no_events(_: Window) -> EventRows | None:
-    return None
+class KeyEvents(Protocol):
+    """The rows of `events` with the keys of a view."""
+
+    def rows(self, window: Window) -> EventRows | None:
+        """Those of a window of whole ticks; None if DuckDB cannot read them all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +48,7 @@ class KeyQuestion:
     promise: key_eps and key_delta of the warehouse, and the sketches' hash functions.
     grid: how time is cut into ticks; None without a time column.
     scanned: the window in a scan that it shares with others; None if it is alone.
-    events: finds the rows of `events` in a window of whole ticks; None if DuckDB cannot read them all.
+    events: the rows of `events`; None if they are not read.
     """
 
     source: KeySource
@@ -57,7 +60,7 @@ class KeyQuestion:
     promise: KeyPromise
     grid: TickGrid | None
     scanned: ScannedWindow | None = None
-    events: Callable[[Window], EventRows | None] = _no_events
+    events: KeyEvents | None = None
 
     def history(self, ticks: Window) -> KeyHistory:
         """The history of a range of ticks."""
@@ -92,7 +95,7 @@ class KeyQuestion:
         """The rows of the window, to be scanned once; from `events` where that is less work."""
         window = self.window.overlapping
         by_runs, by_events = self._scan_costs
-        events = self.events(window) if by_events < by_runs else None
+        events = self.events.rows(window) if self.events is not None and by_events < by_runs else None
         return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), events)
 
     def lookups(self, names: int, runs: int | None = None) -> float:

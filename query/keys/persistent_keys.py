@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,14 +31,13 @@ from numpy.typing import NDArray
 from tidemark.query.answers.answer_columns import AnswerColumns, Column
 from tidemark.query.answers.key_answers import KeyFields, KeyScope, KeyValues
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
-from tidemark.query.answers.plan import INDEX, SCAN, Way
+from tidemark.query.answers.plan import INDEX, SCAN
 from tidemark.query.keys.counted_slots import CountedSlots, count_slots
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence
 from tidemark.query.keys.slots import Slots, slots_of
-from tidemark.query.reading.costs import Choice
 from tidemark.query.reading.windows import tick_range
 from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
@@ -78,13 +76,16 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
             return [], scope
         evidence = Evidence.of(question, slots)
         names, unlisted = evidence.candidates(least)
-        scan = Choice(question.scan_cost, partial(self._by_scan, question, slots, least))
-        ways: dict[Way, Choice[Sequence[PersistentAnswer]]] = {SCAN: scan}
+        estimates = {SCAN: question.scan_cost}
         if unlisted < least:
             runs = sum(source.slack > 0 for source in evidence.sources)
-            look_up = partial(self._looked_up, evidence, names, least)
-            ways[INDEX] = Choice(question.lookups(len(names), runs), look_up)
-        return question.source.costs.take("keys", ways), scope
+            estimates[INDEX] = question.lookups(len(names), runs)
+        for attempt in question.source.costs.attempts("keys", estimates):
+            with attempt:
+                if attempt.way == SCAN:
+                    return self._by_scan(question, slots, least), scope
+                return self._looked_up(evidence, names, least), scope
+        raise AssertionError("no way answered")
 
     def _by_scan(self, question: KeyQuestion, slots: Slots, least: int) -> Sequence[PersistentAnswer]:
         rows = question.rows()

@@ -19,15 +19,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidemark.query.answers.plan import SCAN, Way
-from tidemark.query.reading.spending import Clock, Left, Limit, current
+from tidemark.query.reading.spending import Clock, Left, Limit, Spending, current
 from tidemark.warehouse.projections.key_marks import KeyMarks
-
-T = TypeVar("T")
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 CLOCK: Clock = time.perf_counter
@@ -61,17 +58,10 @@ class Rates:
     found_cell: float = 1.0  # to answer about a group in a window that a scan found
 
 
-class Choice(NamedTuple, Generic[T]):
-    """A way that could be taken: its estimated microseconds, and the function that takes it."""
-
-    cost: float
-    go: Callable[[], T]
-
-
-def cheapest(ways: Mapping[Way, Choice[T]]) -> dict[Way, Choice[T]]:
+def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:
     """Only the way with the least estimate, without learned factors: the same data give the same way."""
-    way = min(ways, key=lambda one: ways[one].cost)
-    return {way: ways[way]}
+    way = min(estimates, key=estimates.__getitem__)
+    return {way: estimates[way]}
 
 
 class Costs:
@@ -132,42 +122,29 @@ class Costs:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""
         return cost * self.factors.get((topic, way), 1.0)
 
-    def take(self, topic: str, ways: Mapping[Way, Choice[T]]) -> T:
-        """The result of the way with the least estimate; if it takes too long, that of the next way."""
-        costs = {way: self.corrected(topic, way, one.cost) for way, one in ways.items()}
+    def attempts(self, topic: str, estimates: Mapping[Way, float]) -> Iterator[Attempt]:
+        """The ways to take in turn, the one with the least corrected estimate first, until one has answered.
+
+        for attempt in costs.attempts("rows", {INDEX: alone, SCAN: scan}):
+            with attempt:
+                return self._alone(view) if attempt.way == INDEX else self._scanned(view)
+        """
+        costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
         order = sorted(costs, key=costs.__getitem__)
         spent = current()
         if spent is None or (len(order) == 1 and spent.limits):
-            return ways[order[0]].go()
+            yield Attempt(order[0], None, self, topic, 0.0)
+            return
         is_told = not spent.limits  # a choice inside a way is not recorded in the plan
         if is_told:
             known = spent.plan.estimates
             known.update({way: known.get(way, 0.0) + cost / 1000 for way, cost in costs.items()})
         for way, after in zip(order, [*order[1:], None], strict=True):
-            began, outer = self.clock(), spent.way
             most = math.inf if after is None else max(2 * costs[way], costs[after]) / 1e6
-            limit, spent.way = Limit(began + max(most, self.patience)), way
-            spent.limits.append(limit)
-            try:
-                found = ways[way].go()
-            except Left as left:
-                if left.limit is not limit:
-                    raise
-                if is_told:
-                    spent.plan.left.append(way)
-                self._learn(topic, way, ways[way].cost, began)
-            else:
-                if is_told:
-                    spent.plan.took(spent.way)
-                if spent.way == way and not spent.compared:
-                    self._learn(topic, way, ways[way].cost, began)
-                return found
-            finally:
-                spent.way = outer
-                spent.limits.remove(limit)
-        raise AssertionError("the last way was stopped, although it has no limit")
+            most = max(most, self.patience)
+            yield Attempt(way, spent, self, topic, estimates[way], most, is_told=is_told)
 
-    def _learn(self, topic: str, way: Way, cost: float, began: float) -> None:
+    def learn(self, topic: str, way: Way, cost: float, began: float) -> None:
         """Corrects the factor of the way by the time that it took since `began`."""
         took = (self.clock() - began) * 1e6
         if min(took, cost) < _LEAST_US:
@@ -179,3 +156,45 @@ class Costs:
             if other != (topic, way):
                 self.factors[other] **= _RETURN
         self.factors[topic, way] = ratio if known is None else known * (ratio / known) ** _SHARE
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A way that is taken inside a `with`. If it takes too long it is stopped, and the block is left.
+
+    spent: the question; None: nothing is measured, and the way is not stopped.
+    cost: the estimate, not corrected, in microseconds. most: for how many seconds it may go on.
+    is_told: whether the plan names the way.
+    """
+
+    way: Way
+    spent: Spending | None
+    costs: Costs
+    topic: str
+    cost: float
+    most: float = math.inf
+    is_told: bool = False
+    _began: float = field(init=False)
+    _outer: Way | None = field(init=False)
+    _limit: Limit = field(init=False)
+
+    def __enter__(self) -> None:
+        if self.spent is not None:
+            self._began, self._outer = self.costs.clock(), self.spent.way
+            self._limit, self.spent.way = Limit(self._began + self.most), self.way
+            self.spent.limits.append(self._limit)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        spent = self.spent
+        if spent is None:
+            return False
+        is_stopped = isinstance(error, Left) and error.limit is self._limit
+        if is_stopped and self.is_told:
+            spent.plan.left.append(self.way)
+        if error is None and self.is_told:
+            spent.plan.took(spent.way or self.way)
+        if is_stopped or (error is None and spent.way == self.way and not spent.compared):
+            self.costs.learn(self.topic, self.way, self.cost, self._began)
+        spent.way = self._outer
+        spent.limits.remove(self._limit)
+        return is_stopped

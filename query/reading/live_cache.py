@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidemark.query.reading import spending
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, outer_first
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import ValueRows
 from tidemark.warehouse.runs.projection import Projection, Rows
@@ -126,7 +126,7 @@ class LiveCache:
             return cached
         known = self._ranges.setdefault(table, set())
         parts: dict[BatchRange, LiveRows[R]] = {}
-        for batch_range in sorted(known, key=lambda r: (r.source, r.first, -r.last)):
+        for batch_range in sorted(known, key=outer_first):
             inside = batch_range.within(wanted) and not any(map(batch_range.within, parts))
             part = self._memory.peek((*table, batch_range)) if inside else None
             if part is not None:

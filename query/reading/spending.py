@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from tidemark.query.answers.plan import SCAN, Plan, Way
+from tidemark.query.reading.time_limit import BegunLimit
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -76,35 +77,35 @@ class Spending:
 
 
 _current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
-_stop: ContextVar[Callable[[], None] | None] = ContextVar("tidemark_stop", default=None)
+_limit: ContextVar[BegunLimit | None] = ContextVar("tidemark_limit", default=None)
 
 
 @contextmanager
-def stopped_by(stop: Callable[[], None] | None) -> Iterator[None]:
-    """Inside, questions of this thread call `stop` often, and end with the error that it raises.
+def limited(limit: BegunLimit | None) -> Iterator[None]:
+    """Inside, questions of this thread check the limit often.
 
     None: a question inside another one is stopped only with that one.
     """
-    if stop is None:
+    if limit is None:
         yield
         return
-    token = _stop.set(stop)
+    token = _limit.set(limit)
     try:
         yield
     finally:
-        _stop.reset(token)
+        _limit.reset(token)
 
 
 def may_be_stopped() -> bool:
     """Whether somebody may stop the question of this thread."""
-    return _stop.get() is not None
+    return _limit.get() is not None
 
 
 def check_stop() -> None:
     """Stops the question of this thread, if it has to stop."""
-    stop = _stop.get()
-    if stop is not None:
-        stop()
+    limit = _limit.get()
+    if limit is not None:
+        limit.check()
 
 
 @contextmanager

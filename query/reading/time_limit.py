@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,18 +21,25 @@ class TimeLimit:
     seconds: float | None
     cancelled: Callable[[], bool] | None
 
-    def begin(self) -> Callable[[], None]:
-        """Begins a question. Returns a function that raises TimeLimitReached once the time is over."""
-        end = None if self.seconds is None else time.monotonic() + self.seconds
+    def begin(self) -> BegunLimit:
+        """The limit of a question that begins now."""
+        return BegunLimit(self, math.inf if self.seconds is None else time.monotonic() + self.seconds)
 
-        def stop() -> None:
-            if self.cancelled is not None and self.cancelled():
-                raise TimeLimitReached("the question was cancelled: nobody waits for its answer.")
-            if end is not None and time.monotonic() > end:
-                raise TimeLimitReached(
-                    f"the question took longer than {round(self.seconds or 0, 1):g} seconds. Ask about a "
-                    "shorter window or fewer groups, in another mode, or with more time; `plan` of an answer "
-                    "says what is read."
-                )
 
-        return stop
+@dataclass(frozen=True, slots=True)
+class BegunLimit:
+    """The limit of a question that has begun; `end` is when its time is over, on the monotonic clock."""
+
+    limit: TimeLimit
+    end: float
+
+    def check(self) -> None:
+        """TimeLimitReached once the time is over, or nobody waits any more."""
+        if self.limit.cancelled is not None and self.limit.cancelled():
+            raise TimeLimitReached("the question was cancelled: nobody waits for its answer.")
+        if time.monotonic() > self.end:
+            raise TimeLimitReached(
+                f"the question took longer than {round(self.limit.seconds or 0, 1):g} seconds. Ask about a "
+                "shorter window or fewer groups, in another mode, or with more time; `plan` of an answer "
+                "says what is read."
+            )

@@ -153,24 +153,19 @@ class Counting:
 
         cells, times, counts: shape (n,), in any order. O(n log n) time.
         """
-        return whole_streams.buckets_of(cells, times, counts, self.eps, self._kept_sizes)
+        return whole_streams.buckets_of(cells, times, counts, self.eps, self.kind)
 
     def buckets_in_order(self, cells: Ints, times: Ints, counts: Ints, all_cells: int) -> Buckets:
         """The buckets of exactly these arrivals, at least one, in `all_cells` new EH or DW counters.
 
         cells, times, counts: as for CounterArrays.add. O(rows * n) time.
         """
-        sizes = self._kept_sizes
-        return whole_streams.buckets_in_order(cells, times, counts, all_cells, self.eps, sizes)
+        return whole_streams.buckets_in_order(cells, times, counts, all_cells, self.eps, self.kind)
 
     @property
     def _length(self) -> int:
         """The window of a kind that has one."""
         return self.window or 0
-
-    @property
-    def _kept_sizes(self) -> whole_streams.KeptSizes:
-        return deterministic_wave.kept_sizes if self.kind == "DW" else exponential_histogram.kept_sizes
 
     def counters(self, kept: CounterState, cells: int) -> CounterArrays:
         """Mutable counters of `cells` cells that start from the state `kept`."""

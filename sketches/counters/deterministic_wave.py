@@ -30,7 +30,6 @@ import math
 import numpy as np
 
 from tidemark.sketches.counters.buckets import Buckets, Ints
-from tidemark.sketches.counters.whole_streams import expand_ranges
 from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.memory_limit import zeroed
 
@@ -43,7 +42,10 @@ def slots_per_level(eps: float) -> int:
 
 
 def kept_sizes(totals: Ints, eps: float) -> tuple[Ints, Ints]:
-    """(bucket_counts, sizes) of the waves after totals[cell] arrivals; see whole_streams.py."""
+    """How many buckets each wave has after totals[cell] arrivals, and the sizes of these buckets.
+
+    Sorted by cell, the oldest bucket first. The sizes of a cell add up to its arrivals.
+    """
     cells, ranks = _last_ranks(totals, slots_per_level(eps))
     sizes = np.where(np.diff(cells, prepend=-1) != 0, ranks, np.diff(ranks, prepend=0))
     return np.bincount(cells, minlength=len(totals)), sizes
@@ -139,8 +141,18 @@ def _last_ranks(totals: Ints, slots: int) -> tuple[Ints, Ints]:
     levels = np.arange(int(totals.max(initial=0)).bit_length())[:, None]
     ranks_in_level = (totals[cells] >> levels) + 1 >> 1
     kept_in_level = np.minimum(ranks_in_level, slots)
-    owners, numbers = expand_ranges((ranks_in_level - kept_in_level).ravel(), kept_in_level.ravel())
+    owners, numbers = _expand_ranges((ranks_in_level - kept_in_level).ravel(), kept_in_level.ravel())
     level, cell_index = np.divmod(owners, max(1, len(cells)))
     ranks = (2 * numbers + 1) << level
     order = np.lexsort((ranks, cell_index))
     return cells[cell_index[order]], ranks[order]
+
+
+def _expand_ranges(first: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """(owners, numbers): for each i the numbers first[i] to first[i] + lengths[i] - 1, and i as their owner.
+
+    Example: first [5, 1], lengths [2, 3] gives owners [0, 0, 1, 1, 1] and numbers [5, 6, 1, 2, 3].
+    """
+    owners = np.repeat(np.arange(len(first)), lengths)
+    begins = np.cumsum(lengths) - lengths
+    return owners, np.arange(len(owners)) - begins[owners] + first[owners]

@@ -8,23 +8,16 @@ both are equal.
 Cost: O(n + b) for n arrivals in order of time and b buckets. The capacity of counters costs nothing.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import numpy as np
 
+from tidemark.sketches.counters import deterministic_wave, exponential_histogram
 from tidemark.sketches.counters.buckets import Buckets, Ints, join_buckets, no_buckets
 
-KeptSizes: TypeAlias = Callable[[Ints, float], tuple[Ints, Ints]]
-"""(arrivals of each cell, eps) -> (bucket_counts, sizes): how many buckets each cell has, and their sizes.
 
-Sorted by cell, the oldest bucket first. The sizes of a cell add up to its arrivals.
-"""
-
-
-def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_sizes: KeptSizes) -> Buckets:
+def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kind: str) -> Buckets:
     """The buckets that these arrivals leave in empty counters of `eps`. O(n log n + b) for b buckets.
 
+    kind: "EH" or "DW".
     cells, times: shape (n,), in any order; arrivals with equal times keep their order.
     counts: shape (n,), at least 1, with a sum below 2**62 in each cell.
     """
@@ -38,11 +31,11 @@ def buckets_of(cells: Ints, times: Ints, counts: Ints, eps: float, kept_sizes: K
     cell_indices = np.repeat(group_indices, np.diff(begins, append=len(cells)))
     order = np.argsort(times, kind="stable")
     grouped = group_by_cell(cell_indices[order], 0, len(occupied), times[order], counts[order])
-    return _buckets_of_groups(occupied, *grouped, eps, kept_sizes)
+    return _buckets_of_groups(occupied, *grouped, eps, kind)
 
 
 def buckets_in_order(
-    cells: Ints, times: Ints, counts: Ints, all_cells: int, eps: float, kept_sizes: KeptSizes
+    cells: Ints, times: Ints, counts: Ints, all_cells: int, eps: float, kind: str
 ) -> Buckets:
     """The buckets that these arrivals leave in `all_cells` empty counters of `eps`. O(rows * n + b).
 
@@ -55,19 +48,20 @@ def buckets_in_order(
         row_times, row_counts, starts = group_by_cell(row_cells, first, width, times, counts)
         occupied = np.flatnonzero(np.diff(starts))
         starts = np.append(starts[occupied], starts[-1])
-        parts.append(_buckets_of_groups(first + occupied, row_times, row_counts, starts, eps, kept_sizes))
+        parts.append(_buckets_of_groups(first + occupied, row_times, row_counts, starts, eps, kind))
     return join_buckets(parts)
 
 
 def _buckets_of_groups(
-    cells: Ints, times: Ints, counts: Ints, starts: Ints, eps: float, kept_sizes: KeptSizes
+    cells: Ints, times: Ints, counts: Ints, starts: Ints, eps: float, kind: str
 ) -> Buckets:
     """The buckets of cells that have arrivals; times, counts, starts: as `group_by_cell` returns them."""
     from tidemark.sketches.compiled.kernels import times_of_ranks
 
     # A sum over all cells may overflow int64 and wrap; the difference of two sums, for one cell, is right.
     arrivals_before = np.concatenate([[0], np.cumsum(counts)])[starts] if len(counts) else starts
-    bucket_counts, sizes = kept_sizes(np.diff(arrivals_before), eps)
+    counters = deterministic_wave if kind == "DW" else exponential_histogram
+    bucket_counts, sizes = counters.kept_sizes(np.diff(arrivals_before), eps)
     bucket_starts = np.concatenate([[0], np.cumsum(bucket_counts)])
     arrivals_until = np.cumsum(sizes)
     if len(counts):
@@ -76,13 +70,3 @@ def _buckets_of_groups(
     else:
         ends = times[arrivals_until - 1]
     return Buckets(cells, bucket_starts, ends, sizes, np.zeros(len(cells), np.int64))
-
-
-def expand_ranges(first: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """(owners, numbers): for each i the numbers first[i] to first[i] + lengths[i] - 1, and i as their owner.
-
-    Example: first [5, 1], lengths [2, 3] gives owners [0, 0, 1, 1, 1] and numbers [5, 6, 1, 2, 3].
-    """
-    owners = np.repeat(np.arange(len(first)), lengths)
-    begins = np.cumsum(lengths) - lengths
-    return owners, np.arange(len(owners)) - begins[owners] + first[owners]

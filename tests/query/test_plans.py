@@ -23,14 +23,15 @@ from tests.soak import draws
 from tidemark import query
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.answers.plan import Plan
-from tidemark.query.asking import event_keys, key_questions
+from tidemark.query.asking import event_keys
+from tidemark.query.asking.event_keys import EventKeys
 from tidemark.query.asking.session import Session
 from tidemark.query.groups import many_groups
 from tidemark.query.keys import distinct_keys, key_relation
 from tidemark.query.quantiles import many_windows
 from tidemark.query.quantiles.questions import WindowQuestion
 from tidemark.query.reading import block_reader, spending, sql_text
-from tidemark.query.reading.costs import Choice, Costs, Rates
+from tidemark.query.reading.costs import Costs, Rates
 from tidemark.query.scans import row_source
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
@@ -124,15 +125,15 @@ KEY_QUESTIONS = QUESTIONS[6:7] + QUESTIONS[8:]  # about keys of one column
 def by_events(world: GroupWorld, question: Ask, cost: float, **asked: Any) -> tuple[Any, bool]:
     """What a scan of all keys tells, where one by `events` costs so much; and whether it read these."""
     read: list[Any] = []
-    right = event_keys.event_rows
+    right = EventKeys.rows
 
-    def noted(*arguments: Any) -> Any:
-        read.append(right(*arguments))
+    def noted(keys: EventKeys, asked: Any) -> Any:
+        read.append(right(keys, asked))
         return read[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Costs, "event_keys", lambda *_: cost)
-        patch.setattr(key_questions, "event_rows", noted)
+        patch.setattr(EventKeys, "rows", noted)
         return told(world.open(), question, "scan", **asked), any(one is not None for one in read)
 
 
@@ -304,21 +305,20 @@ def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
     clock = Work()
     chooser = Costs(clock=clock, patience=0.0)
 
-    def way(name: str, cost: float) -> Callable[[], str]:
-        def go() -> str:
-            for _ in range(STEPS):
-                clock.step(cost / STEPS)
-            return name
-
-        return go
-
     names: list[Any] = ["index", "scan"]
-    ways = {
-        name: Choice(cost * error * 1e6, way(name, cost))
-        for name, cost, error in zip(names, costs, errors, strict=True)
-    }
+    true = dict(zip(names, costs, strict=True))
+    estimates = {name: cost * error * 1e6 for (name, cost), error in zip(true.items(), errors, strict=True)}
+
+    def answer() -> str:
+        for attempt in chooser.attempts("rows", estimates):
+            with attempt:
+                for _ in range(STEPS):
+                    clock.step(true[attempt.way] / STEPS)
+                return attempt.way
+        raise AssertionError
+
     with spending.spending(clock) as spent:
-        assert chooser.take("rows", ways) == spent.plan.way
+        assert answer() == spent.plan.way
     assert spent.plan.left + spent.plan.ways in (["index"], ["scan"], ["index", "scan"], ["scan", "index"])
     return clock.done
 
@@ -383,7 +383,9 @@ def test_what_a_way_took_corrects_its_rates() -> None:
 
     def ask(way: Any, estimate: float, took: float) -> None:
         with spending.spending(clock):
-            costs.take("rows", {way: Choice(estimate * 1e6, lambda: clock.step(took))})
+            (attempt,) = costs.attempts("rows", {way: estimate * 1e6})
+            with attempt:
+                clock.step(took)
 
     ask("scan", 1.0, 3.0)
     assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)

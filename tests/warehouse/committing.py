@@ -31,7 +31,7 @@ from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
-from tidemark.warehouse.load import _plan
+from tidemark.warehouse.loads.next_step import NextStep
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.repairs import plans
 from tidemark.warehouse.runs import run_tables
@@ -103,23 +103,11 @@ def a_plan(step: int) -> StepPlan:
     return StepPlan(step, ((BatchRange("load:b", step, step), 1),))
 
 
-class OneBatch:
-    """What `plan_step` plans."""
-
-    def unplanned(self, planned: list[BatchRange]) -> list[tuple[BatchRange, int]]:
-        mine = BatchRange("load:a", 0, 0)
-        return [] if mine in planned else [(mine, 1)]
-
-    def facts(self) -> StepFacts:
-        return StepFacts()
-
-    def has_planned(self, *_: Any) -> None:
-        pass
-
-
 def plan_step(store: Store) -> int | None:
     work = Work(LocalExecutor(), store, Options(("x",), None, None, 0.1, 10, 0))
-    return _plan(work, OneBatch(), tables.open_table(store, STEPS))
+    table = tables.open_table(store, STEPS)
+    step = NextStep(work, table, steps.read_step_plans(store, table))
+    return step.number if step.commit_batch(BatchRange("load:a", 0, 0), 1, StepFacts()) else None
 
 
 def add_column(store: Store) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows, value_statistics
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.span_marks import SpanMarkCollector
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, plan_slices
 from tidemark.warehouse.runs.marks import RunFile
@@ -37,7 +37,7 @@ class Marked(SortedValues):
     """Values that are marked every 100 rows."""
 
     def collector(self, run_spec: Any) -> SpanMarkCollector:  # noqa: ARG002
-        return SpanMarkCollector(self.merge([]), 100, 100, value_statistics)
+        return SpanMarkCollector(self, 100, 100)
 
 
 MARKED = Marked(Measure("x", "long"))

@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows, value_statistics
+from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.span_marks import SpanMarkCollector
 from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.runs.projection import MarkedFile
@@ -36,7 +36,7 @@ def written(folder: Path, rows: Rows, cuts: list[int], grain: int, span: int) ->
 
     class Marked(SortedValues):
         def collector(self, run_spec: Any) -> SpanMarkCollector:  # noqa: ARG002
-            return SpanMarkCollector(self.merge([]), grain, span, value_statistics)
+            return SpanMarkCollector(self, grain, span)
 
     marked = Marked(Measure("x", "double" if values.dtype.kind == "f" else "long"))
     return write_rows(disk, "runs/x/run=1/file.parquet", marked, pieces, None)

@@ -12,25 +12,25 @@ A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up 
 (`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). The table has
 no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 
-To add a type that Delta has: add its `ColumnType` to `_ALL` below. `encode` and `decode` must keep the order
-of the values. Give `exact_of` if the values in Python are not plain numbers, and `limits` if not every stored
-number is a value. If the type has a form of its own in text, JSON, SQL, statistics or digests, change the
-places that ask for the Arrow type, too: `grep -rn "types.is_" warehouse query jobs` finds them. A type that
-Delta does not have cannot be stored in `events`.
+To add a type that Delta has: add its `ColumnType` to `_ALL` below, of a class of its own if its values are
+not those of another type. `encode` and `decode` must keep the order of the values. Give `exact_of` if the
+values in Python are not plain numbers, and `limits` if not every stored number is a value. If the type has a
+form of its own in text, JSON, SQL, statistics or digests, change the places that ask for the Arrow type, too:
+`grep -rn "types.is_" warehouse query jobs` finds them. A type that Delta does not have cannot be stored in
+`events`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -75,10 +75,6 @@ class Limits:
     description: str
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 def _as_numpy(array: pa.Array) -> NDArray[Any]:
     return np.from_dlpack(array)
 
@@ -97,17 +93,12 @@ class ColumnType:
     arrow         a regular expression that matches the text of each Arrow type that is stored as this one
     storage       how runs, marks and ledger store it
     is_measure    whether a measure may have the type
-    encode        an Arrow array of the type -> its stored numbers, undefined where NULL; unused for text
-    decode        a stored number, or a text as bytes -> the value in Python
-    exact_of      a value in Python -> its number in units of the stored ones, exactly, or the text as bytes;
-                  None for a value of another type. Left out if the values are plain numbers
     limits        the stored numbers that are accepted; None accepts all
     unit_us       for an event time, the microseconds of one stored unit
     digits        for integers and decimals, the decimal digits that hold every value, as Spark defines them
     scale         for decimals, the digits after the decimal point
     is_decimal    whether it is a decimal
     wider         Delta's names of the types that a column of this type may be stored as without loss
-    convert       a value of a type that widens to this one -> the value in Python
     duckdb        DuckDB's name; the SQL name in upper case if left out
     text_pattern  a regular expression of the accepted text; None accepts any text
     """
@@ -117,18 +108,35 @@ class ColumnType:
     arrow: str
     storage: Storage
     is_measure: bool = True
-    encode: Callable[[pa.Array], NDArray[Any]] = encode_integers
-    decode: Callable[[Any], Any] = int
-    exact_of: Callable[[Any], Fraction | bytes | None] | None = None
     limits: Limits | None = None
     unit_us: int | None = None
     digits: int = 0
     scale: int = 0
     is_decimal: bool = False
     wider: tuple[str, ...] = ()
-    convert: Callable[[Any], Any] = _unchanged
     duckdb: str = ""
     text_pattern: str | None = None
+
+    is_number: ClassVar[bool] = True  # whether its values in Python are plain numbers: int, float or Decimal
+
+    def encode(self, array: pa.Array) -> NDArray[Any]:
+        """The stored numbers of an Arrow array of the type, undefined where NULL; not called for text."""
+        return encode_integers(array)
+
+    def decode(self, stored: Any) -> Any:
+        """The value in Python of a stored number, or of a text as bytes."""
+        return int(stored)
+
+    def exact_of(self, value: Any) -> Fraction | bytes | None:  # noqa: ARG002
+        """The number of a value in Python, in units of the stored ones, exactly, or the text as bytes.
+
+        None for a value of another type. Not called for types of plain numbers.
+        """
+        return None
+
+    def convert(self, value: Any) -> Any:
+        """The value in Python of a value of a type that widens to this one."""
+        return value
 
     @property
     def is_double(self) -> bool:
@@ -150,57 +158,6 @@ class ColumnType:
         """Whether its values are integers; a time or date has no digits and is none."""
         return self.digits > 0 and not self.is_decimal
 
-    @property
-    def is_number(self) -> bool:
-        """Whether its values in Python are plain numbers: int, float or Decimal."""
-        return self.exact_of is None
-
-
-def _encode_doubles(array: pa.Array) -> NDArray[np.float64]:
-    """Doubles, -0.0 as 0.0; NULL as 0.0."""
-    return _as_numpy(zero_for_null(array.cast(pa.float64()))) + 0.0
-
-
-def _encode_booleans(array: pa.Array) -> NDArray[np.int64]:
-    return encode_integers(array.cast(pa.int8()))
-
-
-def _encode_dates(array: pa.Array) -> NDArray[np.int64]:
-    return encode_integers(array.cast(pa.int32()))
-
-
-def _encode_timestamps(array: pa.Array) -> NDArray[np.int64]:
-    return encode_integers(array.cast(pa.timestamp("us", tz=array.type.tz)))
-
-
-def _encode_decimals(array: pa.Array) -> NDArray[np.int64]:
-    """The unscaled integers of decimals with at most 18 digits: the low word of each 128-bit value."""
-    wide = array.cast(pa.decimal128(DECIMAL_DIGITS, array.type.scale))
-    words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
-    low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
-    low[_as_numpy(wide.is_null().cast(pa.uint8())).astype(bool)] = 0
-    return low
-
-
-def _date_of(days: Any) -> date:
-    return from_epoch_us(int(days) * DAY_US).date()
-
-
-def _timestamp_of(us: Any) -> datetime:
-    return from_epoch_us(int(us))
-
-
-def _days_of(value: Any) -> Fraction | None:
-    return exact_us(value) / DAY_US if isinstance(value, str | date) else None
-
-
-def _us_of(value: Any) -> Fraction | None:
-    return exact_us(value) if isinstance(value, str | date) else None
-
-
-def _bit_of(value: Any) -> Fraction | None:
-    return Fraction(int(value)) if isinstance(value, bool) else None
-
 
 def utf8_of(value: Any) -> bytes | None:
     """The bytes of a text; None for any other value, and for text that no row can have."""
@@ -210,44 +167,125 @@ def utf8_of(value: Any) -> bytes | None:
         return None
 
 
-def _text_of(utf8: Any) -> str:
-    text: str = utf8.decode("utf-8", "surrogateescape")
-    return text
+class _Integers(ColumnType):
+    def convert(self, value: Any) -> Any:
+        return int(value)
 
 
-def _bytes_of(value: Any) -> bytes | None:
-    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+class _Doubles(ColumnType):
+    def encode(self, array: pa.Array) -> NDArray[np.float64]:
+        """Doubles, -0.0 as 0.0; NULL as 0.0."""
+        return _as_numpy(zero_for_null(array.cast(pa.float64()))) + 0.0
+
+    def decode(self, stored: Any) -> float:
+        return float(stored)
+
+    def convert(self, value: Any) -> float:
+        return float(value)
 
 
-def _to_text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
-    return str(value)
+class _Decimals(ColumnType):
+    def encode(self, array: pa.Array) -> NDArray[np.int64]:
+        """The unscaled integers of decimals with at most 18 digits: the low word of each 128-bit value."""
+        wide = array.cast(pa.decimal128(DECIMAL_DIGITS, array.type.scale))
+        words = np.frombuffer(wide.buffers()[1], dtype=np.int64)
+        low = words[2 * wide.offset : 2 * (wide.offset + len(wide)) : 2].copy()
+        low[_as_numpy(wide.is_null().cast(pa.uint8())).astype(bool)] = 0
+        return low
+
+    def decode(self, stored: Any) -> Decimal:
+        return Decimal(int(stored)).scaleb(-self.scale)
+
+    def convert(self, value: Any) -> Decimal:
+        return Decimal(value)
 
 
-def _to_timestamp(value: Any) -> datetime:
-    return from_epoch_us(math.floor(exact_us(value)))
+class _Booleans(ColumnType):
+    is_number = False
+
+    def encode(self, array: pa.Array) -> NDArray[np.int64]:
+        return encode_integers(array.cast(pa.int8()))
+
+    def decode(self, stored: Any) -> bool:
+        return bool(stored)
+
+    def exact_of(self, value: Any) -> Fraction | None:
+        return Fraction(int(value)) if isinstance(value, bool) else None
+
+
+class _Dates(ColumnType):
+    is_number = False
+
+    def encode(self, array: pa.Array) -> NDArray[np.int64]:
+        return encode_integers(array.cast(pa.int32()))
+
+    def decode(self, stored: Any) -> date:
+        return from_epoch_us(int(stored) * DAY_US).date()
+
+    def exact_of(self, value: Any) -> Fraction | None:
+        return exact_us(value) / DAY_US if isinstance(value, str | date) else None
+
+
+class _Timestamps(ColumnType):
+    is_number = False
+
+    def encode(self, array: pa.Array) -> NDArray[np.int64]:
+        return encode_integers(array.cast(pa.timestamp("us", tz=array.type.tz)))
+
+    def decode(self, stored: Any) -> datetime:
+        return from_epoch_us(int(stored))
+
+    def exact_of(self, value: Any) -> Fraction | None:
+        return exact_us(value) if isinstance(value, str | date) else None
+
+    def convert(self, value: Any) -> datetime:
+        return from_epoch_us(math.floor(exact_us(value)))
+
+
+class _Strings(ColumnType):
+    is_number = False
+
+    def decode(self, stored: Any) -> str:
+        text: str = stored.decode("utf-8", "surrogateescape")
+        return text
+
+    def exact_of(self, value: Any) -> bytes | None:
+        return utf8_of(value)
+
+    def convert(self, value: Any) -> str:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
+        return str(value)
+
+
+class _Binaries(ColumnType):
+    is_number = False
+
+    def decode(self, stored: Any) -> Any:
+        return stored
+
+    def exact_of(self, value: Any) -> bytes | None:
+        return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
 
 def _integer(name: str, sql: str, arrow: str, digits: int, wider: tuple[str, ...]) -> ColumnType:
-    return ColumnType(
+    return _Integers(
         name=name, sql=sql, arrow=arrow, storage=Storage.BIGINT, digits=digits, wider=wider,
-        convert=int, text_pattern=INTEGER_PATTERN,
+        text_pattern=INTEGER_PATTERN,
     )  # fmt: skip
 
 
 def _floating(name: str, wider: tuple[str, ...]) -> ColumnType:
-    return ColumnType(
-        name=name, sql=name, arrow=name, storage=Storage.DOUBLE, encode=_encode_doubles, decode=float,
-        wider=wider, convert=float, text_pattern=_FLOAT_PATTERN,
-    )  # fmt: skip
+    return _Doubles(
+        name=name, sql=name, arrow=name, storage=Storage.DOUBLE, wider=wider, text_pattern=_FLOAT_PATTERN
+    )
 
 
 # Unsigned integers become the type that holds them all, as Spark reads them from Parquet.
 _ALL = (
-    ColumnType(
+    _Booleans(
         name="boolean", sql="boolean", arrow="bool", storage=Storage.BIGINT, is_measure=False,
-        encode=_encode_booleans, decode=bool, exact_of=_bit_of, text_pattern="(?i:true|false)",
+        text_pattern="(?i:true|false)",
     ),
     _integer("byte", "tinyint", "int8", 3, ("short", "integer", "long")),
     _integer("short", "smallint", "int16|uint8", 5, ("integer", "long")),
@@ -255,23 +293,21 @@ _ALL = (
     _integer("long", "bigint", "int64|uint32", 20, ()),
     _floating("float", ("double",)),
     _floating("double", ()),
-    ColumnType(
+    _Strings(
         name="string", sql="string", arrow="string|large_string|string_view", storage=Storage.STRING,
-        is_measure=False, decode=_text_of, exact_of=utf8_of, convert=_to_text, duckdb="VARCHAR",
+        is_measure=False, duckdb="VARCHAR",
     ),
-    ColumnType(
+    _Binaries(
         name="binary", sql="binary", arrow=r"binary|large_binary|binary_view|fixed_size_binary\[\d+\]",
-        storage=Storage.BINARY, is_measure=False, decode=_unchanged, exact_of=_bytes_of, duckdb="BLOB",
+        storage=Storage.BINARY, is_measure=False, duckdb="BLOB",
     ),
-    ColumnType(
-        name="date", sql="date", arrow=r"date32\[day\]|date64\[ms\]", storage=Storage.BIGINT,
-        encode=_encode_dates, decode=_date_of, exact_of=_days_of, unit_us=DAY_US,
+    _Dates(
+        name="date", sql="date", arrow=r"date32\[day\]|date64\[ms\]", storage=Storage.BIGINT, unit_us=DAY_US,
         limits=Limits(FIRST_US // DAY_US, LAST_US // DAY_US, _YEARS), text_pattern=_DATE_PATTERN,
     ),
-    ColumnType(
+    _Timestamps(
         name="timestamp", sql="timestamp", arrow=r"timestamp\[\w+, tz=.+\]", storage=Storage.BIGINT,
-        encode=_encode_timestamps, decode=_timestamp_of, exact_of=_us_of, unit_us=1,
-        limits=Limits(FIRST_US, LAST_US, _YEARS), convert=_to_timestamp, duckdb="TIMESTAMPTZ",
+        unit_us=1, limits=Limits(FIRST_US, LAST_US, _YEARS), duckdb="TIMESTAMPTZ",
         text_pattern=_TIMESTAMP_PATTERN,
     ),
 )  # fmt: skip
@@ -292,11 +328,10 @@ GUESSED_TYPES = {
 def decimal_type(precision: int, scale: int) -> ColumnType:
     """The type decimal(precision,scale). One of more than 18 digits is not a measure."""
     name = f"decimal({precision},{scale})"
-    return ColumnType(
+    return _Decimals(
         name=name, sql=name, arrow=rf"decimal\d*\({precision}, {scale}\)", storage=Storage.BIGINT,
-        is_measure=precision <= MEASURE_DIGITS, encode=_encode_decimals,
-        decode=lambda unscaled: Decimal(int(unscaled)).scaleb(-scale), digits=precision, scale=scale,
-        is_decimal=True, convert=Decimal, text_pattern=NUMBER_PATTERN,
+        is_measure=precision <= MEASURE_DIGITS, digits=precision, scale=scale, is_decimal=True,
+        text_pattern=NUMBER_PATTERN,
     )  # fmt: skip
 
 

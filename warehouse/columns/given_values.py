@@ -74,7 +74,7 @@ def usual_standing(kind: ColumnType, value: Any) -> Standing | None:
     """As `standing`, for what nearly all questions give: Python numbers that are stored values; else None."""
     if kind.is_double:
         return Standing(value + 0.0, equal=True) if type(value) is float and value == value else None  # noqa: PLR0124
-    is_whole = type(value) is int and kind.exact_of is None and not kind.scale
+    is_whole = type(value) is int and kind.is_number and not kind.scale
     return Standing(value, equal=True) if is_whole and LEAST <= value <= MOST else None
 
 
@@ -85,11 +85,12 @@ def exact_value(kind: ColumnType, name: str, value: Any) -> Fraction | float | b
     that cannot be compared with the column: text with a number, a number with a time.
     """
     value = plain(value)
-    if kind.exact_of is not None:
+    if not kind.is_number:
         found = kind.exact_of(value)
         if found is not None:
             return found
-    if kind.exact_of or isinstance(value, bool) or not isinstance(value, (int, float, Decimal, Fraction)):
+    is_number = isinstance(value, (int, float, Decimal, Fraction)) and not isinstance(value, bool)
+    if not (kind.is_number and is_number):
         raise InputError(_cannot_compare(kind, name, value))
     if isinstance(value, (float, Decimal)) and is_nan(value):
         return math.nan

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast, overload
 
 import numpy as np
@@ -323,7 +324,7 @@ def same_names(a: SortColumn, b: SortColumn) -> bool:
 def count_less(names: Names, name: Name, *, equal: bool = False) -> int:
     """The number of ascending names that are less than the name; with `equal` less or equal. O(log n)."""
     find = bisect_right if equal else bisect_left
-    return find(range(len(names)), name, key=lambda i: name_at(names, i))
+    return find(range(len(names)), name, key=partial(name_at, names))
 
 
 def find_names(names: Names, wanted: Names) -> NDArray[np.int64]:
@@ -344,7 +345,11 @@ def count_tuples_less(columns: Sequence[SortColumn], bound: tuple[SortValue, ...
     Tuple i has the i-th value of each column, at least one.
     """
     find = bisect_right if equal else bisect_left
-    return find(range(len(columns[0])), bound, key=lambda i: tuple(name_at(column, i) for column in columns))
+    return find(range(len(columns[0])), bound, key=partial(_tuple_at, columns))
+
+
+def _tuple_at(columns: Sequence[SortColumn], i: int) -> tuple[SortValue, ...]:
+    return tuple(name_at(column, i) for column in columns)
 
 
 def separator(before: Name, after: Name) -> Name:

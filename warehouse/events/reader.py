@@ -73,6 +73,11 @@ class BatchRange:
         return self.source == other.source and other.first <= self.first and self.last <= other.last
 
 
+def outer_first(batches: BatchRange) -> tuple[str, int, int]:
+    """A key by which ranges that nest are sorted, each before those inside it."""
+    return batches.source, batches.first, -batches.last
+
+
 @dataclass(frozen=True, slots=True)
 class EventRowGroups:
     """Row groups of one file of events.

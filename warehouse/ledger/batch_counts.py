@@ -29,6 +29,7 @@ from tidemark.warehouse.events.reader import (
     EventRowGroups,
     count_rows,
     files_of_batches,
+    outer_first,
     stated_rows,
 )
 from tidemark.warehouse.events.removals import Removed, removed_at
@@ -70,9 +71,9 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
         removals = removed_at(store, events).removals
         shrunk = {part.batches for one in removals for part in one.parts if part.rows}
         counts = _ledger_counts(store, expected.keys() - shrunk) | counts
-    changed = [ChangedRange(batches, rows, actual.of(batches)) for batches, rows in counts.items()]
+    ranges = sorted(counts, key=outer_first)
+    changed = [ChangedRange(batches, counts[batches], actual.of(batches)) for batches in ranges]
     changed = [change for change in changed if change.expected != change.actual]
-    changed.sort(key=lambda change: (change.batches.source, change.batches.first, -change.batches.last))
     return [
         change
         for change, following in zip_longest(changed, changed[1:])

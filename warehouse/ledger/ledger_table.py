@@ -39,7 +39,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.delta.table_open import remedy
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import BatchRange, rows_by_batch
+from tidemark.warehouse.events.reader import BatchRange, outer_first, rows_by_batch
 from tidemark.warehouse.events.steps import planned_batches, read_step_plans
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, can_join, join
 from tidemark.warehouse.ledger.ledger_rows import (
@@ -260,7 +260,7 @@ def enclosing_ranges(known: Iterable[BatchRange]) -> dict[BatchRange, list[Batch
     """
     enclosing: dict[BatchRange, list[BatchRange]] = {}
     around: list[BatchRange] = []  # the ranges that contain the previous one, the narrowest last
-    for batches in sorted(set(known), key=lambda ends: (ends.source, ends.first, -ends.last)):
+    for batches in sorted(set(known), key=outer_first):
         while around and not batches.within(around[-1]):
             around.pop()
         enclosing[batches] = around[::-1]
@@ -400,7 +400,7 @@ def live_ranges(known: Iterable[BatchRange], covered: Iterable[BatchRange]) -> l
     """
     covered_intervals = disjoint(covered)
     chosen: list[BatchRange] = []
-    for batches in sorted(set(known), key=lambda r: (r.source, r.first, -r.last)):
+    for batches in sorted(set(known), key=outer_first):
         repeated = chosen and chosen[-1].source == batches.source and batches.first <= chosen[-1].last
         firsts, lasts = covered_intervals.get(batches.source, ((), ()))
         nearest = bisect_right(firsts, batches.last) - 1  # the last one that starts before the range ends

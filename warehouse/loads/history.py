@@ -8,12 +8,13 @@ again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.warehouse.delta import own_files, tables
+from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_versions import newest_versions
 from tidemark.warehouse.delta.round_trips import at_once
@@ -160,8 +161,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, marks_table)
             work.reached("marked")
-            notes = partial(completing.notes, projection)
-            version = _commit_run(work, projection, run, runs_table, notes)
+            version = _commit_run(work, projection, run, runs_table, completing)
             completing.has_committed(projection, version)
             if version is not None:
                 committed.append((projection, run))
@@ -190,14 +190,14 @@ def _commit_run(
     projection: Projection[Any],
     run: NewRun,
     table: DeltaTable,
-    notes: Callable[[int], Mapping[str, str]],
+    completing: _Completing,
 ) -> int | None:
     """As `run_tables.commit_run`; None, too, where the projection was dropped since the options were read.
 
     Maintenance may have emptied its table, and another alter may build it anew: then the next load goes on.
     """
     try:
-        return run_tables.commit_run(work.store, projection, run, table, notes)
+        return run_tables.commit_run(work.store, projection, run, table, completing)
     except DamagedWarehouse:
         newest, name = read_options(work.store), projection.runs_table
         if name in newest.dropped or newest.built_from.get(name) != work.options.built_from.get(name):
@@ -236,7 +236,7 @@ class _Completing:
         built_from = self._work.options.built_from
         is_late = all(built_from.get(one.runs_table, -1) >= self._step for one in self._lacking)
         if projection is not self._lacking[-1] or is_late:
-            return run_tables.no_notes(version)
+            return NO_NOTES
         marks = {
             one.marks_table: table.version()
             for one, (table, _) in zip(self._work.options.projections, self._opened.projections, strict=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +28,6 @@ from tidemark.warehouse.columns.keys import (
     ascends,
     encode_keys,
     name_sizes,
-    names_of,
     number_names,
     stored_keys,
     take_names,
@@ -64,7 +62,6 @@ from tidemark.warehouse.projections.span_marks import (
     SpanMarkChecker,
     SpanMarkCollector,
     SpanMarks,
-    number_column,
     span_mark_collector,
 )
 from tidemark.warehouse.runs.levels import Run
@@ -124,19 +121,11 @@ class SortedGroups(Projection[GroupRows]):
 
     @property
     def _mark_columns(self) -> Sequence[MarkColumn]:
-        groups = [
-            MarkColumn(
-                name,
-                key.marked_type,
-                partial(stored_keys, key, marked=True),
-                partial(_names_of_marks, key),
-            )
-            for name, key in zip(self._group_columns, self.keys, strict=True)
-        ]
+        groups = zip(self._group_columns, self.keys, strict=True)
         return (
-            *groups,
-            number_column("kind", pa.int64()),
-            number_column("value", self.measure.arrow_type),
+            *(MarkColumn(name, key.marked_type, key) for name, key in groups),
+            MarkColumn("kind", pa.int64()),
+            MarkColumn("value", self.measure.arrow_type),
         )
 
     @property
@@ -241,9 +230,9 @@ class SortedGroups(Projection[GroupRows]):
 
     def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
         """Collects marks at the grain that eps requires; those of a chunk at its blocks."""
-        return span_mark_collector(self.merge([]), self.tuning, run_spec, self._statistics)
+        return span_mark_collector(self, run_spec)
 
-    def _statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
+    def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
         """Delta's statistics: of the tick and of the first column of the group, whose order is the rows'."""
         if ends is None:
             return {"nullCount": {"tick": 0}}
@@ -284,10 +273,6 @@ class SortedGroups(Projection[GroupRows]):
                 words = splitmix(words + PRIME) + hashes
             mixed = splitmix(words)[rows.codes] + rows.values.view(np.uint64)
             return hash_sum(splitmix(mixed) + rows.kinds.view(np.uint64), rows.ticks)
-
-
-def _names_of_marks(key: Key, column: pa.ChunkedArray) -> Names:
-    return names_of(key, column.combine_chunks())
 
 
 def _chunk_edges(rows: int, columns: Sequence[Any]) -> list[int]:

@@ -22,11 +22,7 @@ from tidemark.warehouse.delta.table_names import marks_table, runs_table
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
-from tidemark.warehouse.projections.span_marks import (
-    MarkColumn,
-    number_column,
-    span_mark_collector,
-)
+from tidemark.warehouse.projections.span_marks import MarkColumn, span_mark_collector
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.projections.value_sums import SumChecker, SumCollector, sums_table
 from tidemark.warehouse.runs.levels import Run
@@ -110,7 +106,7 @@ class SortedValues(Projection[ValueRows]):
 
     @property
     def _mark_columns(self) -> Sequence[MarkColumn]:
-        return (number_column("value", self.measure.arrow_type),)
+        return (MarkColumn("value", self.measure.arrow_type),)
 
     order = ("value",)
     merges_equal = False
@@ -195,8 +191,19 @@ class SortedValues(Projection[ValueRows]):
 
     def collector(self, run_spec: RunSpec | None) -> Collector[ValueRows]:
         """Collects marks at the grain that eps requires, and sums; the marks of a chunk at its blocks."""
-        marks = span_mark_collector(self.merge([]), self.tuning, run_spec, value_statistics)
-        return SumCollector(marks, run_spec)
+        return SumCollector(span_mark_collector(self, run_spec), run_spec)
+
+    def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
+        """Delta's exact statistics. Infinities are not valid JSON: then both value bounds are left out."""
+        nulls = {"nullCount": {"value": 0, "tick": 0}}
+        if ends is None:
+            return nulls
+        min_values: dict[str, Any] = {"tick": int(ticks.min())}
+        max_values: dict[str, Any] = {"tick": int(ticks.max())}
+        (low,), (high,) = cast("tuple[tuple[float], tuple[float]]", ends)
+        if math.isfinite(low) and math.isfinite(high):
+            min_values["value"], max_values["value"] = low, high
+        return {"minValues": min_values, "maxValues": max_values, **nulls}
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, the spans and the sums."""
@@ -220,16 +227,3 @@ class SortedValues(Projection[ValueRows]):
     def digest(self, rows: ValueRows) -> int:
         """The sum of the hashes of (value, tick), modulo 2**64."""
         return hash_sum(rows.values.view(np.uint64), rows.ticks)
-
-
-def value_statistics(ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
-    """Delta's exact statistics. Infinities are not valid JSON: then both value bounds are left out."""
-    nulls = {"nullCount": {"value": 0, "tick": 0}}
-    if ends is None:
-        return nulls
-    min_values: dict[str, Any] = {"tick": int(ticks.min())}
-    max_values: dict[str, Any] = {"tick": int(ticks.max())}
-    (low,), (high,) = cast("tuple[tuple[float], tuple[float]]", ends)
-    if math.isfinite(low) and math.isfinite(high):
-        min_values["value"], max_values["value"] = low, high
-    return {"minValues": min_values, "maxValues": max_values, **nulls}

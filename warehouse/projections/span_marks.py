@@ -20,16 +20,15 @@ follows from eps, and ranks are stored by tick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import ascends, join_sort_columns, same_names
+from tidemark.warehouse.columns.keys import Key, ascends, join_sort_columns, names_of, same_names, stored_keys
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -60,7 +59,6 @@ from tidemark.warehouse.sizes import Tuning
 
 MAX_MARKS = 2**16  # the number of marks of a run, unless eps requires more
 HEADER_POSITION = -1
-Statistics = Callable[[tuple[SortKey, SortKey] | None, NDArray[np.int64]], dict[str, Any]]
 TICK_LISTS = ["ticks", "counts", "nans", "nulls"]
 
 
@@ -77,17 +75,19 @@ def choose_grain(rows: int, eps: float, block_rows: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MarkColumn:
-    """A sort column as the marks store it: its name and type, and how it is converted to and from Arrow."""
+    """A sort column as the marks store it: its name and type, and of a column of a group its key."""
 
     name: str
     type: pa.DataType
-    to_arrow: Callable[[Any], pa.Array]
-    from_arrow: Callable[[pa.ChunkedArray], Any]
+    key: Key | None = None
 
+    def to_arrow(self, values: Any) -> pa.Array:
+        """The column as the marks store it."""
+        return pa.array(values, self.type) if self.key is None else stored_keys(self.key, values, marked=True)
 
-def number_column(name: str, kind: pa.DataType) -> MarkColumn:
-    """A column of numbers."""
-    return MarkColumn(name, kind, partial(pa.array, type=kind), as_numpy)
+    def from_arrow(self, stored: pa.ChunkedArray) -> Any:
+        """The stored column, as numbers or names."""
+        return as_numpy(stored) if self.key is None else names_of(self.key, stored.combine_chunks())
 
 
 class TickedRows(Rows, Protocol):
@@ -99,6 +99,23 @@ class TickedRows(Rows, Protocol):
 
     def sort_columns(self, rows: NDArray[Any]) -> SortColumns:
         """The sort columns of the rows with these indices."""
+
+
+class TickedProjection(Protocol):
+    """A projection of such rows."""
+
+    @property
+    def tuning(self) -> Tuning:
+        """The sizes of blocks."""
+
+    def merge(self, parts: Sequence[Any], /) -> TickedRows:
+        """Merges sorted parts."""
+
+    def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64], /) -> dict[str, Any]:
+        """The statistics of a file for Delta.
+
+        ends: the sort keys of its first and last row; None if it has no rows. ticks: those of its cells.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +220,12 @@ def read(
 
 
 class SpanMarkCollector:
-    """Collects the marks of sorted rows: a mark every `grain` rows, a span every `span_rows` rows.
+    """Collects the marks of sorted rows: a mark every `grain` rows, a span every `span_rows` rows."""
 
-    no_rows: rows of the projection, without any.
-    statistics: makes the statistics for Delta from the sort keys of a file's first and last row (None if it
-        has no rows) and the ticks of its cells.
-    """
-
-    def __init__(
-        self,
-        no_rows: TickedRows,
-        grain: int,
-        span_rows: int,
-        statistics: Statistics,
-    ) -> None:
-        self.grain, self.span_rows, self.statistics, self.rows = grain, span_rows, statistics, 0
+    def __init__(self, projection: TickedProjection, grain: int, span_rows: int) -> None:
+        self.projection, self.grain, self.span_rows, self.rows = projection, grain, span_rows, 0
         self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
-        self.sort_columns = [no_rows.sort_columns(self.positions[0])]
+        self.sort_columns = [projection.merge([]).sort_columns(self.positions[0])]
         self.ends: tuple[SortKey, SortKey] | None = None  # of the first and the last row
         self.last = self.sort_columns[0]
         self.cells: list[SpanTickCounts] = []
@@ -250,21 +256,20 @@ class SpanMarkCollector:
             count=self.rows,
             positions=positions,
             sort_keys=tuple(join_sort_columns(column) for column in zip(*self.sort_columns, strict=True)),
-            stats=self.statistics(self.ends, ticks),
+            stats=self.projection.statistics(self.ends, ticks),
             extra=Spans.of(starts * self.span_rows, span_indices, ticks, counts),
         )
 
 
-def span_mark_collector(
-    no_rows: TickedRows, tuning: Tuning, run_spec: RunSpec | None, statistics: Statistics
-) -> SpanMarkCollector:
+def span_mark_collector(projection: TickedProjection, run_spec: RunSpec | None) -> SpanMarkCollector:
     """Collects the marks of a run's file at the grain that eps requires; those of a chunk at its blocks."""
+    tuning = projection.tuning
     if run_spec is None:
-        return SpanMarkCollector(no_rows, tuning.block_rows, SINGLE_SPAN_ROWS, statistics)
+        return SpanMarkCollector(projection, tuning.block_rows, SINGLE_SPAN_ROWS)
     grain = choose_grain(run_spec.rows, run_spec.eps, tuning.block_rows)
     ticks = len(run_spec.totals.ticks)
     span_rows = choose_span_rows(run_spec.rows, grain, ticks, tuning.span_cells)
-    return SpanMarkCollector(no_rows, grain, span_rows, statistics)
+    return SpanMarkCollector(projection, grain, span_rows)
 
 
 class SpanMarkChecker:

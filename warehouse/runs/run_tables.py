@@ -9,10 +9,11 @@ files that no snapshot of the runs table lists; readers never open them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -124,7 +125,7 @@ def runs_of(table: DeltaTable | None, files: Sequence[DataFile] | None = None) -
             f"the runs {table.table_uri} cannot be read: {reason}. Run `tidemark repair` with this version, "
             "which makes them again from the table events."
         )
-    for file in sorted(data_files.list_files(table) if files is None else files, key=lambda file: file.path):
+    for file in sorted(data_files.list_files(table) if files is None else files, key=attrgetter("path")):
         runs.setdefault(Run.parse(file.partition["run"]), []).append(file)
     return runs
 
@@ -187,9 +188,11 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
         )
 
 
-def no_notes(_: int) -> Mapping[str, str]:
-    """No notes: the commit says only who made it."""
-    return NO_NOTES
+class Completing(Protocol):
+    """A step that is committed to one projection after the other."""
+
+    def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
+        """The notes for the `commitInfo` of this version of the projection's runs, which has the step."""
 
 
 def commit_run(
@@ -197,12 +200,12 @@ def commit_run(
     projection: Projection[Any],
     new: NewRun,
     first: DeltaTable | None = None,
-    notes: Callable[[int], Mapping[str, str]] = no_notes,
+    completing: Completing | None = None,
 ) -> int | None:
     """Adds the run of the next step in one commit; returns its version, None if history has the step.
 
-    first   the runs table, opened before, for the first try
-    notes   gets the version of the commit and returns the notes for its `commitInfo`
+    first       the runs table, opened before, for the first try
+    completing  the step, which notes something with the commit; None: nothing is noted
     """
     race = Race(store, projection.runs_table, first)
     while (layout := read_layout(race.table)).last_step < new.run.last:
@@ -211,7 +214,8 @@ def commit_run(
                 f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
             )
         version = race.table.version() + 1
-        if race.commit(_add_actions(new), notes=notes(version)):
+        notes = NO_NOTES if completing is None else completing.notes(projection, version)
+        if race.commit(_add_actions(new), notes=notes):
             return version
     return None
 

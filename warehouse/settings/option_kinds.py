@@ -6,8 +6,7 @@ apply to callers' options and to the table's properties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.options import Option
@@ -22,22 +21,28 @@ _FOREVER = 0  # the stored form of a retention without an end
 _PARTS = 16  # summaries have a part of the error, which is no number below the least double
 
 
-@dataclass(frozen=True, slots=True)
 class Kind:
-    """What the values of an option are.
+    """What the values of options are. By default the stored form is the field of Options."""
 
-    parse      the stored form of what a caller gives; what cannot be parsed may stay for `check`
-    check      InputError unless the stored form is valid
-    as_field   the stored form as a field of Options
-    as_stored  the stored form of the field
-    columns    the columns that the field names
-    """
+    def parse(self, given: Any) -> Any:
+        """The stored form of what a caller gives; what cannot be parsed may stay for `check`."""
+        return given
 
-    parse: Callable[[Any], Any]
-    check: Callable[[Option, Any], None]
-    as_field: Callable[[Any], Any] = lambda stored: stored
-    as_stored: Callable[[Any], Any] = lambda field: field
-    columns: Callable[[Any], list[str]] = lambda _: []
+    def check(self, option: Option, stored: Any) -> None:
+        """InputError unless the stored form is valid."""
+        raise NotImplementedError
+
+    def as_field(self, stored: Any) -> Any:
+        """The stored form as a field of Options."""
+        return stored
+
+    def as_stored(self, field: Any) -> Any:
+        """The stored form of the field."""
+        return field
+
+    def columns(self, field: Any) -> list[str]:  # noqa: ARG002
+        """The columns that the field names."""
+        return []
 
 
 def as_lists(keys: Any) -> Any:
@@ -52,125 +57,175 @@ def as_lists(keys: Any) -> Any:
     ]
 
 
-def _as_list(names: Any) -> list[Any]:
-    """A list of names from a name or names; anything else is its item, for the check."""
-    return list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
-
-
-def _as_dict(companions: Any) -> Any:
-    """A dict of lists from a mapping of names to (kind, column); anything else stays as it is."""
-    if not isinstance(companions, Mapping):
-        return companions
-    return {
-        name: list(declared) if isinstance(declared, (tuple, list)) else declared
-        for name, declared in companions.items()
-    }
-
-
-def _check_measures(option: Option, names: Any) -> None:
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"{option.name} must be one or more column names, got {shortened(names)}.")
-    if len({name.lower() for name in names}) < len(names):
-        raise InputError(
-            f"a measure is named twice: {shortened(names)}. Names that differ only in case are equal. "
-            "Name each column once."
-        )
-    check_names(names, option.name)
-
-
-def _check_column(option: Option, name: Any) -> None:
-    if name is None:
-        return
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{option.name} must be the name of a column, got {shortened(name)}.")
-    check_names([name], f"{option.name} columns")
-
-
-def _check_keys(option: Option, keys: Any) -> None:
-    """Lists of columns, each a key: `[["origin"], ["origin", "dest"]]`."""
-    role = option.name
-    if not isinstance(keys, list) or not all(map(is_list_of_names, keys)):
-        raise InputError(
-            f"{role} must be a list of column names, or of lists of them for a key of several columns, "
-            f"got {shortened(keys)}. Example: {role}=['origin', ['origin', 'dest']]."
-        )
-    sets = [frozenset(name.lower() for name in columns) for columns in keys]
-    if len(set(sets)) < len(sets) or any(map(_repeats, keys)):
-        raise InputError(
-            f"{role} name the same columns twice: {shortened(keys)}. The order and the case of the names "
-            "make no difference. Name each column once, and each set of columns once."
-        )
-    for columns in keys:
-        check_names(columns, f"{role} columns")
-
-
 def _repeats(names: list[str]) -> bool:
     return len({name.lower() for name in names}) < len(names)
 
 
-def _check_companions(_: Option, companions: Any) -> None:
-    if not isinstance(companions, dict) or not all(
-        isinstance(text, str) and NAME.fullmatch(text)
-        for name, declared in companions.items()
-        for text in (name, declared[0] if is_list_of_names(declared) and len(declared) == 2 else None)
-    ):
-        raise InputError(
-            "companions must map names to a kind and a column, the names and kinds of letters, digits and _, "
-            f"got {shortened(companions)}. Example: companions={{'users': ('hll', 'user_id')}}."
-        )
-    check_names([column for _, column in companions.values()], "columns of companions")
+class _Measures(Kind):
+    def parse(self, given: Any) -> list[Any]:
+        """A list of names from a name or names; anything else is its item, for the check."""
+        return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+
+    def check(self, option: Option, stored: Any) -> None:
+        if not isinstance(stored, list) or not stored or not all(isinstance(x, str) and x for x in stored):
+            raise InputError(f"{option.name} must be one or more column names, got {shortened(stored)}.")
+        if _repeats(stored):
+            raise InputError(
+                f"a measure is named twice: {shortened(stored)}. Names that differ only in case are equal. "
+                "Name each column once."
+            )
+        check_names(stored, option.name)
+
+    def as_field(self, stored: Any) -> tuple[str, ...]:
+        return tuple(stored)
+
+    def as_stored(self, field: Any) -> list[str]:
+        return list(field)
+
+    def columns(self, field: Any) -> list[str]:
+        return list(field)
 
 
-def _check_share(option: Option, share: Any) -> None:
-    number = isinstance(share, (int, float)) and not isinstance(share, bool)
-    if not number or not 0 < share < 0.5 or not share / _PARTS:
-        raise InputError(
-            f"{option.name} must lie in (0, 0.5), got {shortened(share)}. {option.default} is the default."
-        )
+class _Column(Kind):
+    def check(self, option: Option, stored: Any) -> None:
+        if stored is None:
+            return
+        if not isinstance(stored, str) or not stored:
+            raise InputError(f"{option.name} must be the name of a column, got {shortened(stored)}.")
+        check_names([stored], f"{option.name} columns")
+
+    def columns(self, field: Any) -> list[str]:
+        return [field] if field else []
 
 
-def _check_number(option: Option, number: Any) -> None:
-    whole_number(option.name, number, option.least, hint=f"{option.default} is the default.")
+class _Keys(Kind):
+    """Lists of columns, each a key: `[["origin"], ["origin", "dest"]]`."""
+
+    def parse(self, given: Any) -> Any:
+        return as_lists(given)
+
+    def check(self, option: Option, stored: Any) -> None:
+        role = option.name
+        if not isinstance(stored, list) or not all(map(is_list_of_names, stored)):
+            raise InputError(
+                f"{role} must be a list of column names, or of lists of them for a key of several columns, "
+                f"got {shortened(stored)}. Example: {role}=['origin', ['origin', 'dest']]."
+            )
+        sets = [frozenset(name.lower() for name in columns) for columns in stored]
+        if len(set(sets)) < len(sets) or any(map(_repeats, stored)):
+            raise InputError(
+                f"{role} name the same columns twice: {shortened(stored)}. The order and the case of the "
+                "names make no difference. Name each column once, and each set of columns once."
+            )
+        for columns in stored:
+            check_names(columns, f"{role} columns")
+
+    def as_field(self, stored: Any) -> tuple[tuple[str, ...], ...]:
+        return tuple(map(tuple, stored or ()))
+
+    def as_stored(self, field: Any) -> list[list[str]]:
+        return list(map(list, field))
+
+    def columns(self, field: Any) -> list[str]:
+        return [name for columns in field for name in columns]
 
 
-def _check_span(option: Option, duration_us: Any) -> None:
-    if duration_us is not None:  # None for a warehouse without a time column
-        whole_number(f"the microseconds of {option.name}", duration_us, 1, LONGEST_US)
+class _Companions(Kind):
+    def parse(self, given: Any) -> Any:
+        """A dict of lists from a mapping of names to (kind, column); anything else stays as it is."""
+        if not isinstance(given, Mapping):
+            return given
+        return {
+            name: list(declared) if isinstance(declared, (tuple, list)) else declared
+            for name, declared in given.items()
+        }
+
+    def check(self, option: Option, stored: Any) -> None:  # noqa: ARG002
+        if not isinstance(stored, dict) or not all(
+            isinstance(text, str) and NAME.fullmatch(text)
+            for name, declared in stored.items()
+            for text in (name, declared[0] if is_list_of_names(declared) and len(declared) == 2 else None)
+        ):
+            raise InputError(
+                "companions must map names to a kind and a column, the names and kinds of letters, digits "
+                f"and _, got {shortened(stored)}. Example: companions={{'users': ('hll', 'user_id')}}."
+            )
+        check_names([column for _, column in stored.values()], "columns of companions")
+
+    def as_field(self, stored: Any) -> tuple[Companion, ...]:
+        return tuple(Companion(name, *declared) for name, declared in (stored or {}).items())
+
+    def as_stored(self, field: Any) -> dict[str, list[str]]:
+        return {one.name: [one.kind, one.column] for one in field}
+
+    def columns(self, field: Any) -> list[str]:
+        return [one.column for one in field]
 
 
-def _check_grace(option: Option, duration_us: Any) -> None:
-    whole_number(f"the microseconds of {option.name}", duration_us, 0, LONGEST_US)
+class _Span(Kind):
+    def parse(self, given: Any) -> int:
+        return parse_duration(given)
+
+    def check(self, option: Option, stored: Any) -> None:
+        if stored is not None:  # None for a warehouse without a time column
+            whole_number(f"the microseconds of {option.name}", stored, 1, LONGEST_US)
 
 
-def _parse_retention(duration: Any) -> int:
+class _Grace(Kind):
+    def parse(self, given: Any) -> int:
+        return parse_grace(given)
+
+    def check(self, option: Option, stored: Any) -> None:
+        whole_number(f"the microseconds of {option.name}", stored, 0, LONGEST_US)
+
+
+class _Retention(_Grace):
     """Microseconds; _FOREVER for the word."""
-    text = plain(duration)
-    is_word = isinstance(text, str) and text.strip().lower() == "forever"
-    return _FOREVER if is_word else parse_duration(text)
+
+    def parse(self, given: Any) -> int:
+        text = plain(given)
+        is_word = isinstance(text, str) and text.strip().lower() == "forever"
+        return _FOREVER if is_word else parse_duration(text)
+
+    def as_field(self, stored: Any) -> int | None:
+        return stored or None
+
+    def as_stored(self, field: Any) -> int:
+        return field or _FOREVER
+
+
+class _Share(Kind):
+    def parse(self, given: Any) -> Any:
+        return plain_share(given)
+
+    def check(self, option: Option, stored: Any) -> None:
+        number = isinstance(stored, (int, float)) and not isinstance(stored, bool)
+        if not number or not 0 < stored < 0.5 or not stored / _PARTS:
+            raise InputError(
+                f"{option.name} must lie in (0, 0.5), got {shortened(stored)}. "
+                f"{option.default} is the default."
+            )
+
+    def as_field(self, stored: Any) -> float:
+        return float(stored)
+
+
+class _Number(Kind):
+    def parse(self, given: Any) -> Any:
+        return plain(given)
+
+    def check(self, option: Option, stored: Any) -> None:
+        whole_number(option.name, stored, option.least, hint=f"{option.default} is the default.")
 
 
 KINDS: Mapping[str, Kind] = {
-    "names": Kind(_as_list, _check_measures, tuple, list, list),
-    "column": Kind(lambda name: name, _check_column, columns=lambda name: [name] if name else []),
-    "keys": Kind(
-        as_lists,
-        _check_keys,
-        lambda keys: tuple(map(tuple, keys or ())),
-        lambda keys: list(map(list, keys)),
-        lambda keys: [name for columns in keys for name in columns],
-    ),
-    "companions": Kind(
-        _as_dict,
-        _check_companions,
-        lambda stored: tuple(Companion(name, *declared) for name, declared in (stored or {}).items()),
-        lambda companions: {one.name: [one.kind, one.column] for one in companions},
-        lambda companions: [one.column for one in companions],
-    ),
-    "span": Kind(parse_duration, _check_span),
-    "grace": Kind(parse_grace, _check_grace),
-    "retention": Kind(
-        _parse_retention, _check_grace, lambda stored: stored or None, lambda field: field or _FOREVER
-    ),
-    "share": Kind(plain_share, _check_share, float),
-    "number": Kind(plain, _check_number),
+    "names": _Measures(),
+    "column": _Column(),
+    "keys": _Keys(),
+    "companions": _Companions(),
+    "span": _Span(),
+    "grace": _Grace(),
+    "retention": _Retention(),
+    "share": _Share(),
+    "number": _Number(),
 }

@@ -9,10 +9,11 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
@@ -42,13 +43,7 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 FORMAT = 1
 
 # What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
-_BESIDE: Mapping[str, Callable[[Any], None]] = {
-    "built_from": option_checks.check_built_from,
-    "dropped": option_checks.check_dropped,
-    "added_columns": option_checks.check_added_columns,
-    "features": features.check,
-    "horizon": option_checks.check_horizon,
-}
+_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon")
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -424,24 +419,50 @@ def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
     """The stored form of an option."""
     if option.is_later and option.property not in stored:
         return default_of(option.name)
-    check = partial(KINDS[option.kind].check, option)
-    return _read_property(uri, stored, option.property, check)
+    with _told_as_damage(uri, stored, option.property):
+        value = _parsed(stored[option.property])
+        KINDS[option.kind].check(option, value)
+    return value
 
 
 def _read_beside(uri: str, stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """The values of properties of _BESIDE, by name; those that are absent are left out."""
-    return {name: _read_property(uri, stored, name, _BESIDE[name]) for name in names if name in stored}
+    values = {}
+    for name in names:
+        if name in stored:
+            with _told_as_damage(uri, stored, name):
+                values[name] = _parsed(stored[name])
+                _check_beside(name, values[name])
+    return values
 
 
-def _read_property(uri: str, stored: Mapping[str, Any], name: str, check: Callable[[Any], None]) -> Any:
-    """The value of a property; NotAWarehouse unless it is JSON that the check accepts."""
+def _check_beside(name: str, value: Any) -> None:
+    """ValueError unless a property of _BESIDE may have the value."""
+    match name:
+        case "built_from":
+            option_checks.check_built_from(value)
+        case "dropped":
+            option_checks.check_dropped(value)
+        case "added_columns":
+            option_checks.check_added_columns(value)
+        case "features":
+            features.check(value)
+        case "horizon":
+            option_checks.check_horizon(value)
+
+
+@contextmanager
+def _told_as_damage(uri: str, stored: Mapping[str, Any], name: str) -> Iterator[None]:
+    """NotAWarehouse for a property that is missing, no JSON, or refused by its check."""
     try:
-        value = json.loads(stored[name], parse_constant=_refuse_constant, object_pairs_hook=_object)
-        check(value)
-        return value
+        yield
     except (KeyError, TypeError, ValueError, RecursionError) as error:  # InputError is a ValueError
         reason = "it is missing" if isinstance(error, KeyError) else str(error)
         raise _damaged_property(uri, name, stored.get(name), reason) from error
+
+
+def _parsed(text: Any) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
 
 
 def _damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWarehouse:
