@@ -60,23 +60,23 @@ def expire(
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> RemovalReport:
-    """Lets rows expire whose time is before a moment: they leave the table `events` and every answer.
+    """Removes the rows whose time is before a moment from the table `events`, and so from every answer.
 
     spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri       the warehouse
     before    a datetime, a date (its midnight) or ISO text, without a zone in UTC; not in the future. Whole
               ticks expire: rows of the tick that holds the moment stay. None: by the warehouse's retention
               and the clock; then rows stay for a sixteenth of the retention longer at most
-    dry_run   only tells how many rows would leave, by step, and what would be written
+    dry_run   only says how many rows would be removed, by step, and what would be written
     request   a name of this call: the same call again, after a crash, finishes it and returns its report. A
               call that found no row leaves no record
     storage_options, progress, tuning
               as in `load`
 
-    The moment only rises: if an earlier call had a later one, that one holds. Rows without a time stay. Rows
-    before the moment that come later are visible until the next expiry. Answers about windows that begin
-    before it say so, in `widened`. The outcome is 'known' if the moment and all rows are as they were, and
-    'empty' if no row left but the moment rose. A batch that lost rows is known when it comes again.
+    The moment never goes back: if an earlier call had a later one, that one is used. Rows without a time
+    stay. Rows before the moment that come later are visible until the next expiry. Answers about windows that
+    begin before it say so, in `widened`. The outcome is 'known' if nothing changed, and 'empty' if only the
+    moment did. If a batch of which rows expired comes again, it is 'known'.
 
     Raises InputError if there is no time column, if neither `before` nor a retention is given, and if
     `before` is no moment or is in the future; then nothing was changed. A stream of Spark that reads the

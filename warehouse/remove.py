@@ -1,15 +1,15 @@
-"""Unload and delete: rows of history that leave, everywhere and for good; expire.py has a third one.
+"""Unload and delete: rows of history are removed, in every table. expire.py and correct.py use it, too.
 
-    settle    what is open is finished; batches without a ledger row or a plan get one; live batches that have
-              selected rows are loaded: so each selected row is in history
-    select    a mask for each file of `events`, once
-    write     the files without the selected rows, then the file of the removal
-    record    the removal is planned: the very next version of `removals`
-    finish    decided by one commit to `events`, applied to each projection (removals/finish.py)
-    purge     if wanted: what left is forgotten by every table (removals/forget.py)
+    settle    unfinished removals and loads are finished; batches without a ledger row or a plan get one; live
+              batches that have selected rows are loaded. So each selected row is in history
+    select    a mask is made for each file of `events`, once
+    write     the files without the selected rows are written, then the file of the removal
+    record    the removal is planned, by the very next version of `removals`
+    finish    it is decided by one commit to `events`, and applied to each projection (removals/finish.py)
+    purge     if wanted: no table keeps values or hashes of the removed rows (removals/forget.py)
 
-docs/signed_steps.md has the protocol. After a crash before the record nothing has happened; after it any
-writer finishes the removal.
+docs/signed_steps.md has the protocol. A crash before the record leaves nothing to finish; after it any writer
+finishes the removal.
 """
 
 from __future__ import annotations

@@ -88,12 +88,12 @@ def restore(
 
     The rows of removal 5 come back as the bulk batch 'restored removal 5', a step of its own, and
     `unload(batch='restored removal 5')` takes them out again. A removal is undone once: after that the same
-    call changes nothing. Each is undone by itself, so if rows came back and left again by a later removal,
-    it is the later one that brings them back. Without a time column the rows get the tick of their new step.
+    call changes nothing. If rows were restored and removed again, restore the later removal to get them
+    back. Without a time column the rows get the tick of their new step.
 
-    Raises InputError for what is no removal or step, for rows that expired or were purged, and if files with
-    the rows are deleted, a grace after they left; then nothing was changed. The cost is that of reading the
-    files that the removal replaced twice, and of loading the rows, in this process.
+    Raises InputError if there is no such removal or step, for rows that expired or were purged, and if the
+    old files were deleted, which `maintain` does after the grace; then nothing was changed. The cost is that
+    of reading the files that the removal replaced twice, and of loading the rows, in this process.
     """
     began = time.perf_counter()
     if (removal is None) == (step is None):

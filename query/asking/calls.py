@@ -1,4 +1,4 @@
-"""Calls of a question with arguments that it does not have: one error that names those it has."""
+"""Questions with wrong arguments: one error, which names the arguments that the question takes."""
 
 from __future__ import annotations
 

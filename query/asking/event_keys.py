@@ -1,4 +1,4 @@
-"""The rows of `events` with a key, for a scan of all keys of a window that is less work so than by the runs.
+"""Rows of `events` for a scan of all keys of a window, where that is less work than a scan of the runs.
 
 A narrow window has few rows, and the files of `events` that have none are not opened; runs that were merged
 have rows of many ticks in each block.

@@ -149,7 +149,7 @@ class Session:
         The request is interpreted with the options that were read last. The check for newer data brings newer
         options, too, without a round of requests of its own; if they changed, the request is interpreted
         again. One that does not fit is refused only after a check: a column, key or group may have come
-        since. A refusal of the system is told.
+        since. Errors of the operating system and of the store become those of tidemark.
         """
         limit = None if self.time_limit is None else self.time_limit.begin()
         with report_os_errors("a question"), limited(limit):

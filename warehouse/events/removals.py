@@ -1,4 +1,4 @@
-"""Removals: which rows of history left, by part of a step; their records, and what is left of a plan.
+"""Removals: their records, which say how many rows of each part of a step were removed, and what remains.
 
 A removal is planned by a record, which is committed to the table `removals`. It is decided by the commit to
 `events` that sets the transaction TRANSACTION to its number: that commit replaces the files which held the
@@ -58,9 +58,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class RemovedPart:
-    """How many rows left of `batches`, a part of the plan of `step`, as the plan has it.
+    """How many rows were removed of `batches`, a part of the plan of `step`, as the plan has it.
 
-    Negative for the batch that a correction brings: it has no row by its plan, and these rows came.
+    Negative for the batch of a correction: its plan has no row, and these rows came.
     """
 
     step: int
@@ -87,17 +87,17 @@ class Removal:
 
     @property
     def rows(self) -> int:
-        """The rows that left."""
+        """How many rows were removed."""
         return sum(max(0, part.rows) for part in self.parts)
 
     @property
     def rows_in(self) -> int:
-        """The rows that came in their place."""
+        """How many rows came in their place."""
         return sum(max(0, -part.rows) for part in self.parts)
 
     @property
     def steps(self) -> frozenset[int]:
-        """The steps that lost rows, or got some by a correction."""
+        """The steps of which rows were removed, or that got rows by a correction."""
         return frozenset(part.step for part in self.parts if part.rows)
 
 
@@ -112,7 +112,7 @@ def voided(events: DeltaTable) -> int:
 
 
 def is_signed(events: DeltaTable) -> bool:
-    """Whether rows may have been removed at this version. To find none, the log is read."""
+    """Whether rows may have been removed at this version. If not, the log need not be searched."""
     return f'"{FEATURE}"' in (events.metadata().configuration.get(f"{PROPERTY_PREFIX}features") or "")
 
 
@@ -141,7 +141,7 @@ def pending(first: int, last: int, net_of: int, removals: Iterable[Removal]) -> 
 def net_parts(
     parts: Mapping[BatchRange, int], removals: Iterable[Removal], up_to: int
 ) -> dict[BatchRange, int]:
-    """The rows of parts of plans that are left after the removals up to a number (inclusive)."""
+    """How many rows of parts of plans remain after the removals up to a number (inclusive)."""
     gone = Counter[BatchRange]()
     for removal in removals:
         if removal.number <= up_to:
@@ -152,7 +152,7 @@ def net_parts(
 
 @dataclass(frozen=True)
 class Removed:
-    """What had left history at a version of `events`: the newest number, and the removals that happened.
+    """The state of removals at a version of `events`: the newest number, and the removals that happened.
 
     damage   why some of the removals are not known
     """
@@ -186,15 +186,15 @@ class Removed:
         return self
 
     def up_to(self, number: int) -> Removed:
-        """What had left when this number was the newest."""
+        """The state when this number was the newest."""
         return Removed(number, tuple(one for one in self.removals if one.number <= number))
 
     def parts(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
-        """The rows of parts of plans that are left."""
+        """How many rows of parts of plans remain."""
         return net_parts(parts, self.removals, self.number)
 
     def rows(self, plans: Iterable[StepPlan]) -> int:
-        """The rows of steps that are left."""
+        """How many rows of steps remain."""
         return sum(self.parts({part: rows for plan in plans for part, rows in plan.parts}).values())
 
     def of_request(self, request: str | None) -> Removal | None:
@@ -202,7 +202,7 @@ class Removed:
         return next((one for one in self.removals if request and one.request == request), None)
 
     def as_came(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
-        """The rows of parts of plans, with those that corrections brought."""
+        """How many rows of parts of plans came, by their plans and by corrections."""
         came = Counter[BatchRange]()
         for one in self.removals:
             for part in one.parts:
@@ -218,7 +218,7 @@ class Removed:
         return pending(first, last, net_of, self.removals)
 
     def before(self, batches: Iterable[BatchRange]) -> int:
-        """The newest removal before any that took rows of the batches."""
+        """The newest removal that is older than every removal of rows of the batches."""
         near = [one for one in batches if one.first <= self._last_of_source.get(one.source, -1)]
         took = (
             one.number
@@ -229,7 +229,7 @@ class Removed:
 
     @cached_property
     def _last_of_source(self) -> dict[str, int]:
-        """The greatest batch of each source that lost rows, at most: live batches are above it."""
+        """For each source the greatest batch of the parts with removed rows. Live batches are greater."""
         last: dict[str, int] = {}
         for one in self.removals:
             for part in one.parts:
@@ -239,7 +239,7 @@ class Removed:
 
     @cached_property
     def _newest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The steps that lost rows, ascending, and the newest removal of each."""
+        """The steps of which rows were removed, ascending, and the newest removal of each."""
         newest = {step: one.number for one in self.removals for step in one.steps}
         steps = sorted(newest)
         return np.array(steps, np.int64), np.array([newest[step] for step in steps], np.int64)
@@ -249,7 +249,7 @@ NOTHING = Removed()
 
 
 def removed_at(store: Store, events: DeltaTable, cache: dict[str, pa.Table] | None = None) -> Removed:
-    """What had left at the version of `events`, which was opened before; the records are read if it has any.
+    """The state of removals at the version of `events`, an opened table. Records are read if there are any.
 
     `cache` is that of `data_files.read`. DamagedWarehouse if a record is missing.
     """
@@ -261,7 +261,7 @@ def removed_at(store: Store, events: DeltaTable, cache: dict[str, pa.Table] | No
 
 
 def removals_of_rows(rows: pa.Table) -> list[Removal]:
-    """The removals that rows of the table `removals` tell, by number."""
+    """The removals in rows of the table `removals`, by number."""
     ordered = rows.sort_by([("removal", "ascending"), ("step", "ascending"), ("source", "ascending")])
     names = [name for name in SCHEMA.names if name != "planned_at"]
     found: dict[int, list[dict[str, Any]]] = {}
@@ -337,9 +337,9 @@ def withdraw(store: Store, number: int) -> None:
     while True:
         files = data_files.list_files(race.table)
         rows = data_files.read(store, REMOVALS, race.table)
-        left = np.flatnonzero(as_numpy(rows.column("removal")) != number)
-        if len(left) == rows.num_rows:
+        others = np.flatnonzero(as_numpy(rows.column("removal")) != number)
+        if len(others) == rows.num_rows:
             return
-        kept = rows.take(arrow_array(left))
-        if race.commit(data_files.append_actions(store, REMOVALS, kept, replaces=files)):
+        rest = rows.take(arrow_array(others))
+        if race.commit(data_files.append_actions(store, REMOVALS, rest, replaces=files)):
             return

@@ -7,9 +7,9 @@ Two forms are read:
     Debezium    JSON lines with `op`, `before` and `after`, alone or in `payload`: c and r come, d leaves, u
                 does both. Whole rows are needed in `before`
 
-Netting. A row is counted: +1 each time it comes, -1 each time it leaves. What is above 0 in the end comes,
-what is below leaves. So a row that changes several times in one feed leaves as it was first and comes as it
-is last, and the order of the changes does not matter.
+Netting. Each row is counted: +1 each time it comes, -1 each time it leaves. In the end, rows with a count
+above 0 come, rows with a count below 0 leave. So of a row that changes several times in one feed, the first
+state leaves and the last one comes. The order of the changes does not matter.
 
 The feed is held in memory.
 """

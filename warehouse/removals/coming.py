@@ -1,8 +1,8 @@
-"""A correction's side of a removal: the rows that come, and which rows leave for them.
+"""Corrections: the rows that come, and how the rows that they replace are found.
 
-The rows that leave are found by values (`RowValues`): before-images are whole rows, each of which takes one
-equal row; or columns identify a row, and each new row takes the one with the same values there. What is not
-found, or found twice, is an error before anything is written.
+Rows are found by values (`RowValues`), in one of two ways. Before-images are whole rows, and each of them
+replaces one equal row. Or some columns identify a row, and each new row replaces the one with the same values
+there. A row that is not found, or found twice, is an error before anything is written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Coming:
     counts       how often each of them is to be found, shape (k,)
     identifies   whether the columns of `values` identify a row: a second match is an error. Otherwise these
                  are whole rows, and of equal ones any is taken
-    inserts      whether what is not found is no error
+    inserts      whether it is no error if a row is not found
     """
 
     given: GivenBatch

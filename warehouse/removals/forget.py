@@ -9,9 +9,9 @@ Called once every removal is decided and applied, so no projection and no file o
     fences     a commit of each table, from which on it names no file with the rows (delta/fences.py)
     purges     the certificate, at the stage 'left'
 
-Each part looks at what is there and does what is missing, so the same call goes on after a crash. What is
-purged is all that ever left, also by earlier deletes and unloads: a condition is stored nowhere. Old files
-and entries of logs stay for readers, for the grace; gone.py deletes them.
+Each part looks at what is there and does what is missing, so the same call goes on after a crash. A purge
+covers all rows that were ever removed, also by earlier deletes and unloads: a condition is stored nowhere.
+Old files and entries of logs stay for readers, for the grace; gone.py deletes them.
 """
 
 from __future__ import annotations

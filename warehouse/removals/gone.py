@@ -1,15 +1,15 @@
 """The second stage of a purge: files and entries of logs that have the rows are deleted, and it is certified.
 
-`maintain` calls it, once the grace has passed since the rows left (forget.py). By then it has taken the
-summaries of loaded batches out of the ledger, and deleted files that no table names. Then:
+`maintain` calls it, once the grace has passed since the first stage (forget.py). Before that, `maintain` has
+taken the summaries of loaded batches out of the ledger, and deleted the files that no table names. Then:
 
-    waits     what is left from before, if anything: then the purge stays at its stage, and the next
-              maintenance looks again
-    cut       logs are deleted up to the fence of the purge; those of what was dropped, up to their end
-    listing   what is there is counted, and the certificate gets its stage 'gone'
+    waits     files that may still have the rows are looked for. If there are any, the purge stays at its
+              stage, and the next maintenance looks again
+    cut       logs are deleted up to the fence of the purge; those of dropped tables, up to their end
+    listing   the files that are there are counted, and the certificate gets its stage 'gone'
 
-A file that no table names counts as left from before if it was written before the rows left, or within a
-grace after that: a load or merge that had begun may have written it. The same call goes on after a crash.
+A file that no table names may have the rows if it was written before the first stage, or within a grace after
+it, by a load or merge that had begun before. The same call goes on after a crash.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ class RemovalReport:
                     would be done
     kind            'unload', 'delete', 'correct' or 'expire'
     removal         its number; None if nothing was removed
-    rows            rows that left
+    rows            rows that were removed
     rows_in         rows that came in their place, by a correction
-    rows_by_step    the rows that left by step of history
+    rows_by_step    the removed rows, by step of history
     live_rows       of a dry run: selected rows that are not in history yet. They would be loaded first
-    batches         how many batches lost rows
+    batches         of how many batches rows were removed
     files_rewritten
                     files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew

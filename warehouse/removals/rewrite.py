@@ -1,7 +1,7 @@
 """Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
 A task reads and writes one file, a row group at a time. It digests the removed rows, by batch, so that a
-batch that comes again can be compared with the rows it had. Rows that expire are counted alone, so a file of
+batch that comes again can be compared with the rows it had. Rows that expire are only counted. So a file of
 which all rows expire is not read.
 """
 

@@ -1,4 +1,4 @@
-"""What maintenance does about removals: files of a planned one stay, those of none leave the table."""
+"""Maintenance of removals: files that a planned removal needs stay; files of no removal are taken out."""
 
 from __future__ import annotations
 
