@@ -35,8 +35,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from tidemark.warehouse.delta import retries
-from tidemark.warehouse.delta.changes import Change
+from tidemark.warehouse.delta import idle_tables, retries
+from tidemark.warehouse.delta.changes import Change, FileChange
 from tidemark.warehouse.delta.log_files import actions_of, commit_name
 from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
@@ -115,7 +115,13 @@ def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = 
     Returns what won if another writer committed first; then nothing was changed. After an error, and after a
     lost race, the table must not be used any more. Raises CommitFailed if the commit was refused.
     """
-    return _TableCommit(table, change, notes).make()
+    lost, is_kept = None, False
+    try:
+        lost = _TableCommit(table, change, notes).make()
+        is_kept = lost is None and isinstance(change, FileChange)
+    finally:
+        (idle_tables.committed if is_kept else idle_tables.drop)(table)
+    return lost
 
 
 class UnsureWrite(ABC):

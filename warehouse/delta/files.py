@@ -47,6 +47,13 @@ class Files(Protocol):
     def log_entries(self, table: str, names: Sequence[str]) -> Sequence[bytes | None]:
         """The contents of entries of the log, as far as they must be looked at (log_nesting.py)."""
 
+    def log_stamps(self, table: str, names: Sequence[str]) -> dict[str, tuple[int, int, int]] | None:
+        """Of files of the log what tells whether they are the same: number, time of change and size.
+
+        None in an object store, and if one of the files is not there.
+        """
+        return None
+
     def absent(self, paths: Sequence[str]) -> list[str]:
         """Which of the files are not there; one round of requests."""
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
-from tidemark.warehouse.delta import commits
+from tidemark.warehouse.delta import commits, idle_tables
 from tidemark.warehouse.delta.changes import FileChange
 from tidemark.warehouse.delta.data_files import list_files
 from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
@@ -27,7 +27,7 @@ from tidemark.warehouse.delta.retention import (
 )
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
+from tidemark.warehouse.delta.table_open import existing, exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
 
 _NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
@@ -108,7 +108,12 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
     Raises the errors of `table_open.open_directly`.
     """
     opened = zip(names, _open_copies(store, *names), strict=True)
-    return [table or open_directly(store, name) for name, table in opened]
+    return [table or _existing(store, name) for name, table in opened]
+
+
+def _existing(store: Store, name: str) -> DeltaTable:
+    table = idle_tables.opened(store, name, open_directly)
+    return existing(name, table)
 
 
 def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
@@ -116,7 +121,7 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
     found = _open_copies(store, *names)
     for place, name in enumerate(names):
         if found[place] is None:
-            found[place] = find_directly(store, name)
+            found[place] = idle_tables.opened(store, name, find_directly)
     return found
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta import data_files, idle_tables, table_open, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PURGES, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import TidemarkError
@@ -108,6 +108,7 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
     """Pins all tables to their newest versions; NotAWarehouse if there is no warehouse at `uri`."""
     store = Store.from_uri(uri, storage_options)
     store.files.forget()  # what the store has is checked, not what was read of it before
+    idle_tables.forget(store)
     snapshot = open_snapshot(uri, storage_options).newest()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
     names = (STEPS, *marks_tables, REJECTED, *_purges(snapshot.store), EVENTS)

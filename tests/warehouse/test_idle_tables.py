@@ -1,0 +1,190 @@
+"""Tables that are opened again: each is as its log says, whoever wrote, removed or replaced entries."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import Transaction
+
+from tests.soak import DRAWS
+from tidemark.warehouse.delta import data_files, idle_tables, tables
+from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import NotAWarehouse, TidemarkError
+
+NAME = "runs/x"
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store.from_uri(tmp_path / "w")
+    tables.create(store, NAME, SCHEMA, properties={"delta.checkpointInterval": "3"})
+    return store
+
+
+def log(store: Store) -> Path:
+    return Path(store.table(NAME), "_delta_log")
+
+
+def state(table: DeltaTable | None) -> Any:
+    """All that the warehouse asks a table for."""
+    if table is None:
+        return None
+    files = sorted((file.path, file.rows) for file in data_files.list_files(table))
+    properties = sorted(table.metadata().configuration.items())
+    return table.version(), files, properties, table.schema().to_json(), table.transaction_version("app")
+
+
+def told(store: Store, find: Callable[[Store], DeltaTable | None]) -> Any:
+    try:
+        return state(find(store))
+    except TidemarkError as error:
+        return type(error)
+
+
+def check(store: Store) -> None:
+    """The kept table, if there is one, is as one that is opened from the log; so is the one after it."""
+    for _ in range(2):
+        found = told(store, lambda store: tables.open_table(store, NAME))
+        assert found == told(store, _from_log)
+
+
+def _from_log(store: Store) -> DeltaTable:
+    idle_tables.forget(store)
+    return tables.open_table(store, NAME)
+
+
+def add(store: Store, number: int) -> None:
+    """A commit of the warehouse, with a checkpoint after some."""
+    file = data_files.write_file(
+        store, NAME, pa.table({"x": [number]}), f"{data_files.unique_name()}.parquet"
+    )
+    assert Race(store, NAME).commit([file], transactions=[Transaction("app", number)])
+
+
+def add_as_others(store: Store, number: int) -> None:
+    write_deltalake(store.table(NAME), pa.table({"x": [number]}), mode="append")
+
+
+def set_property(store: Store, number: int) -> None:
+    assert Race(store, NAME).change(NewProperties({"tidemark.kappa": str(number)}))
+
+
+def lose_newest(store: Store, _: int) -> None:
+    """As a copy of the log from before; others go on from there."""
+    if len(list(log(store).glob("*.json"))) > 1:
+        shutil.rmtree(log(store) / "_last_checkpoint", ignore_errors=True)
+        (log(store) / "_last_checkpoint").unlink(missing_ok=True)
+        for path in log(store).glob("*.checkpoint.parquet"):
+            path.unlink()
+        max(log(store).glob("*.json")).unlink()
+
+
+def go_on_elsewhere(store: Store, number: int) -> None:
+    """The newest entry is lost, and another writer commits another one in its place."""
+    lose_newest(store, number)
+    if Path(store.table(NAME), "_delta_log").joinpath(f"{0:020d}.json").exists():
+        add_as_others(store, number)
+
+
+def edit_newest(store: Store, number: int) -> None:
+    """An entry says something else from now on, as long as before."""
+    path = max(log(store).glob("*.json"))
+    path.write_text(path.read_text().replace('"tidemark 0', f'"tidemark {number % 10}'))
+
+
+def tear_newest(store: Store, _: int) -> None:
+    path = max(log(store).glob("*.json"))
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def make_anew(store: Store, _: int) -> None:
+    shutil.rmtree(store.table(NAME))
+    tables.create(store, NAME, SCHEMA, properties={"delta.checkpointInterval": "3"})
+
+
+def lose_all(store: Store, _: int) -> None:
+    shutil.rmtree(store.table(NAME))
+
+
+WRITES = [add, add, add, add_as_others, set_property]
+HARMS = [lose_newest, go_on_elsewhere, edit_newest, make_anew]
+
+
+@pytest.mark.parametrize("seed", range(4 * DRAWS))
+def test_a_table_is_what_its_log_says_whatever_happened_to_it(store: Store, seed: int) -> None:
+    draw = random.Random(seed)
+    for number in range(14):
+        draw.choice(WRITES if draw.random() < 0.7 else HARMS)(store, number)
+        if draw.random() < 0.7:
+            check(store)
+            tables.open_table(store, NAME)
+    check(store)
+
+
+@pytest.mark.parametrize("harm", [tear_newest, lose_all])
+def test_damage_is_told_as_without_a_kept_table(store: Store, harm: Callable[[Store, int], None]) -> None:
+    add(store, 0)
+    tables.open_table(store, NAME)
+    harm(store, 0)
+    check(store)
+    with pytest.raises(NotAWarehouse):
+        tables.open_table(store, NAME)
+
+
+def test_a_kept_log_that_is_taken_for_the_same_by_its_names_is_caught(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: files of a log are compared by name alone."""
+    add(store, 0)
+    tables.open_table(store, NAME)
+    true = idle_tables._stamps
+    monkeypatch.setattr(idle_tables, "_stamps", lambda *of: dict.fromkeys(true(*of) or (), (0, 0, 0)))
+    tables.open_table(store, NAME)
+    go_on_elsewhere(store, 1)
+    with pytest.raises(AssertionError):
+        check(store)
+
+
+def test_a_table_that_is_in_use_is_nobody_else_s(store: Store) -> None:
+    mine, other = tables.open_table(store, NAME), tables.open_table(store, NAME)
+    add(store, 0)
+    assert (mine.version(), other.version(), tables.open_table(store, NAME).version()) == (0, 0, 1)
+
+
+def test_a_table_that_lost_a_race_is_not_opened_again(store: Store) -> None:
+    table = tables.open_table(store, NAME)
+    add_as_others(store, 0)
+    file = data_files.write_file(store, NAME, pa.table({"x": [1]}), "a.parquet")
+    assert tables.commit(table, [file]) is not None
+    raw = table._table
+    del table
+    assert tables.open_table(store, NAME)._table is not raw
+    check(store)
+
+
+def test_what_nobody_uses_is_opened_again_and_a_process_keeps_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_tables, "MOST", 2)
+    monkeypatch.setattr(idle_tables, "_kept", {})
+    stores = [Store.from_uri(tmp_path / str(number)) for number in range(3)]
+    raws = []
+    for store in stores:
+        tables.create(store, NAME, SCHEMA)
+        raws.append(tables.open_table(store, NAME)._table)
+    again = [tables.open_table(stores[i], NAME)._table is raws[i] for i in (2, 1, 0)]
+    assert again == [True, True, False]
+    monkeypatch.setattr(idle_tables, "MOST_BYTES", 2)
+    idle_tables.forget(stores[0])
+    raw = tables.open_table(stores[0], NAME)._table
+    assert tables.open_table(stores[0], NAME)._table is not raw
