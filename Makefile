@@ -67,6 +67,9 @@ soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages an
 		tests/crash/test_full_disks.py tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/query/test_comparisons.py \
 		tests/jobs/test_text_three_ways.py tests/sketches/test_monitoring.py \
 		-k 'random or any_point or at_once or spark_submit'
+	@# All cases of tests of which the usual run takes some.
+	@TIDEMARK_SOAK_CASES=1 TIDEMARK_SOAK_DRAWS=5 .venv/bin/python -m pytest -o faulthandler_timeout=0 \
+		$$(grep -lE 'tests.soak import .*(some|HAS_ALL|DRAWS)' tests/*/test_*.py)
 	@# Whole warehouses that hypothesis draws, others each time.
 	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m slow tests/test_whole.py
 	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m 'slow and hypothesis' \

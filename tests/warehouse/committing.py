@@ -203,8 +203,8 @@ def raising(error: Exception, *, done: bool) -> Callable[[Write], None]:
     return act
 
 
-def kinds(error: Exception) -> str:
-    return type(error).__name__
+def kinds(one: Exception | str) -> str:
+    return one if isinstance(one, str) else type(one).__name__
 
 
 def a_rival(store: Store, name: str) -> None:

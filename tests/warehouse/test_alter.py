@@ -19,6 +19,7 @@ import pytest
 
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row, check_quantile, group_of
 from tests.query.keyoracle import check_key
+from tests.soak import some
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError
 
@@ -121,7 +122,7 @@ class StoppedError(Exception):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("commits", [0, 1, 2, 3, 4, 7, 9])
+@pytest.mark.parametrize("commits", some([0, 1, 2, 3, 4, 7, 9], 3))
 def test_it_goes_on_where_it_stopped(world: GroupWorld, commits: int) -> None:
     done = 0
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Transaction
 
+from tests.soak import HAS_ALL
 from tests.warehouse.committing import (
     COMMITS,
     ERRORS,
@@ -45,10 +46,17 @@ from tidemark.warehouse.os_errors import is_store_failure
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 
+# Each commit with two errors, each error with three commits; in a soak each with each.
+EACH = [
+    (what, error)
+    for i, what in enumerate(COMMITS)
+    for j, error in enumerate(ERRORS)
+    if HAS_ALL or (i + j) % 3 == 0
+]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", ERRORS, ids=kinds)
-@pytest.mark.parametrize("what", COMMITS)
+@pytest.mark.parametrize(("what", "error"), EACH, ids=kinds)
 def test_a_commit_whose_answer_was_lost_is_done_once(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
 ) -> None:
@@ -78,8 +86,7 @@ def told_of(error: Exception) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("error", ERRORS, ids=kinds)
-@pytest.mark.parametrize("what", COMMITS)
+@pytest.mark.parametrize(("what", "error"), EACH, ids=kinds)
 def test_a_commit_that_nobody_made_fails_and_changes_nothing(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld
 from tests.query.tally import Tally
 from tests.query.test_companions import DECLARED, check, rows_of, world_of
+from tests.soak import some
 from tidemark import stream, warehouse
 from tidemark.sketches import CorruptSketch
 from tidemark.sketches.encoding.envelope import wrap
@@ -166,7 +167,7 @@ class Stopped(Exception):
 POINTS = ["planned", "sorted", "marked", "committed", "merge sorted", "merge marked", "merged"]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS, 3))
 def test_a_load_that_stops_anywhere_goes_on(point: str, tmp_path: Path) -> None:
     world = world_of(tmp_path, [(True, rows_of(60))] * 2 + [(False, rows_of(20)), (False, rows_of(10))])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.soak import some
 from tests.warehouse.hereloader import Loader
 from tests.warehouse.test_swept_loads import POINTS
 from tidemark import warehouse
@@ -96,7 +97,7 @@ def merging(tmp_path_factory: pytest.TempPathFactory) -> Loader:
 
 
 @pytest.mark.parametrize(
-    ("point", "time"), [*((point, 1) for point in POINTS), ("marked", 3), ("committed", 2)]
+    ("point", "time"), some([*((point, 1) for point in POINTS), ("marked", 3), ("committed", 2)], 4)
 )
 def test_a_load_that_was_ended_anywhere_leaves_one_record_once_it_went_on(
     merging: Loader, tmp_path: Path, point: str, time: int

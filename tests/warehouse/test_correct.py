@@ -11,7 +11,7 @@ import pytest
 
 from tests.killing import Killed, killer
 from tests.query.groupworld import TINY, GroupWorld
-from tests.soak import DRAWS
+from tests.soak import DRAWS, some
 from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
 from tests.warehouse.test_remove import POINTS, check, delete, keep, load, once
 from tidemark import stream, warehouse
@@ -20,6 +20,8 @@ from tidemark.warehouse import BatchMismatch, InputError
 from tidemark.warehouse.removals import coming, finish
 
 ALL_POINTS = ["selected", "rewritten", "removal written", "batch named", "batch planned", *POINTS[2:]]
+AT_ONCE = ["selected", "batch named", "batch planned", "removal planned", "decided"]
+BESIDE = ["selected", "rewritten", "batch named", "batch planned", "removal planned"]
 SOME = [3, 111, 112, 205, 313, 401]  # a step each, and a live row
 
 
@@ -93,6 +95,11 @@ def test_what_does_not_fit_changes_nothing(made: GroupWorld, numbers: Any, how: 
     before = sorted(made.path.rglob("_delta_log/*.json"))
     with pytest.raises(InputError, match=error):
         correct(made, "fix", new, **how)
+    assert sorted(made.path.rglob("_delta_log/*.json")) == before
+
+
+def test_null_identifies_no_row(made: GroupWorld) -> None:
+    before = sorted(made.path.rglob("_delta_log/*.json"))
     with pytest.raises(InputError, match="NULL in columns that identify"):
         correct(made, "fix", [(None, None, None, 1.0, None)], on="number")
     assert sorted(made.path.rglob("_delta_log/*.json")) == before
@@ -129,7 +136,7 @@ def test_of_equal_rows_as_many_leave_as_are_given(world: GroupWorld, monkeypatch
         check(world, verified=False)
 
 
-@pytest.mark.parametrize("point", ALL_POINTS)
+@pytest.mark.parametrize("point", some(ALL_POINTS, 4))
 def test_a_correction_that_is_killed_is_finished_or_never_happened(world: GroupWorld, point: str) -> None:
     old = numbered(world, SOME)
     new = [changed(row) for row in old]
@@ -147,7 +154,7 @@ def test_a_correction_that_is_killed_is_finished_or_never_happened(world: GroupW
     check(world)
 
 
-@pytest.mark.parametrize("point", ["selected", "batch named", "removal planned", "decided"])
+@pytest.mark.parametrize("point", some(["selected", "batch named", "removal planned", "decided"], 2))
 def test_of_two_corrections_of_a_row_one_finds_it(world: GroupWorld, point: str) -> None:
     old = [rows(1)[7]]
     ours, theirs = changed(old[0]), changed(old[0], 2000.0)
@@ -164,7 +171,7 @@ def test_of_two_corrections_of_a_row_one_finds_it(world: GroupWorld, point: str)
     check(world)
 
 
-@pytest.mark.parametrize("point", ["selected", "batch named", "batch planned", "removal planned", "decided"])
+@pytest.mark.parametrize("point", some(AT_ONCE, 3))
 def test_the_same_correction_twice_at_once_happens_once(world: GroupWorld, point: str) -> None:
     old = numbered(world, SOME)
     new = [changed(row) for row in old]
@@ -182,9 +189,7 @@ def everything(world: GroupWorld) -> None:
     delete(world, "number = 2")
 
 
-@pytest.mark.parametrize(
-    "point", ["selected", "rewritten", "batch named", "batch planned", "removal planned"]
-)
+@pytest.mark.parametrize("point", some(BESIDE, 2))
 def test_loads_streams_deletes_and_maintenance_may_run_beside(world: GroupWorld, point: str) -> None:
     old = numbered(world, SOME)
     new = [changed(row) for row in old]

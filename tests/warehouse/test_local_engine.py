@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.soak import some
 from tests.warehouse.disk import files_of, table_names, tables_of
 from tests.warehouse.hereloader import SCHEMA, rows_of
 from tidemark import query, stream, warehouse
@@ -104,7 +105,7 @@ def test_both_engines_make_equal_tables(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS, 3))
 def test_a_load_that_was_killed_is_finished_in_this_process(uri: Path, tmp_path: Path, point: str) -> None:
     truth = created(tmp_path / "truth")
     for seed in range(3):
@@ -120,7 +121,7 @@ def test_a_load_that_was_killed_is_finished_in_this_process(uri: Path, tmp_path:
     assert warehouse.verify(uri).ok
 
 
-@pytest.mark.parametrize("point", ["appended", "planned", "committed"])
+@pytest.mark.parametrize("point", some(["appended", "planned", "committed"], 2))
 def test_either_engine_goes_on_with_what_the_other_began(
     spark: SparkSession, tmp_path: Path, point: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from tests.killing import Killed
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
+from tests.soak import HAS_ALL
 from tidemark import warehouse
 from tidemark.warehouse.companions import declared, kinds
 from tidemark.warehouse.delta import tables
@@ -108,9 +110,8 @@ def test_killed_anywhere_each_projection_is_seen_before_or_after(made: GroupWorl
     base = made.copy(tmp_path / "base")
     delete(base, 3)
     was, becomes = expected(base.rows, 3), expected(base.rows, 3, 1)
-    states, place = Counter[str](), 0
-    while True:
-        place += 1
+    states = Counter[str]()
+    for place in count(1) if HAS_ALL else chain([1, 2], count(4, 3)):
         world = base.copy(tmp_path / str(place))
         reader, pinned = world.open(), world.open().pinned()
         assert told(reader) == was
@@ -135,7 +136,7 @@ def test_killed_anywhere_each_projection_is_seen_before_or_after(made: GroupWorl
         assert told(pinned) == was
     assert told(reader) == becomes
     assert states["before"] == 1
-    assert states["between"] > 3, states
+    assert states["between"] > (3 if HAS_ALL else 1), states
 
 
 def test_a_pinned_reader_of_live_rows_keeps_them_when_they_are_loaded_and_leave(world: GroupWorld) -> None:

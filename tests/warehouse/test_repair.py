@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.soak import some
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
@@ -203,7 +204,7 @@ def test_a_repair_that_opens_no_summary_is_caught(loader: Loader, monkeypatch: p
         test_a_wrong_summary_is_made_again_as_its_error_says(loader, "holds")
 
 
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("harm", some(HARM, 5))
 def test_what_is_damaged_is_made_again(loader: Loader, harm: str) -> None:
     """A dry run says the same and changes nothing."""
     for one in HARM[harm]:
@@ -330,7 +331,7 @@ EVENTS_HARM: dict[str, tuple[Harm, str]] = {
 }
 
 
-@pytest.mark.parametrize("harm", EVENTS_HARM)
+@pytest.mark.parametrize("harm", some(EVENTS_HARM, 4))
 def test_what_is_wrong_with_events_is_told(loader: Loader, harm: str) -> None:
     """By verify, by a dry run and by a repair, which makes no answer of what is left."""
     change, words = EVENTS_HARM[harm]

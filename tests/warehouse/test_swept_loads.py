@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.soak import some
 from tidemark import query, warehouse
 from tidemark.warehouse.delta import clock, own_files
 from tidemark.warehouse.delta.near_files import NearFiles
@@ -43,7 +44,7 @@ def check(folder: Path) -> None:
     assert warehouse.verify(folder).ok
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS, 3))
 def test_a_load_beside_maintenance_without_grace(whole: Path, tmp_path: Path, point: str) -> None:
     folder, swept = shutil.copytree(whole, tmp_path / "w"), list[dict[str, int]]()
 
