@@ -12,11 +12,11 @@ None for spark, this process does the work:
     warehouse.load(spark, uri, df, batch="2026-11-20")      # the same batch again changes nothing
     warehouse.load(spark, uri)                              # moves what the streams brought into history
     warehouse.load(None, uri, table_or_path, batch="2026-11-20")    # a pyarrow Table or reader, Parquet files
-    warehouse.unload(spark, uri, batch="2026-11-20")        # a batch that was loaded by mistake leaves
-    warehouse.delete(spark, uri, where="user = 'x'")        # rows leave the events and every answer
-    warehouse.expire(spark, uri, before="2025-01-01")       # old rows leave; or by create(retention="400d")
-    warehouse.restore(uri, removal=5)                       # what an unload or a delete took comes back
-    warehouse.correct(spark, uri, df, batch="fix", on="id") # rows leave, others come in one step
+    warehouse.unload(spark, uri, batch="2026-11-20")        # removes a batch that was loaded by mistake
+    warehouse.delete(spark, uri, where="user = 'x'")        # removes rows from events and every answer
+    warehouse.expire(spark, uri, before="2025-01-01")       # removes old rows; or create(retention="400d")
+    warehouse.restore(uri, removal=5)                       # restores what an unload or a delete removed
+    warehouse.correct(spark, uri, df, batch="fix", on="id") # replaces rows by others in one step
     warehouse.delete(spark, uri, where="user = 'x'", purge=True)   # and no file has them a grace later
     warehouse.certificates(uri)                             # what is certified of each purge
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
@@ -50,7 +50,7 @@ The rooms, from the lowest floor to the highest:
                       reader sees at one moment.
                       snapshots is hard: tables are looked at one after the other while others commit, and
                       no row may be missed or counted twice
-    removals          how rows leave: selected, written without, decided, applied to runs
+    removals          how rows are removed: selected, files written without them, decided, applied to runs
     create, load, maintain, verification
                       a new warehouse; a load from end to end; old files; the checks of verify. load.py is
                       the hardest file, with loads/history.py: it must go on from any crash, and beside
@@ -60,8 +60,8 @@ The rooms, from the lowest floor to the highest:
                       measures, keys and groups that come and go; unload and delete; what is damaged, made
                       again; every invariant, checked
     copy, correct, expire, restore
-                      a warehouse at another place, of one moment; rows in the place of others; rows that are
-                      older than they are kept; rows that left come back
+                      a copy of a warehouse, of one moment; rows replaced by others; rows that are too old
+                      removed; removed rows restored
 
 DESIGN.md is the contract. All functions raise errors of `tidemark.warehouse.errors` and print nothing.
 The logger `tidemark` and its children record loads, merges, maintenance and creation at INFO, and lost commit

@@ -35,7 +35,6 @@ from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.removals.row_values import BothConditions
 from tidemark.warehouse.removals.wanted import Wanted
 from tidemark.warehouse.remove import remove, work_on
-from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
 
@@ -113,7 +112,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
         raise InputError("the warehouse has no columns before its first batch. Load rows first.")
     asked = None if where is None else condition_of(where, dict(work.options.columns))
     given = _given(work, rows, before, columns, changes)
-    times = _unloads(work, batch)
+    times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
     row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
     coming = Coming.of(
         GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
@@ -167,12 +166,6 @@ def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes
         return _Given(given_input(work, rows), rows_of(work, rows, "rows", on))
     old = rows_of(work, before, "before", names)
     return _Given(given_input(work, pa.Table.from_batches([old.slice(0, 0)]) if rows is None else rows), old)
-
-
-def _unloads(work: Work, batch: str) -> int:
-    if SIGNED not in work.options.features:
-        return 0
-    return unloads(work.store, tables.open_table(work.store, EVENTS), batch)
 
 
 def _condition(coming: Coming, asked: RowCondition | None) -> RowCondition:

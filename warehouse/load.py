@@ -161,7 +161,7 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
             rows = with_text_read(
                 rows, pa.schema(events.schema()), dict(options.columns), keys, evolve=evolve
             )
-        times = unloads(store, events, batch) if SIGNED in options.features else 0
+        times = unloads(store, events, batch)
         given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter, evolve=evolve)
         if times and not again:
             _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)

@@ -119,7 +119,7 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     events = tables.open_table(work.store, EVENTS)
     if batch is not None:
         name_text("batch", batch)
-        times = unloads(work.store, events, batch) if SIGNED in work.options.features else 0
+        times = unloads(work.store, events, batch)
         own = bulk_batch(batch, times)
         if not tables.has_transaction(events, own.source, own.first):
             if times:

@@ -185,13 +185,11 @@ def encode_keys(key: Key, array: pa.Array) -> KeyColumn:
     if key.is_text:
         coded_array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         codes = zero_for_null(coded_array.indices.cast(pa.int64()))
-        return KeyColumn(as_names(coded_array.dictionary), as_numpy(codes), _nulls(coded_array))
+        return KeyColumn(
+            as_names(coded_array.dictionary), as_numpy(codes), as_numpy_bools(coded_array.is_null())
+        )
     column = encode_column(key.column_type, array)
     return KeyColumn(_ordinals(column.stored) if key.is_double else column.stored, None, column.null)
-
-
-def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return as_numpy_bools(array.is_null())
 
 
 def as_names(texts: pa.Array) -> TextNames:

@@ -30,13 +30,10 @@ def put_fence(store: Store, name: str, purge: str) -> int:
     race = Race(store, name)
     while not race.commit([], notes={FENCE: purge}):
         continue
-    version = _version_of(store, name, purge, open_directly(store, name).version())
+    newest = open_directly(store, name).version()
+    version = next(one for one in range(newest, -1, -1) if has_fence(store, name, one, purge))
     open_directly(store, name, version).create_checkpoint()
     return version
-
-
-def _version_of(store: Store, name: str, purge: str, newest: int) -> int:
-    return next(version for version in range(newest, -1, -1) if has_fence(store, name, version, purge))
 
 
 def has_fence(store: Store, name: str, version: int, purge: str) -> bool:

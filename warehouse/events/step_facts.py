@@ -10,7 +10,7 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,5 @@ def text_of(facts: Mapping[int, StepFacts]) -> dict[str, str]:
 def read_facts(store: Store, files: Sequence[DataFile]) -> dict[int, StepFacts]:
     """The facts by step that files of `steps` have; DamagedWarehouse if a file is damaged."""
     texts = (data_files.read_text(store, STEPS, file.path, TEXT) for file in files)
-    return _parsed(text for text in texts if text is not None)
-
-
-def _parsed(texts: Iterable[str]) -> dict[int, StepFacts]:
-    return {int(step): StepFacts.from_json(one) for text in texts for step, one in json.loads(text).items()}
+    found = (json.loads(text) for text in texts if text is not None)
+    return {int(step): StepFacts.from_json(one) for of_file in found for step, one in of_file.items()}

@@ -1,9 +1,8 @@
 """Batches with the same rows as an earlier one, or nearly: most likely one file under two names.
 
 A bulk batch is compared by a sample of its rows (integrity/row_sample.py) with those of the steps that have
-one (events/step_facts.py): a look at what was read for the plan. A batch that was unloaded, or lost all its
-rows by deletes, is not told. Two loads that run at the same time do not see each other before one has its
-plan.
+one (events/step_facts.py), which were read for the plan anyway. A batch of which all rows were removed is not
+named. Two loads that run at the same time do not see each other before one has its plan.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from tidemark.warehouse.events.reader import (
     read_event_rows,
 )
 from tidemark.warehouse.events.removals import NOTHING, removed_at
-from tidemark.warehouse.events.step_facts import StepFacts, read_facts
+from tidemark.warehouse.events.step_facts import read_facts
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ingest.event_files import sampler_of
-from tidemark.warehouse.integrity.row_sample import Likeness, RowSample
+from tidemark.warehouse.integrity.row_sample import RowSample
 from tidemark.warehouse.work import Work
 
 
@@ -38,28 +37,27 @@ def overlaps(
     batch: BatchRange,
     sample: RowSample,
 ) -> list[str]:
-    """What is told of each earlier batch with the same rows, or nearly, unless all its rows have left.
+    """A warning for each earlier batch with the same rows, or nearly, unless all of its rows were removed.
 
     events, steps   the tables, opened before; `plans` are those of `steps`
     """
     facts = read_facts(store, data_files.list_files(steps))
-    others = [plan for plan in plans if plan.step in facts and batch not in plan.batches]
-    alike = [(plan, likeness) for plan in others if (likeness := _likeness(sample, facts[plan.step]))]
+    alike = []
+    for plan in plans:
+        other = facts[plan.step].sample if plan.step in facts and batch not in plan.batches else None
+        if other is not None and (likeness := sample.likeness(other)):
+            alike.append((plan, likeness))
     removed = removed_at(store, events) if alike else NOTHING
-    mine, told = batch.source.removeprefix(BULK), []
+    mine, warnings = batch.source.removeprefix(BULK), []
     for plan, likeness in alike:
         if left := removed.rows([plan]):
             of_these = f", of which {left:,} are left," if left < plan.rows else ","
             names = ", ".join(repr(one.source.removeprefix(BULK)) for one in plan.batches)
-            told.append(
+            warnings.append(
                 f"batch {mine!r} with {sample.rows:,} rows has {likeness} rows as batch {names} with "
                 f"{plan.rows:,} rows{of_these} which is step {plan.step}"
             )
-    return told
-
-
-def _likeness(sample: RowSample, facts: StepFacts) -> Likeness | None:
-    return None if facts.sample is None else sample.likeness(facts.sample)
+    return warnings
 
 
 def check_no_overlap(
@@ -70,11 +68,11 @@ def check_no_overlap(
     batch: BatchRange,
     sample: RowSample,
 ) -> None:
-    """OverlappingBatch if `overlaps` tells of an earlier batch."""
-    told = overlaps(store, events, steps, plans, batch, sample)
-    if told:
+    """OverlappingBatch if `overlaps` has a warning."""
+    warnings = overlaps(store, events, steps, plans, batch, sample)
+    if warnings:
         raise OverlappingBatch(
-            f"{'; '.join(told)}. Nothing was changed. If both are wanted, load it without refuse_overlap."
+            f"{'; '.join(warnings)}. Nothing was changed. If both are wanted, load it without refuse_overlap."
         )
 
 
