@@ -10,10 +10,10 @@ From the second commit on, loads and streams write what is new. Questions about 
 refused until history has all steps; a new group is answered by a scan until then, and all other questions go
 on. If the process ends early, the same call goes on from the step that it had reached; so does the next load.
 
-What is dropped is in no question from the commit on, and readers that are open then are told so. Its tables
-stay as they are for the grace; after it maintenance takes their files. A bulk batch that a load had committed
-to the dropped measure alone stays visible: readers look at the dropped table for the steps that have begun
-(`StepsTold`). What is added again within the grace goes on from the runs that it had.
+From the commit on, questions about what was dropped are refused, also by readers that were open. Its tables
+stay as they are for the grace; after it maintenance deletes their files. A bulk batch that a load had
+committed to the dropped measure alone stays visible: readers look at the dropped table for the steps that
+have begun (`StepsTold`). What is added again within the grace goes on from the runs that it had.
 """
 
 from __future__ import annotations
@@ -93,23 +93,23 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                float, decimals of more digits with the same scale (at most 18 for measures and keys). `events`
                is written anew in one commit; runs stay as they are, and so do all answers. Not for a column
                that a companion summarises
-    kappa      the most runs of a level from now on; runs are merged until it holds
+    kappa      the most runs of a level from now on; runs are merged until no level has more
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps
-               the errors of what comes from now on. Batches that are live keep the summaries that they have,
-               and answers that use them state the larger eps, until they are loaded
+               the errors of what comes from now on. Live batches keep their summaries, so until they are
+               loaded, answers that use them state the larger eps
     retention  how long rows are kept by their time from now on, 'forever' without an end; what has expired
                does not come back
     storage_options, progress, tuning
                as in `load`
 
     Returns what was done, as a load reports it. The outcome is 'loaded' if steps were sorted, 'altered' if
-    only options changed, and 'known' if all was as it is asked for. Calling it again after a crash continues.
+    only options changed, and 'known' if nothing had to be changed. Calling it again after a crash continues.
     Live batches that were streamed before have no summaries of what is new: until they are loaded, each
     reader reads their rows once. Files of what is dropped are deleted by `maintain`, a grace later.
 
-    Raises InputError for a column that is missing or cannot be a measure or key, for what is not there to be
-    dropped, and if nothing was given; then nothing was changed. The cost of a measure or key is that of
+    Raises InputError for a column that is missing or cannot be a measure or key, if what is to be dropped is
+    not there, and if nothing was given; then nothing was changed. The cost of a measure or key is that of
     sorting all rows once, of a group once per measure; to widen that of writing `events` once; to drop or set
     costs a few commits.
     """

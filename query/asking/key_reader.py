@@ -76,8 +76,8 @@ class KeyReader:
         phi: the share of rows, 0 < phi <= 1.
 
         No such key is missing. A key that may be below phi has `certain` False. Reads the blocks of
-        candidates that the marks do not count exactly; scans all blocks of the keys if phi is smaller than
-        the marks' lists reach.
+        candidates that the marks do not count exactly. If phi is so small that the lists in the marks may
+        lack such a key, all blocks of the keys are scanned.
         """
         return self._listed(HitterAnswer, KeyRequest.of(HeavyHitters(plain_share(phi)), **options))
 
@@ -100,10 +100,10 @@ class KeyReader:
             the key itself is the last of its prefixes. None for dates and times, whose prefixes are the year,
             the month, the day, the hour, the minute and the second, in UTC.
 
-        No such prefix is missing. `rest` are the rows of a prefix that no longer prefix of the answers has.
-        Both modes give exact counts: only ticks that the window covers in part leave one uncertain. Where
-        the window covers its runs as a whole, marks tell which prefixes may have the share, and the blocks at
-        the ends of these are read, with the live rows; else all blocks of the keys are scanned.
+        No such prefix is missing. `rest` counts the rows of a prefix that belong to no longer prefix among
+        the answers. Counts are exact in both modes, unless the window cuts a tick. If the window covers its
+        runs whole, the marks say which prefixes may have the share, and only the blocks at their ends and the
+        live rows are read; otherwise all blocks of the keys are scanned.
         `rows_scanned` says how many rows were read.
         """
         return self._listed(
