@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.soak import HAS_ALL
 from tests.warehouse.committing import MEASURE, RUNS, VALUES, new_run, new_store
 from tidemark.sketches import GK
 from tidemark.warehouse.delta import data_files, table_open, tables
@@ -32,7 +33,7 @@ from tidemark.warehouse.sizes import DEFAULT
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 60
+ROUNDS = 60 if HAS_ALL else DEFAULT.fan + 2
 RACERS = 4
 
 
@@ -167,7 +168,7 @@ def test_a_batch_that_comes_several_times_at_once_is_in_the_ledger_once(store: S
 
 
 def test_tables_that_are_created_several_times_at_once_are_created_once(tmp_path: Path) -> None:
-    for round_ in range(20):
+    for round_ in range(ROUNDS // 4):
         store = Store.from_uri(tmp_path / str(round_))
         assert at_once([partial(run_tables.create_tables, store, VALUES)] * RACERS) == [None] * RACERS
         assert layout(store) == (Layout(()), 0)

@@ -6,6 +6,7 @@ other runs to its end: so each race is run where it matters, in both orders.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -131,11 +132,20 @@ def test_a_stream_brings_batches_while_two_loaders_take_them(
 
 
 def test_spark_submit_of_the_job_thrice_at_once_counts_every_row_once(stage: Stage) -> None:
-    """The command that users type, started at once: twice for the same batch, and for another one."""
+    """The commands that users type, started at once: twice for the same batch, and for another one.
+
+    Two of them without Spark; in a soak all are by spark-submit.
+    """
     one, numbers = stage.copy("shallow"), (10, 10, 11)
     logs = [stage.folder / f"at-once-{at}.log" for at in range(3)]
     argvs = [one.load_job(number).argv for number in numbers]
-    started = [start(submit(load_batch_script(), *argv), log) for argv, log in zip(argvs, logs, strict=True)]
+    alone = [sys.executable, str(load_batch_script())]
+    commands = [submit(load_batch_script(), *argvs[0])]
+    commands += [
+        submit(load_batch_script(), *argv) if SOAK_KILLS else [*alone, *argv, "--engine", "local"]
+        for argv in argvs[1:]
+    ]
+    started = [start(command, log) for command, log in zip(commands, logs, strict=True)]
     for process, log in zip(started, logs, strict=True):
         assert process.wait(PATIENCE) == 0, log.read_text()
     one.truth.have_arrived(*numbers)
