@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from tidemark.query.answers.common import Scope
@@ -136,11 +137,16 @@ def common_key_type(keys: Sequence[Key]) -> str:
     return kinds.pop() if len(kinds) == 1 else "string"
 
 
-def _python_type(kind: type[Any], name: str) -> str:
-    """The type of a field, or of a property, as it is written in the class."""
-    found: dict[str, str] = {field.name: str(field.type) for field in fields(kind)}
-    written = found.get(name) or str(getattr(kind, name).fget.__annotations__["return"])
+def _python_type(kind: Any, name: str) -> str:
+    """The type of a field, or of a property, of a class, as it is written there."""
+    written = _fields(kind).get(name) or str(getattr(kind, name).fget.__annotations__["return"])
     return written.removesuffix(" | None")
+
+
+@cache
+def _fields(kind: Any) -> dict[str, str]:
+    """The types of a class's fields as they are written; each function of SQL asks for all of them."""
+    return {field.name: str(field.type) for field in fields(kind)}
 
 
 def rows_beyond_double(wh: Reader, name: str, measure: str | None = None) -> bool:

@@ -132,7 +132,7 @@ class Gate:
         if fault is None or fault.kind == "meet":
             return answer
         if fault.kind not in _ANSWERS:
-            environ["werkzeug.socket"].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+            environ["tests.socket"].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             raise ConnectionResetError  # the server then closes the connection
         status, code = _ANSWERS[fault.kind]
         start_response(status, [("Content-Type", "application/xml")])

@@ -10,7 +10,6 @@ The gate is controlled through a path that no bucket can have.
 from __future__ import annotations
 
 import json
-import socketserver
 import subprocess
 import sys
 import threading
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.stores.gate import Fault, Gate, Request, Settings
+from tests.stores.http_server import HTTPServer
 
 BUCKET = "warehouses"
 _CONTROL = "/-/gate"
@@ -86,26 +86,15 @@ def running() -> Iterator[Server]:
 def _serve() -> None:
     """Serves until standard input ends: when the process that started it is gone, in whatever way."""
     # Here alone, because they take most of a second, and each process that collects tests has this module.
-    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app  # noqa: PLC0415
-    from werkzeug.serving import make_server  # noqa: PLC0415
+    from moto.moto_server.werkzeug_app import create_backend_app  # noqa: PLC0415
     from werkzeug.test import Client  # noqa: PLC0415
 
-    class Handler(MotoRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections stay open
-        disable_nagle_algorithm = True  # else an answer of two writes waits 40 ms for an acknowledgement
+    from tests.stores.short_way import ShortWay  # noqa: PLC0415
 
-        def log(self, *_: Any) -> None:
-            """Prints nothing."""
-
-        def connection_dropped(self, *_: Any) -> None:
-            """The gate dropped it: the connection takes no further request."""
-            self.close_connection = True
-
-    socketserver.TCPServer.request_queue_size = 128
     moto = create_backend_app("s3")  # moto's dispatcher of services lists a folder for each request
     made = Client(moto).put(f"/{BUCKET}")
     assert made.status_code == 200, made.data
-    gate = Gate(moto)
+    gate = Gate(ShortWay(moto))
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != _CONTROL:
@@ -117,10 +106,9 @@ def _serve() -> None:
         gate.set(Settings(**{**given, "faults": [Fault(**fault) for fault in given["faults"]]}))
         return [b"[]"]
 
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler)
-    server.shutdown_request = server.close_request  # type: ignore[method-assign]  # else a reset becomes an orderly end
+    server = HTTPServer(app)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     sys.stdin.read()
 
 
