@@ -13,7 +13,6 @@ from bench import (
     accuracy,
     change,
     command,
-    daily,
     distinct,
     distinct_sketches,
     figures,
@@ -30,6 +29,8 @@ from bench import (
     stores,
     streaming,
 )
+from bench.daily import run as daily
+from bench.daily.rows import Sizes
 from bench.engines import start_spark
 from bench.papers import run as papers
 
@@ -37,6 +38,9 @@ QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 # The parts without Spark, by the arguments and a folder for generated files.
 WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] = {
     "daily": lambda asked, work: daily.run(work, daily.QUICK if asked.quick else daily.SIZES),
+    "daily-heaviest": lambda asked, work: daily.run_heaviest(
+        work, daily.QUICK[0] if asked.quick else Sizes(asked.rows)
+    ),
     "change": lambda asked, work: change.run(
         work, change.QUICK if asked.quick else change.Sizes(asked.rows // 10)
     ),
@@ -57,6 +61,7 @@ BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Sec
     "groups": (groups.run, 100_000, 100),
     "distinct": (distinct.run, 50_000, 100),
 }
+LONG = {"billion", "daily-heaviest"}  # parts that run only when they are named
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
@@ -69,7 +74,7 @@ def main(words: Sequence[str] | None = None, spark: SparkSession | None = None) 
     asked = _parser().parse_args(words)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-", dir=asked.work) as folder:
         work = Path(folder)
-        parts = asked.parts or [part for part in report.PARTS if part != "billion" or asked.quick]
+        parts = asked.parts or [part for part in report.PARTS if part not in LONG or asked.quick]
         report.say(f"parts {' '.join(parts)}, work in {work}, report in {asked.out}")
         for part in (part for part in parts if part in WITHOUT_SPARK):  # before there is a Spark beside them
             _write(WITHOUT_SPARK[part](asked, work), asked.out)
@@ -144,13 +149,13 @@ def _parser() -> argparse.ArgumentParser:
         "parts",
         nargs="*",
         choices=[*report.PARTS, []],
-        help="parts to run; without, all but billion, which takes 25 minutes",
+        help="parts to run; without, all but billion and daily-heaviest, which take half an hour each",
     )
     parser.add_argument(
         "--rows",
         type=int,
         default=100_000_000,
-        help="of the part query; ten times as many in billion, a tenth elsewhere",
+        help="of the parts query and daily-heaviest; ten times as many in billion, a tenth elsewhere",
     )
     parser.add_argument(
         "--distributions", nargs="+", default=["lognormal", "uniform", "flights"], help="of the part query"

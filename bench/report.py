@@ -22,6 +22,7 @@ PARTS = (
     "keys",
     "groups",
     "daily",
+    "daily-heaviest",
     "distinct",
     "sql",
     "command",

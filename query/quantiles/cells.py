@@ -1,11 +1,13 @@
 """The numbers of many cells at once, in arrays; a cell is a group in a window.
 
-`PackedRows` are the rows of a whole run, or of live batches, in memory. `numbers_by_cell` selects those of
-the cells that are asked, counts them and puts the numbers of each cell side by side, for all cells together
-(reading/number_parts.py). Every answer is exact.
+`PackedRows` are the rows of a whole run, or of live batches, in memory. `numbers_by_cell` counts those of the
+cells that are asked, and finds the stretches of ascending numbers that a cell has in each part
+(reading/merged_parts.py). Every answer is exact.
 
-Cost, for r rows in memory of which s are selected: O(r + s) without branches for a few ranks of each cell, a
-few tens of nanoseconds for each row; O(s log s) for many ranks where several parts have rows.
+Cost, for r rows in memory of which s are selected: O(stretches) for a part that lies in the only window as a
+whole, else O(r), a few nanoseconds for each row. And that of the question: a fraction of O(s) for a few ranks
+of cells with long stretches; O(s) for few ranks of others, tens of nanoseconds for each row; O(s log s) for
+many ranks where several parts have rows.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.number_parts import NumberParts
+from tidemark.query.reading.merged_parts import MergedParts, Stretches
 from tidemark.query.reading.sorted_parts import RankedValues
-from tidemark.warehouse.columns.codes import stable_order, unique_codes
+from tidemark.warehouse.columns.codes import unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
@@ -137,7 +139,7 @@ class CellNumbers:
 
     history: Ints
     live: Ints
-    parts: NumberParts
+    parts: MergedParts
 
     def __len__(self) -> int:
         return len(self.history)
@@ -196,36 +198,49 @@ def numbers_by_cell(
     windows: one window, or windows that ascend, and may overlap. groups: how many, see `Part`.
     """
     counts = np.zeros((2, groups * len(windows), KINDS), np.int64)
-    selected: list[_Selected] = []
+    stretches = []
     for part, numbers_of in product(parts, disjoint_windows(windows)):
-        cells, rows = _cells(part, windows, numbers_of)
-        values, kinds = part.rows.values, _kinds(part.rows)
-        if rows is not None:
-            cells, values = cells[rows], values[rows]
-            kinds = None if kinds is None else kinds[rows]
-        of_kind = cells * KINDS if kinds is None else cells * KINDS + kinds
-        of_part = np.bincount(of_kind, minlength=counts[0].size).reshape(-1, KINDS)
-        counts[int(part.is_live)] += of_part
-        if kinds is not None:
-            cells, values = cells[kinds == 0], values[kinds == 0]
-        if len(cells):
-            selected.append(_Selected(cells, values, of_part[:, 0]))
-    return CellNumbers(counts[0], counts[1], _by_cell(selected, counts[:, :, 0].sum(axis=0), dtype))
+        of_tick = np.append(numbers_of, -1)[window_codes(part.rows.ticks, [windows[i] for i in numbers_of])]
+        if len(windows) == 1 and (of_tick >= 0).all():
+            of_kind, found = _whole(part)
+            chosen = part.places >= 0
+            np.add.at(counts[int(part.is_live)], part.places[chosen], of_kind[chosen])
+        else:
+            of_cell, found = _within(part, of_tick, len(windows), len(counts[0]))
+            counts[int(part.is_live)] += of_cell
+        if len(found):
+            stretches.append(found)
+    return CellNumbers(counts[0], counts[1], MergedParts(stretches, counts[:, :, 0].sum(axis=0), dtype))
 
 
-def _cells(
-    part: Part, windows: Sequence[Window], chosen: Sequence[int]
-) -> tuple[NDArray[np.int32], NDArray[np.intp] | None]:
-    """The cell of each row, and the rows that are in one; None for all of them.
+def _whole(part: Part) -> tuple[Ints, Stretches]:
+    """The rows of each stretch by kind, and their numbers, of a part that is whole in the only window."""
+    sizes = part.rows.sizes
+    starts = np.cumsum(sizes.sum(axis=1)) - sizes.sum(axis=1)
+    return sizes, Stretches.of(part.rows.values, starts, starts + sizes[:, 0], part.places)
 
-    chosen: the numbers of windows that do not overlap; the others are left out.
-    """
+
+def _within(part: Part, of_tick: Ints, windows: int, cells: int) -> tuple[Ints, Stretches]:
+    """The rows of each cell by kind, and their numbers. of_tick: the window of each tick, or -1."""
+    of_row, rows = _cells(part, of_tick, windows)
+    values, kinds = part.rows.values, _kinds(part.rows)
+    if rows is not None:
+        of_row, values = of_row[rows], values[rows]
+        kinds = None if kinds is None else kinds[rows]
+    of_kind = of_row * KINDS if kinds is None else of_row * KINDS + kinds
+    if kinds is not None:
+        of_row, values = of_row[kinds == 0], values[kinds == 0]
+    counts = np.bincount(of_kind, minlength=cells * KINDS).reshape(-1, KINDS)
+    return counts, Stretches.of_rows(values, of_row)
+
+
+def _cells(part: Part, of_tick: Ints, windows: int) -> tuple[NDArray[np.int32], NDArray[np.intp] | None]:
+    """The cell of each row, and the rows that are in one; None for all of them."""
     rows, places = part.rows, part.places
-    of_tick = np.append(chosen, -1)[window_codes(rows.ticks, [windows[i] for i in chosen])]
-    first = np.where(places < 0, _NOWHERE, places * len(windows)).astype(np.int32)
+    first = np.where(places < 0, _NOWHERE, places * windows).astype(np.int32)
     cells = np.repeat(first, rows.sizes.sum(axis=1))
     is_all = bool((places >= 0).all())
-    if len(windows) > 1 or (of_tick < 0).any():
+    if windows > 1 or (of_tick < 0).any():
         cells += np.where(of_tick < 0, _NOWHERE, of_tick).astype(np.int32)[rows.codes]
         is_all = is_all and bool((of_tick >= 0).all())
     return cells, None if is_all else np.flatnonzero(cells >= 0)
@@ -237,43 +252,3 @@ def _kinds(rows: PackedRows) -> NDArray[np.int8] | None:
         return None
     kinds = np.tile(np.arange(KINDS, dtype=np.int8), len(rows.sizes))
     return np.repeat(kinds, rows.sizes.ravel())
-
-
-class _Selected(NamedTuple):
-    """Numbers of a part of the rows, and the cell of each; sizes: (cells,) how many each cell has."""
-
-    cells: NDArray[np.int32]
-    numbers: NDArray[Any]
-    sizes: Ints
-
-    @property
-    def ordered(self) -> _Selected:
-        """The numbers in the order of their cells."""
-        if not np.any(self.cells[1:] < self.cells[:-1]):
-            return self
-        order = stable_order(self.cells)
-        return _Selected(self.cells[order], self.numbers[order], self.sizes)
-
-    @property
-    def ascend(self) -> bool:
-        """Whether the ordered numbers of each cell ascend.
-
-        The rows of one part ascend by group and value, so they do, unless a cell has rows of several groups.
-        """
-        same = self.cells[1:] == self.cells[:-1]
-        return not np.any(same & (self.numbers[1:] < self.numbers[:-1]))
-
-
-def _by_cell(parts: Sequence[_Selected], sizes: Ints, dtype: np.dtype[Any]) -> NumberParts:
-    """The numbers of all parts by cell, in each cell one part after the other. sizes: those of all parts."""
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    if len(parts) == 1:
-        (one,) = (part.ordered for part in parts)
-        return NumberParts(one.numbers, edges, are_sorted=one.ascend)
-    numbers, ends = np.empty(edges[-1], dtype), edges[:-1].copy()  # where the next number of a cell stands
-    for part in parts:
-        cells, own, of_part = part.ordered
-        before = np.cumsum(of_part) - of_part
-        numbers[np.arange(len(cells)) + (ends - before)[cells]] = own
-        ends += of_part
-    return NumberParts(numbers, edges)

@@ -29,6 +29,7 @@ from tidemark.query.groups.many_groups import ManyGroups
 from tidemark.query.quantiles import cells, whole_runs
 from tidemark.query.quantiles.many_windows import ManyWindows
 from tidemark.query.quantiles.window_bounds import WindowBoundsCache
+from tidemark.query.reading import merged_parts
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.number_parts import NumberParts
 from tidemark.warehouse.columns import tick_counts
@@ -287,13 +288,21 @@ def rows_outside_the_windows_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_are_not_merged(patch: pytest.MonkeyPatch) -> None:
-    right = cells._by_cell
+    right = NumberParts
 
-    def wrong(*given: Any) -> Any:
-        found = right(*given)
-        return NumberParts(found.numbers, found.edges, are_sorted=True)
+    def wrong(numbers: Any, edges: Any, **_: Any) -> Any:
+        return right(numbers, edges, are_sorted=True)
 
-    patch.setattr(cells, "_by_cell", wrong)
+    patch.setattr(merged_parts, "NumberParts", wrong)
+
+
+def whole_parts_start_one_row_late(patch: pytest.MonkeyPatch) -> None:
+    right = merged_parts.Stretches.of
+    patch.setattr(
+        merged_parts.Stretches,
+        "of",
+        lambda numbers, starts, stops, parts: right(np.roll(numbers, -1), starts, stops, parts),
+    )
 
 
 def nan_counts_as_a_number(patch: pytest.MonkeyPatch) -> None:
@@ -316,6 +325,7 @@ def groups_are_off_by_one(patch: pytest.MonkeyPatch) -> None:
         live_rows_are_left_out,
         rows_outside_the_windows_are_taken,
         parts_are_not_merged,
+        whole_parts_start_one_row_late,
         nan_counts_as_a_number,
         groups_are_off_by_one,
     ],
@@ -324,4 +334,4 @@ def test_a_broken_variant_is_caught(
     mixed: GroupWorld, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     broken(monkeypatch)
-    assert wrong_answers(mixed, between=(START + 2 * HOUR, START + 9 * HOUR))
+    assert wrong_answers(mixed, between=(START + 2 * HOUR, START + 9 * HOUR)) or wrong_answers(mixed)
