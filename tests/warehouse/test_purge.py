@@ -182,11 +182,17 @@ def test_a_purge_that_is_killed_at_any_point_goes_on_with_the_same_call(world: G
     for point in ("removal planned", "records purged", "digests purged", "fences put"):
         with pytest.raises(Killed):
             purge(world, request="r", progress=killer(point))
+        assert not append(world), "the batch is known, with the records that left"
     report = purge(world, request="r", grace="0s")
     assert report.certificate is not None
     assert (report.outcome, report.certificate.stage, report.certificate.rows) == ("known", "gone", 13)
+    assert report.certificate.records == (("s", 4, 1),)
     assert found(world) == set()
     check(world)
+    another = purge(world)
+    assert another.certificate is not None
+    assert another.certificate.records == (), "each record is counted by one purge"
+    assert not append(world)
 
 
 def test_a_certificate_that_is_killed_goes_on_with_the_next_maintenance(

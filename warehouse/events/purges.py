@@ -3,12 +3,17 @@
 The table `purges` comes with the first purge. Each row has a certificate at one stage, as JSON; the newest
 stage of an id holds. A certificate has counts and versions, and nothing of the rows: no condition, no value,
 no hash.
+
+Which records left the table `rejected` is noted by the commit that takes them out, and a certificate counts
+what was noted between the fence of the one before and its own. So a purge that was ended is counted by the
+next one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,10 +21,11 @@ from typing import Any, Literal
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.fences import has_fence, read_actions
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import PURGES
+from tidemark.warehouse.delta.table_names import PURGES, REJECTED
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NONE
 
@@ -31,6 +37,8 @@ SCHEMA = pa.schema(
         ("content", pa.string()),
     ]
 )
+PURGED_RECORDS = "tidemark.purged_records"  # of a commit to `rejected`: see `note_of`
+Records = tuple[tuple[str, int, int], ...]  # how many, by source and batch
 OUTSIDE = (
     "copies and backups of the warehouse, and versions that an object store keeps of deleted objects",
     "the files and topics that the rows came from",
@@ -50,7 +58,7 @@ class Certificate:
     request    the caller's name of the call; None without one
     removal    the number of the removal that took the rows; None if none of history matched
     rows       the rows that this removal took
-    records    the records that left the table `rejected`, by source and batch
+    records    the records that left the table `rejected` since the purge before, by source and batch
     up_to      the removals up to this number are purged with it; -1 if there never was one
     step       the newest step of history then; -1 for none
     left_at    when the rows had left, as ISO text in UTC
@@ -68,7 +76,7 @@ class Certificate:
     request: str | None
     removal: int | None
     rows: int
-    records: tuple[tuple[str, int, int], ...]
+    records: Records
     up_to: int
     step: int
     left_at: str
@@ -102,26 +110,40 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def commit_certificate(store: Store, certificate: Certificate, grace_us: int) -> None:
-    """Adds the certificate to the table, which is made if it is missing; nothing if its stage is there."""
+def make_table(store: Store, grace_us: int) -> None:
+    """Makes the table if it is missing: before a purge changes anything, so that `purged_records` looks."""
     tables.create(store, PURGES, SCHEMA, grace_us=grace_us)
-    stored = replace(certificate, waits=())
-    at = certificate.gone_at or certificate.left_at
-    row = {
-        "purge": certificate.id,
-        "stage": certificate.stage,
-        "at": datetime.fromisoformat(at),
-        "content": json.dumps(stored.to_json(), ensure_ascii=False),
-    }
-    race, added = Race(store, PURGES), pa.Table.from_pylist([row], schema=SCHEMA)
+
+
+def commit_certificate(store: Store, certificate: Certificate) -> Certificate:
+    """Adds the certificate to the table, and returns it; nothing is added if its stage is there.
+
+    Of the stage 'left' it gets the records that left since the certificates which are there.
+    """
+    race = Race(store, PURGES)
     while True:
         known = data_files.read(store, PURGES, race.table)
         places = zip(known.column("purge").to_pylist(), known.column("stage").to_pylist(), strict=True)
         if (certificate.id, certificate.stage) in places:
-            return
+            return certificate
+        if certificate.stage == "left":
+            before = read_certificates(store, race.table)
+            records = _records_since(store, before, certificate.versions.get(REJECTED, -1))
+            certificate = replace(certificate, records=records)
+        added = pa.Table.from_pylist([_row(certificate)], schema=SCHEMA)
         rows, replaced = data_files.rows_and_replaced(store, PURGES, race.table, added)
         if race.commit(data_files.append_actions(store, PURGES, rows, replaces=replaced)):
-            return
+            return certificate
+
+
+def _row(certificate: Certificate) -> dict[str, Any]:
+    at = certificate.gone_at or certificate.left_at
+    return {
+        "purge": certificate.id,
+        "stage": certificate.stage,
+        "at": datetime.fromisoformat(at),
+        "content": json.dumps(replace(certificate, waits=()).to_json(), ensure_ascii=False),
+    }
 
 
 def read_certificates(store: Store, table: DeltaTable | None = None) -> list[Certificate]:
@@ -144,9 +166,31 @@ def purged_up_to(store: Store) -> int:
 
 def purged_records(store: Store, batch: BatchRange) -> int:
     """How many records of the batch purges took out of the table `rejected`."""
-    return sum(
-        count
-        for one in read_certificates(store)
-        for source, number, count in one.records
-        if batch.holds(source, number)
-    )
+    (table,) = tables.find_tables(store, PURGES)
+    if table is None or not table_open.exists(store, REJECTED):
+        return 0
+    certified = read_certificates(store, table)
+    newest = tables.open_table(store, REJECTED).version()
+    records = [one.records for one in certified] + [_records_since(store, certified, newest)]
+    return sum(count for part in records for source, number, count in part if batch.holds(source, number))
+
+
+def note_of(records: Records) -> dict[str, str]:
+    """What a commit that takes these out of `rejected` notes."""
+    return {PURGED_RECORDS: json.dumps(records, ensure_ascii=False)}
+
+
+def _records_since(store: Store, certified: Iterable[Certificate], newest: int) -> Records:
+    """What commits to `rejected` noted after the fences of these certificates, up to a version."""
+    fences = [(one.versions[REJECTED], one.id) for one in certified if REJECTED in one.versions]
+    since = max((at for at, purge in fences if has_fence(store, REJECTED, at, purge)), default=-1)
+    found = Counter[tuple[str, int]]()
+    for version in range(since + 1, newest + 1):
+        try:
+            actions = read_actions(store, REJECTED, version)
+        except FileNotFoundError:
+            continue  # the log was cut
+        notes = (one["commitInfo"].get(PURGED_RECORDS, "[]") for one in actions if "commitInfo" in one)
+        for source, batch, count in (record for note in notes for record in json.loads(note)):
+            found[source, batch] += count
+    return tuple((source, batch, count) for (source, batch), count in sorted(found.items()))

@@ -76,7 +76,9 @@ def forget(
     removed = finish_open(work).removed
     since = purges.purged_up_to(store)
     with work.phase("purge"):
-        records = [] if constants is None else _forget_records(store, constants)
+        purges.make_table(store, work.options.grace_us)
+        if constants is not None:
+            _forget_records(store, constants)
         work.reached("records purged")
         newly = [one for one in removed.removals if one.number > since]
         _, plans = open_complete(work)
@@ -96,14 +98,14 @@ def forget(
             request,
             removal,
             sum(one.rows for one in removed.removals if one.number == removal),
-            tuple(records),
+            (),  # those that left `rejected` are counted when it is committed
             removed.number,
             newest_plan(plans),
             purges.now(),
             versions,
             sum(map(len, files_of_warehouse(store, versions).values())),
         )
-        purges.commit_certificate(store, certificate, work.options.grace_us)
+        certificate = purges.commit_certificate(store, certificate)
     work.reached("purge recorded")
     return certificate
 
@@ -123,8 +125,8 @@ def all_tables(store: Store, options: Options) -> list[str]:
     return [name for name in dict.fromkeys(names) if table_open.exists(store, name)]
 
 
-def _forget_records(store: Store, constants: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Takes records out of `rejected`; how many left, by source and batch."""
+def _forget_records(store: Store, constants: Sequence[str]) -> None:
+    """Takes records out of `rejected`, by a commit that notes how many of which batch."""
     wanted = _pattern(constants)
     race = Race(store, REJECTED)
     while True:
@@ -141,8 +143,8 @@ def _forget_records(store: Store, constants: Sequence[str]) -> list[tuple[str, i
             actions.append(data_files.remove_action(file))
             if len(stays):
                 actions.append(rejected.write_rows(store, source, batch, rows.take(arrow_array(stays))))
-        if not actions or race.commit(actions):
-            return gone
+        if not actions or race.commit(actions, notes=purges.note_of(tuple(gone))):
+            return
 
 
 def _texts_of(rows: pa.Table) -> list[dict[str, Any]]:

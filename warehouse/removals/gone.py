@@ -82,7 +82,7 @@ def certify(
             deleted=max(0, one.before - still),
             listing={name: len(files) for name, files in sorted(found.items())},
         )
-        purges.commit_certificate(store, gone, options.grace_us)
+        purges.commit_certificate(store, gone)
         certificates.append(gone)
     return certificates
 
