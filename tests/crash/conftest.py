@@ -10,23 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.crash.loader import Job
-from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
-from tests.crash.truth import (
+from tests.crash.batches import (
     GROUPED,
     MEASURES,
     OPTIONS,
-    Truth,
+    Gone,
     batch_rows,
-    problems,
+    rows_by_batch,
     rows_of,
     write_batch,
-    wrong_at_rest,
 )
+from tests.crash.loader import Job
+from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
+from tests.crash.truth import Truth, problems, wrong_at_rest
 from tests.stores.faults import TRIES, insist
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from tests.stores.server import Server
 
 collect_ignore = (
-    [] if sys.platform == "linux" else ["test_kills.py", "test_races.py", "test_store.py"]
+    [] if sys.platform == "linux" else ["test_kills.py", "test_races.py", "test_removals.py", "test_store.py"]
 )  # /proc names the processes
 
 
@@ -113,6 +115,22 @@ class Attacked:
     def maintain_job(self, grace: str | None = None) -> Job:
         """The job that maintains the warehouse."""
         return self._job(maintain=self.uri, grace=grace)
+
+    def change_job(self, name: str, *, hold: str = "", nth: int = 1, **arguments: Any) -> Job:
+        """The job that takes rows out, or puts others in their place: a function of `warehouse`."""
+        return self._job(call=(name, {"uri": self.uri, **arguments}), hold=hold, nth=nth)
+
+    def correct_job(self, number: int, gone: Gone, **how: Any) -> Job:
+        """The job that puts a batch in the place of rows that are there."""
+        rows = pa.concat_tables(rows_by_batch(self.truth.arrived))
+        path = self.inputs / f"before-{Path(self.uri).name}-{number}.parquet"
+        pq.write_table(rows.filter(gone.mask(rows)), path)
+        given: dict[str, Any] = {
+            "rows": str(write_batch(self.inputs, number)),
+            "before": str(path),
+            "batch": f"b{number}",
+        }
+        return self.change_job("correct", **given, **how)
 
     def _job(self, **what: Any) -> Job:
         return Job(Path(self.uri).name, tries=TRIES if self.is_stored else 1, **what)

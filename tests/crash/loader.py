@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +42,9 @@ class Job:
     """Something to do, held when it reaches `hold` for the `nth` time; `then` are jobs that follow.
 
     `argv` are load_batch's arguments; `append` is (warehouse, source, number, rows) of a stream's batch;
-    `maintain` is a warehouse, to be maintained with `grace`. A job that fails is run again, as by a
-    scheduler, `tries` times in all.
+    `maintain` is a warehouse, to be maintained with `grace`; `call` is a function of `warehouse`, such as
+    delete, with its keyword arguments. A job that fails is run again, as by a scheduler, `tries` times in
+    all.
     """
 
     name: str
@@ -51,10 +52,17 @@ class Job:
     append: tuple[str, str, int, str] | None = None
     maintain: str = ""
     grace: str | None = None
+    call: tuple[str, dict[str, Any]] | None = None
     hold: str = ""
     nth: int = 1
     then: tuple[Job, ...] = ()
     tries: int = 1
+
+    def changed(self, spark: SparkSession | None, progress: Callable[[str], None] | None = None) -> None:
+        """Makes the call."""
+        assert self.call is not None
+        name, arguments = self.call
+        getattr(warehouse, name)(spark, **arguments, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ class Loader:
         if job.argv:
             engine = () if self.spark else ("--engine", "local")
             return load_batch.main([*job.argv, *engine], progress)
-        do = self.append if job.append else self.maintain
+        do = self.append if job.append else self.change if job.call else self.maintain
         return run_job(partial(do, progress), argparse.Namespace(job=job))
 
     def append(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
@@ -161,6 +169,10 @@ class Loader:
         rows = self.spark.read.parquet(path) if self.spark else path
         stream.append(self.spark, uri, rows, source=source, batch=number)
         progress("batch appended")
+        return DONE
+
+    def change(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
+        given.job.changed(self.spark, progress)
         return DONE
 
     def maintain(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:

@@ -20,7 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.crash.truth import MEASURES, PHIS, Seen, look
+from tests.crash.batches import MEASURES
+from tests.crash.truth import PHIS, Seen, look
 from tidemark import query
 from tidemark.warehouse import open_snapshot
 from tidemark.warehouse.errors import StoreUnavailable

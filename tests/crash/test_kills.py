@@ -20,10 +20,10 @@ import pytest
 
 from tests import soak
 from tests.crash.attacks import kill_at_random
+from tests.crash.batches import rows_of
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Kill
 from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, kill, start, submit
-from tests.crash.truth import rows_of
 from tidemark import warehouse
 
 KILLS = SOAK_KILLS or 2

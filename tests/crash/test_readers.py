@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.crash.batches import MEASURES, batch_rows
 from tests.crash.conftest import Attacked, Stage
-from tests.crash.truth import MEASURES, Seen, Truth, batch_rows, look, problems
+from tests.crash.truth import Seen, Truth, look, problems
 from tests.warehouse.committing import instant
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables

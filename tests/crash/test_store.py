@@ -24,6 +24,7 @@ import pytest
 
 from tests import soak
 from tests.crash.attacks import kill_at_random
+from tests.crash.batches import OPTIONS, rows_of, write_batch
 from tests.crash.conftest import Attacked, Stage, loaded_twice
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import (
@@ -37,7 +38,6 @@ from tests.crash.processes import (
     kill,
     start,
 )
-from tests.crash.truth import OPTIONS, rows_of, write_batch
 from tests.docs.pages import blocks
 from tests.stores.faults import FAULTS, TIMEOUT, TRIES
 from tests.stores.gate import Fault

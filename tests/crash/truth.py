@@ -1,88 +1,44 @@
 """The truth about a warehouse under attack: which rows were ever sent to it, and what may be seen of them.
 
-A `Truth` knows the rows of every batch. A batch that is on its way may be seen or not, as a whole; one that
-has arrived must be seen. So the totals that a reader may see are the rows of what has arrived plus those of
-some of the batches on their way, and every answer must be certified for exactly those rows.
+A `Truth` knows the rows of every batch, and which of them have left. A batch that is on its way may be seen
+or not, as a whole; one that has arrived must be seen; and so with rows that leave. So the totals that a
+reader may see are those of some states, and every answer must be certified for exactly the rows of one of
+them. What was seen as there, or as gone, stays so.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, lru_cache, reduce
-from pathlib import Path
-from typing import Any
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from tests.crash.batches import (
+    KINDS,
+    MEASURES,
+    OPTIONS,
+    PAIR,
+    Mark,
+    column,
+    rows_by_batch,
+    rows_of,
+    sorted_numbers,
+)
 from tests.query.answers import several
 from tidemark import query
 from tidemark.warehouse import SnapshotReader, open_snapshot, verify
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.table_names import EVENTS
 
-MEASURES = ("delay", "size")
-PAIR = ("kind", "page")  # a key and a group
-OPTIONS: dict[str, Any] = {
-    "key": "page",
-    "time": "time",
-    "eps": 0.02,
-    "kappa": 2,
-}
-GROUPED = {**OPTIONS, "keys": ["kind", list(PAIR)], "groups": ["kind", list(PAIR)]}
-KINDS = ("", "web", "a\x00", None)
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
-_DAY_US = 86_400_000_000
-_FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks
-
-
-@cache
-def batch_rows(number: int) -> pa.Table:
-    """The rows of a batch: no two batches have equally many, nor do the subsets of any few."""
-    random = np.random.default_rng([20261121, number])
-    rows = 1500 + 97 * number + 2 ** (number % 10)
-    delay = np.round(random.lognormal(3, 1, rows), 1)
-    for value, share in ((np.nan, 0.01), (np.inf, 0.002), (-np.inf, 0.002), (-0.0, 0.02)):
-        delay[random.random(rows) < share] = value
-    size = random.integers(0, 2**60, rows) if number % 2 else random.integers(0, 40, rows)
-    time = number * _DAY_US // 2 + random.integers(0, 3 * _DAY_US, rows)
-    return pa.table(
-        {
-            "delay": pa.array(delay, mask=random.random(rows) < 0.02),
-            "size": pa.array(size, mask=random.random(rows) < 0.03),
-            "time": pa.array(time, pa.timestamp("us", tz="UTC")),
-            "page": pa.array([f"/{number}" for number in random.zipf(1.5, rows).tolist()]),
-            "kind": pa.array([KINDS[one] for one in random.integers(0, len(KINDS), rows).tolist()]),
-        }
-    )
-
-
-def write_batch(folder: Path, number: int) -> Path:
-    """A folder of Parquet files with the batch's rows; whole once it is there, whoever else writes it."""
-    path = folder / f"batch-{number}"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(dir=folder))
-        rows = batch_rows(number)
-        cut = -(-rows.num_rows // _FILES)
-        for part in range(_FILES):
-            pq.write_table(rows.slice(part * cut, cut), new / f"part-{part}.parquet")
-        try:
-            new.rename(path)
-        except OSError:  # another thread was first; the rows are the same
-            if not path.exists():
-                raise
-            shutil.rmtree(new)
-    return path
 
 
 @dataclass(frozen=True)
@@ -102,16 +58,30 @@ class Seen:
     fresh: bool = False  # by a reader opened for this question alone
 
 
+@dataclass(frozen=True)
+class Change:
+    """What comes and what goes at one moment."""
+
+    come: frozenset[Mark] = frozenset()
+    go: frozenset[Mark] = frozenset()
+
+
+State: TypeAlias = frozenset[Mark]
+Place: TypeAlias = tuple[int, ...]  # a number that grows, then how far each sequence of changes is
+
+
 @dataclass
 class Truth:
-    """The batches that have arrived, and by total the sets of batches that may have been seen."""
+    """What has arrived, and by total the states that may have been seen, each with its place."""
 
-    arrived: frozenset[int] = frozenset()
-    legal: dict[int, frozenset[int]] = field(default_factory=lambda: {0: frozenset()})
+    arrived: State = frozenset()
+    legal: dict[int, dict[State, Place]] = field(default_factory=lambda: {0: {frozenset(): (0, 0)}})
+    rounds: int = 0  # how often rows may have left
 
     def coming(self, *numbers: int) -> None:
         """From now on these batches may be seen; each as a whole."""
         new = set(numbers) - self.arrived
+        self.rounds += self.rounds > 0
         for count in range(len(new) + 1):
             for some in itertools.combinations(sorted(new), count):
                 self._may_be_seen(self.arrived | set(some))
@@ -122,60 +92,77 @@ class Truth:
             some = (sequence[:count] for sequence, count in zip(sequences, counts, strict=True))
             self._may_be_seen(self.arrived.union(*some))
 
-    def _may_be_seen(self, batches: frozenset[int]) -> None:
-        known = self.legal.setdefault(rows_of(batches), batches)
-        assert known == batches, "two sets of batches have equally many rows"
+    def changing(self, *sequences: Sequence[Change]) -> None:
+        """From now on these changes may be seen; each as a whole, after those before it in its sequence."""
+        self.rounds += 1
+        for counts in itertools.product(*(range(len(sequence) + 1) for sequence in sequences)):
+            state = self.arrived
+            for sequence, count in zip(sequences, counts, strict=True):
+                for one in sequence[:count]:
+                    state = (state - one.go) | one.come
+            self._may_be_seen(state, (self.rounds, *counts))
+
+    def _may_be_seen(self, state: State, place: Place | None = None) -> None:
+        rows = rows_of(state)
+        same = self.legal.setdefault(rows, {})
+        same.setdefault(state, place or (self.rounds, rows))
+        assert len(same) == 1 or self.rounds, "two sets of batches have equally many rows"
 
     def have_arrived(self, *numbers: int) -> None:
         """From now on these batches must be seen."""
         self.coming(*numbers)
         self.arrived |= set(numbers)
 
+    def have_changed(self, *sequences: Sequence[Change]) -> None:
+        """From now on these changes must be seen."""
+        for one in itertools.chain(*sequences):
+            self.arrived = (self.arrived - one.go) | one.come
+
     def copy(self) -> Truth:
         """The truth of a copied warehouse."""
-        return Truth(self.arrived, dict(self.legal))
-
-
-def rows_of(batches: Iterable[int]) -> int:
-    return sum(batch_rows(number).num_rows for number in batches)
-
-
-@lru_cache(maxsize=256)
-def column(measure: str, batches: frozenset[int]) -> tuple[np.ndarray, int, int]:
-    """The numbers of the batches, sorted, and how many NaN and NULL there are."""
-    parts = [batch_rows(number).column(measure) for number in sorted(batches)]
-    chunks = [chunk for part in parts for chunk in part.chunks]
-    return _sorted(pa.chunked_array(chunks, pa.float64() if not parts else parts[0].type))
-
-
-def _sorted(column: pa.ChunkedArray) -> tuple[np.ndarray, int, int]:
-    """The numbers of a column, sorted, and how many NaN and NULL there are."""
-    values = np.sort(column.drop_null().to_numpy())
-    nans = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
-    return values[: len(values) - nans], nans, column.null_count
+        return Truth(self.arrived, {rows: dict(same) for rows, same in self.legal.items()}, self.rounds)
 
 
 def problems(seen: Iterable[Seen], truth: Truth) -> list[str]:
     """Every way in which a reader's journal differs from what it could truly have seen."""
     found: list[str] = []
-    before: dict[tuple[str, bool], int] = {}
+    before: dict[tuple[str, bool], list[Place]] = {}
     for one in seen:
         if one.rows is None:
             found.append(f"{one.measure}: {one.error}")
             continue
-        if one.rows < before.get((one.measure, one.fresh), 0):
-            found.append(f"{one.measure}: fell from {before[one.measure, one.fresh]} rows to {one.rows}")
-        before[one.measure, one.fresh] = one.rows
-        if one.rows not in truth.legal:
+        states = truth.legal.get(one.rows)
+        if states is None:
             found.append(f"{one.measure}: {one.rows} rows, legal are {sorted(truth.legal)}")
             continue
-        values, nans, nulls = column(one.measure, truth.legal[one.rows])
-        if one.rows and (one.nans, one.nulls) != (nans, nulls):
-            found.append(f"{one.measure}: {one.nans} NaN and {one.nulls} NULL, true are {nans} and {nulls}")
-        for answer in one.answers:
-            found += [
-                f"{one.measure}, {one.rows} rows: {text}" for text in _wrong(answer, values, nans, one.m)
-            ]
+        untrue = {state: _untrue(one, state) for state in states}
+        right = [states[state] for state, texts in untrue.items() if not texts]
+        if not right:
+            found += next(iter(untrue.values()))
+            continue
+        earlier = before.get((one.measure, one.fresh), [(0, 0)])
+        if any(follow := [place for place in right if any(_follows(place, than) for than in earlier)]):
+            before[one.measure, one.fresh] = follow
+        else:
+            found.append(f"{one.measure}: fell from what was seen to {one.rows} rows")
+    return found
+
+
+def _follows(place: Place, than: Place) -> bool:
+    """Whether a state may be seen after another one, or is as early."""
+    if place[0] != than[0]:
+        return place[0] > than[0]
+    return all(a >= b for a, b in zip(place, than, strict=True))
+
+
+def _untrue(one: Seen, state: State) -> list[str]:
+    """What is untrue in what was seen, if the rows were those of the state."""
+    values, nans, nulls = column(one.measure, state)
+    found = []
+    if one.rows and (one.nans, one.nulls) != (nans, nulls):
+        found.append(f"{one.measure}: {one.nans} NaN and {one.nulls} NULL, true are {nans} and {nulls}")
+    for answer in one.answers:
+        found += [f"{one.measure}, {one.rows} rows: {text}" for text in _wrong(answer, values, nans, one.m)]
     return found
 
 
@@ -244,8 +231,8 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
 def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     """Every way in which the keys differ from those of the rows that were sent."""
     counts: Counter[str] = Counter()
-    for number in truth.arrived:
-        counts.update(batch_rows(number).column("page").to_pylist())
+    for rows in rows_by_batch(truth.arrived):
+        counts.update(rows.column("page").to_pylist())
     view = wh._session.newest_view(MEASURES[0])
     live = {(one.source, one.first, one.last) for one in wh._session.newest_keys_view().batches}
     held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
@@ -270,8 +257,7 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
 def _wrong_tuples(wh: query.Warehouse, truth: Truth) -> list[str]:
     """Every way in which a key of two columns differs from that of the rows that were sent."""
     counts: Counter[tuple[Any, ...]] = Counter()
-    for number in truth.arrived:
-        rows = batch_rows(number)
+    for rows in rows_by_batch(truth.arrived):
         counts.update(zip(*(rows.column(name).to_pylist() for name in PAIR), strict=True))
     known = Counter({pair: rows for pair, rows in counts.items() if None not in pair})
     joined, squares = wh.self_join(key=PAIR), sum(rows * rows for rows in known.values())
@@ -289,7 +275,7 @@ def _wrong_groups(wh: query.Warehouse, truth: Truth) -> list[str]:
     """Every way in which the groups of one kind, and of a kind and page, differ from the rows' values."""
     if not truth.arrived:
         return []
-    rows = pa.concat_tables([batch_rows(number) for number in sorted(truth.arrived)])
+    rows = pa.concat_tables(rows_by_batch(truth.arrived))
     measure, found = MEASURES[len(truth.arrived) % 2], list[str]()
     asked = [{"kind": kind} for kind in sorted(kind for kind in KINDS if kind is not None)]
     asked.append({"kind": "web", "page": "/1"})
@@ -300,7 +286,7 @@ def _wrong_groups(wh: query.Warehouse, truth: Truth) -> list[str]:
         return [f"groups: {told_groups}, true are {asked}"]
     for at, group in enumerate(asked):
         inside = reduce(pc.and_, [pc.equal(rows.column(name), value) for name, value in group.items()])
-        values, nans, nulls = _sorted(rows.filter(inside).column(measure))
+        values, nans, nulls = sorted_numbers(rows.filter(inside).column(measure))
         for answer in answers[at * len(PHIS) : (at + 1) * len(PHIS)]:
             told = (answer.N, answer.nans, answer.nulls)
             if told != (len(values) + nans, nans, nulls):
@@ -319,7 +305,7 @@ def _wrong_events(uri: str, truth: Truth) -> list[str]:
     if rows is not None:
         grouped = rows.group_by(["_source", "_batch"]).aggregate([([], "count_all")])
         counts = sorted(grouped.column("count_all").to_pylist())
-    true = sorted(batch_rows(number).num_rows for number in truth.arrived)
+    true = sorted(filter(None, (rows.num_rows for rows in rows_by_batch(truth.arrived))))
     return [] if counts == true else [f"events holds batches of {counts} rows, true are {true}"]
 
 

@@ -16,7 +16,7 @@ from tests.worlds.world import World
 def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: list[Row]) -> None:
     """A random call of a function in DuckDB, and the same question to a pinned reader."""
     pinned = wh.pinned()
-    measure, window = chance.choice("xy"), Asked.drawn(chance, world.columns, history + live)
+    measure, window = chance.choice(world.measures), Asked.drawn(chance, world.columns, history + live)
     if window.options == {"between": (None, None)}:
         return  # in SQL a window without ends is no window
     given: dict[str, Any] = {"measure": measure, "mode": chance.choice(("quick", "accurate", "exact"))}

@@ -23,7 +23,7 @@ from tidemark.warehouse.errors import EmptyWindow
 def ask(world: World, chance: random.Random, wh: Any, history: list[Row], live: list[Row]) -> None:
     """A random question to a reader that sees these rows."""
     rows = history + live
-    measure, window = chance.choice("xy"), Asked.drawn(chance, world.columns, rows).widened
+    measure, window = chance.choice(world.measures), Asked.drawn(chance, world.columns, rows).widened
     options = {**window.options, "mode": chance.choice(("quick", "accurate", "exact"))}
     kept = [row for row in rows if window.holds(row)]
     if chance.random() < 0.3:

@@ -26,14 +26,25 @@ maintenance, kills at each callback. After each operation old, new and pinned re
 SQL. Every certified bound holds against a plain list of the rows."""
 
 
-def live_through(folder: Path, seed: int, counts: Counter[str] | None = None) -> None:
+def live_through(
+    folder: Path,
+    seed: int,
+    counts: Counter[str] | None = None,
+    kind: type[World] = World,
+    steps: int = STEPS,
+    questions: int = QUESTIONS,
+) -> None:
     """One world: after each operation readers that are old, new and pinned are asked."""
-    world, counts = World.drawn(folder, seed), Counter() if counts is None else counts
-    for at in range(STEPS):
-        counts[world.step()] += 1
+    world, counts = kind.drawn(folder, seed), Counter() if counts is None else counts
+    for at in range(steps):
+        try:
+            counts[world.step()] += 1
+        except BaseException as error:
+            error.add_note(f"world {seed}, operation {at}: {', '.join(world.done)}")
+            raise
         if not world.rows:
             continue
-        for number in range(QUESTIONS):
+        for number in range(questions):
             chance = random.Random(f"{seed} {at} {number}")
             seen = [(world.reader, world.history, world.live), *world.readers]
             asked = chance.choice(
@@ -43,7 +54,7 @@ def live_through(folder: Path, seed: int, counts: Counter[str] | None = None) ->
             try:
                 asked(world, chance, wh, history, live)
             except Exception as error:
-                error.add_note(f"world {seed}, question {number} after {at}: {' '.join(world.done)}")
+                error.add_note(f"world {seed}, question {number} after {at}: {', '.join(world.done)}")
                 raise
             counts["questions"] += 1
 

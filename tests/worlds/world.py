@@ -34,7 +34,7 @@ class World:
     """See the module.
 
     history, live: the rows that are in history, and those that streams appended since.
-    keys: the columns of each key and group. groups: those of each group.
+    keys: the columns of each key and group. groups: those of each group. measures: a letter each.
     batches: what was sent, by source and number, to be sent again.
     """
 
@@ -50,6 +50,7 @@ class World:
     readers: list[tuple[Any, list[Row], list[Row]]] = field(default_factory=list)
     reader: Any = None
     done: list[str] = field(default_factory=list)
+    measures: str = "xy"
 
     @classmethod
     def drawn(cls, folder: Path, seed: int) -> World:
