@@ -1,0 +1,115 @@
+"""What a rewritten run could get wrong: each mistake is noticed before it is in an answer, or by verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.killing import Killed, killer
+from tests.query.groupworld import GroupWorld
+from tests.warehouse.test_remove import check, delete, rows
+from tidemark import warehouse
+from tidemark.sketches.sampling import SampleBuilder, merge_samples
+from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.events import removals
+from tidemark.warehouse.loads import history
+from tidemark.warehouse.projections import distinct_keys, span_marks, spans
+
+WHERE = "origin = 'a'"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Two steps in history: one more load merges all."""
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=["origin"])
+    for number in range(2):
+        made.add(rows(number), load=True)
+    return made
+
+
+@pytest.fixture
+def world(made: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return made.copy(tmp_path)
+
+
+def is_noticed(world: GroupWorld, act: Callable[[], object]) -> bool:
+    """Whether the act is refused as damage, or verify finds what it did."""
+    try:
+        act()
+    except DamagedWarehouse:
+        return True
+    return not warehouse.verify(world.path).ok
+
+
+def test_a_removal_that_is_recorded_again_after_a_crash_is_noticed(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call does not see the record, selects the same rows, and plans them a second time."""
+    with pytest.raises(Killed):
+        delete(world, WHERE, progress=killer("removal planned"))
+    look = removals.open_removal
+    monkeypatch.setattr(removals, "open_removal", lambda records, number: look(records, max(number, 0)))
+    assert is_noticed(world, lambda: delete(world, WHERE))
+
+
+def test_a_sample_that_keeps_a_removed_key_is_noticed(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, kept = SampleBuilder.finish, list[Any]()
+
+    def finished(builder: SampleBuilder) -> Any:
+        kept.append(finish(builder))
+        return kept[-1]
+
+    def keeps(builder: SampleBuilder) -> Any:
+        return merge_samples([finish(builder), *kept], distinct_keys.RUN_SAMPLE)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SampleBuilder, "finish", finished)
+        world.add(rows(1), load=True)
+    assert kept
+    monkeypatch.setattr(SampleBuilder, "finish", keeps)
+    assert is_noticed(world, lambda: delete(world, WHERE))
+
+
+def test_a_merge_that_does_not_wait_for_a_removal_is_noticed(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its output says that it is net of the removal, and has the rows: its inputs were not written again."""
+    with pytest.raises(Killed):
+        delete(world, WHERE, progress=killer("decided"))
+
+    def does_not_wait(work: Any, merge: Any, runs: Any) -> int:
+        net_of = inner(work, merge, runs)
+        return 0 if net_of is None else net_of
+
+    inner = history._net_of_inputs
+    monkeypatch.setattr(history, "_net_of_inputs", does_not_wait)
+    monkeypatch.setattr(import_module("tidemark.warehouse.load"), "finish_open", lambda _: None)
+    assert is_noticed(world, lambda: world.add(rows(2), load=True))
+
+
+def test_a_removed_row_that_leaves_its_count_by_tick_is_noticed(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = spans.count_cells
+
+    def one_more(*given: Any) -> Any:
+        starts, ticks, counts = count(*given)
+        counts = counts.copy()
+        counts[:1] += 1
+        return starts, ticks, counts
+
+    monkeypatch.setattr(span_marks, "count_cells", one_more)
+    assert is_noticed(world, lambda: delete(world, WHERE))
+
+
+def test_the_right_variant_is_right(world: GroupWorld) -> None:
+    assert not is_noticed(world, lambda: delete(world, WHERE))
+    world.rows[:] = [row for row in world.rows if row[1] != "a"]
+    world._truths.clear()
+    check(world)
