@@ -76,9 +76,10 @@ from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
 from tidemark.warehouse.memory_cache import parse_bytes
-from tidemark.warehouse.snapshots.open_sites import Address, opened_sites
+from tidemark.warehouse.snapshots.open_sites import Address, SitesAt, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
-from tidemark.warehouse.snapshots.sites import AnySnapshot
+from tidemark.warehouse.snapshots.same_batches import Duplicates
+from tidemark.warehouse.snapshots.sites import AnySnapshot, Missing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +88,7 @@ VARIABLE = "TIDEMARK_WAREHOUSE"
 _used: dict[str, Warehouse] = {}  # the warehouse of `use` under "", others by the value of the variable
 
 
-def open(  # noqa: A001
+def open(  # noqa: A001, PLR0913
     uri: Address | Sequence[Address] | Mapping[str, Address],
     storage_options: dict[str, str] | Mapping[str, dict[str, str] | None] | None = None,
     *,
@@ -96,7 +97,9 @@ def open(  # noqa: A001
     max_staleness: str | timedelta | None = None,
     cache: str | os.PathLike[str] | None = None,
     cache_size: str | int = "4 GiB",
-    at: At | None = None,
+    at: SitesAt | None = None,
+    duplicates: Duplicates = "warn",
+    missing: Missing = "error",
 ) -> Warehouse:
     """Opens the warehouse at a path or at the address of an object store, or several as one.
 
@@ -104,8 +107,7 @@ def open(  # noqa: A001
         about the rows of all of them, with the same promises. The errors of their live sides add, and `last`
         counts back from the newest tick of all. Each warehouse is consistent in itself; together they are no
         one moment, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
-        groups with their types, the time column and the tick must be equal. Companions and SQL are of one
-        warehouse.
+        groups with their types, the time column and the tick must be equal. SQL is of one warehouse.
     storage_options: options of the object store, as delta-rs defines them; for several warehouses those of
         all, or those of each by its name.
     memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and
@@ -124,7 +126,19 @@ def open(  # noqa: A001
 
     at: the warehouse as it was, history and live side, and never newer: after a step, by its number, or at a
         time, a datetime, a date (its midnight) or ISO text, a naive one in UTC. The view `steps` of `wh.sql`
-        lists the steps. Files are kept for the grace: a moment is refused once what it needs may be deleted.
+        lists the steps. For several warehouses a time, or the `moment` of an answer: the same question then
+        has the same answer. Files are kept for the grace: a moment is refused once what it needs may be
+        deleted.
+
+    duplicates: for several warehouses, when they are opened: batches that two of them have, of equal source,
+        number, rows and contents, are named in a warning of the logger `tidemark.sites` ("warn"), or refused
+        ("refuse").
+
+    missing: for several warehouses, what a question does while the store of one does not answer: "error", or
+        "bounds" for quantiles, ranks, shares and histograms of all rows of a window. Then what was read of
+        this warehouse last widens the bounds, which hold for that moment, not for the present; `widened` of
+        the answer says so, and `complete` is False. It is an error if nothing was read of it, and for all
+        other questions.
 
     Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, for a
     cache folder that cannot be made, for a moment that is not there any more, and for warehouses that cannot
@@ -135,9 +149,10 @@ def open(  # noqa: A001
     kept = None if cache is None else DiskCache(cache, budget)
     snapshot: AnySnapshot
     if isinstance(uri, Sequence | Mapping) and not isinstance(uri, str | bytes):
-        snapshot = opened_sites(uri, storage_options, kept, at=at)
+        snapshot = opened_sites(uri, storage_options, kept, at=at, duplicates=duplicates, missing=missing)
     else:
-        snapshot = opened(uri, cast("dict[str, str] | None", storage_options), kept, at=at)
+        options = cast("dict[str, str] | None", storage_options)
+        snapshot = opened(uri, options, kept, at=cast("At | None", at))
     return Warehouse(snapshot, parse_bytes(plain(memory)), progress, seconds)
 
 

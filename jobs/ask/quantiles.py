@@ -31,7 +31,13 @@ BAR = 20  # characters of the longest bar of a histogram
 
 def opened(given: argparse.Namespace) -> query.Warehouse:
     """The warehouse as it is, or with --at as it was: after the step of that number, or at that time."""
-    return query.open(given.warehouse, given.storage_options, at=moment_of(given))
+    return query.open(
+        given.warehouse,
+        given.storage_options,
+        at=moment_of(given),
+        missing=given.missing,
+        duplicates=given.duplicates,
+    )
 
 
 def moment_of(given: argparse.Namespace) -> int | str | None:

@@ -23,6 +23,8 @@ MODES = ("quick", "accurate", "exact")
 KEY_MODES = ("approximate", "exact")
 ORDERS = ("value", "-value", "rows", "-rows", "error", "-error")
 ENGINES = ("auto", "spark", "local")
+MISSING = ("error", "bounds")
+DUPLICATES = ("warn", "refuse")
 SHELLS = ("bash", "zsh", "fish")
 FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
 
@@ -538,7 +540,8 @@ SERVE = (
         action="append",
         metavar="NAME=PATH",
         help="a warehouse and the name by which it is asked; may be repeated (default: the variable "
-        f"{VARIABLE}; NAME defaults to the folder's name)",
+        f"{VARIABLE}; NAME defaults to the folder's name). NAME.SITE=PATH, repeated, are several that are "
+        "asked as one: -w flights.eu=s3://eu/flights -w flights.us=s3://us/flights",
     ),
     *_STORE,
     *_LISTENS,
@@ -642,6 +645,19 @@ _ASKED = (
     ),
     *COMMON[1:],
     _AT,
+    option(
+        "--missing",
+        choices=MISSING,
+        default="error",
+        help="of several warehouses: what quantiles and ranks do while the store of one does not answer "
+        "(default error; bounds: they are bounded by what was read of it last)",
+    ),
+    option(
+        "--duplicates",
+        choices=DUPLICATES,
+        default="warn",
+        help="of several warehouses: what is done about batches that two of them have (default warn)",
+    ),
 )
 INFO = _ASKED
 HISTORY = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from collections.abc import Sequence
 
 from tidemark.query.sql.spark_sql import checked_name, name_of
+from tidemark.warehouse.errors import InputError
 
 
 def parse_warehouse(text: str) -> tuple[str, str]:
@@ -14,6 +16,28 @@ def parse_warehouse(text: str) -> tuple[str, str]:
     match = re.fullmatch(r"(\w+)=(.+)", text)
     name, uri = match.groups() if match else (name_of(text), text)
     return checked_name(name), uri
+
+
+def named_warehouses(texts: Sequence[str]) -> dict[str, str | dict[str, str]]:
+    """The address of each warehouse of NAME=PATH by its name; of NAME.SITE=PATH those of its sites by theirs.
+
+    InputError for a name that is given twice, and for sites of a name that is a warehouse, too.
+    """
+    found: dict[str, str | dict[str, str]] = {}
+    for text in texts:
+        match = re.fullmatch(r"(\w+)\.(\w+)=(.+)", text)
+        name, site, uri = match.groups() if match else _without_site(text)
+        known = found.get(checked_name(name), {} if site else None)
+        is_new = site and site not in known if isinstance(known, dict) else known is None
+        if not is_new:
+            raise InputError(f"a name is given twice: {f'{name}.{site}' if site else name}.")
+        found[name] = {**known, site: uri} if isinstance(known, dict) else uri
+    return found
+
+
+def _without_site(text: str) -> tuple[str, str, str]:
+    name, uri = parse_warehouse(text)
+    return name, "", uri
 
 
 def is_local_address(host: str) -> bool:

@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram,
 from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.responses import Response
 
+from tidemark.query.answers.by_site import SiteFacts
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import EmptyWindow, TidemarkError
@@ -45,6 +46,8 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_live_batches": ("Streamed batches that are not loaded yet.", ()),
     "tidemark_rejected_records": ("Records that could not be taken, by source.", ("source",)),
     "tidemark_runs": ("Sorted runs of measures, keys and groups, by level.", ("kind", "projection", "level")),
+    "tidemark_site_rows": ("Rows of one of several warehouses that are asked as one.", ("site",)),
+    "tidemark_site_newest_row_timestamp_seconds": ("The start of its newest tick with rows.", ("site",)),
     "tidemark_quantile_value": ("A quantile of a measure, from memory.", ("measure", "phi")),
     "tidemark_quantile_low": ("The exact quantile is certainly at least this.", ("measure", "phi")),
     "tidemark_quantile_high": ("The exact quantile is certainly at most this.", ("measure", "phi")),
@@ -146,7 +149,10 @@ def samples(wh: Warehouse, chosen: Chosen) -> list[Sample]:
     """The samples of a warehouse; if it cannot be read, only that it is not up."""
     try:
         info = wh.info()
-        found = [*_of_tables(info, _rows(wh)), *_newest(wh), *_quantiles(wh, chosen)]
+        sites = _by_site(wh) if "warehouses" in info else None
+        rows = _rows(wh) if sites is None else sum(one.rows for one in sites.values())
+        of_sites = _of_sites(wh, sites or {})
+        found = [*_of_tables(info, rows), *of_sites, *_newest(wh), *_quantiles(wh, chosen)]
         return [("tidemark_up", (), 1.0), *found]
     except TidemarkError as error:
         _log.warning("a look at a warehouse failed: %s: %s", type(error).__name__, error)
@@ -161,6 +167,22 @@ def _rows(wh: Warehouse) -> int:
         return sum(wh.contents().counts.values())
     except EmptyWindow:  # no columns yet
         return 0
+
+
+def _by_site(wh: Warehouse) -> Mapping[str, SiteFacts]:
+    """What each of several warehouses has; nothing without values."""
+    try:
+        return wh.quantile(0.5, mode="quick").by_site()
+    except EmptyWindow:
+        return {}
+
+
+def _of_sites(wh: Warehouse, sites: Mapping[str, SiteFacts]) -> Iterator[Sample]:
+    for name, one in sites.items():
+        yield "tidemark_site_rows", (name,), one.rows
+        if one.newest is not None and wh.tick is not None:
+            newest = one.newest.timestamp() - wh.tick / _SECOND
+            yield "tidemark_site_newest_row_timestamp_seconds", (name,), newest
 
 
 def _of_tables(info: Mapping[str, Any], rows: int) -> Iterator[Sample]:

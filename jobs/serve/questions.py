@@ -143,13 +143,24 @@ def _facts(wh: Warehouse, request: Request) -> str:
         has = ", ".join((*_SPAN, "warehouse") if request.name == "span" else ("warehouse",))
         raise InputError(f"{request.name} has no parameter {unknown[0]!r}. It has: {has}.")
     if request.name == "info":
-        return json_text({**wh.info(), "warehouse": request.warehouse})
+        return json_text(_without_addresses(wh.info(), request.warehouse))
     resolved = resolve_arguments("summary", [], (), given) or {}
     window = AskedWindow.of(resolved)
     start, end = wh.span(
         resolved.get("measure"), last=window.last, as_of=window.as_of, between=window.between
     )
     return json_text({"start": start, "end": end})
+
+
+def _without_addresses(info: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """The facts; names in the place of the addresses of warehouses."""
+    sites = info.get("warehouses")
+    of_each = (
+        {}
+        if sites is None
+        else {"warehouses": {site: {**facts, "warehouse": site} for site, facts in sites.items()}}
+    )
+    return {**info, **of_each, "warehouse": name}
 
 
 def _values(wh: Warehouse, request: Request) -> dict[str, Any]:

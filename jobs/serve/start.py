@@ -18,7 +18,7 @@ from tidemark import query
 from tidemark.jobs.ask.quantiles import parse_span
 from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_job
-from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
+from tidemark.jobs.cli.named_warehouses import is_local_address, named_warehouses
 from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.jobs.serve.tokens import Grant, Tokens, all_rights, digest_of, line_of, new_token, parse_rights
 from tidemark.warehouse.columns.json_values import json_text
@@ -76,13 +76,10 @@ def _warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
     texts = list(given.warehouse or filter(None, [os.environ.get(command_options.VARIABLE)]))
     if not texts:
         raise InputError("no warehouse was named. Give --warehouse NAME=PATH.")
-    named = [parse_warehouse(text) for text in texts]
-    if len(dict(named)) < len(named):
-        raise InputError(f"a name is given twice: {', '.join(name for name, _ in named)}.")
     options = command_options.storage_options_of(given)
     return {
         name: query.open(uri, options, memory=given.memory, max_staleness=given.max_staleness)
-        for name, uri in named
+        for name, uri in named_warehouses(texts).items()
     }
 
 

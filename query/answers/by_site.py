@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.moments import first_us
-from tidemark.warehouse.columns.ticks import TickGrid, end_from_epoch_us
+from tidemark.warehouse.columns.ticks import TickGrid, end_from_epoch_us, from_epoch_us
+
+_TABLES = ("runs", "steps", "ledger")  # the roles of `as_of` that are versions of tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +25,41 @@ class SiteFacts:
     newest: the end of its newest tick that has rows, exclusive; None without a time column, without rows that
         have a time, and for the last tick there is.
     as_of: the versions of its tables that were read.
+    expired_before: the time before which its rows have expired, if the window reaches behind it; None
+        otherwise.
+    read_at: when the rows and versions were read, of a warehouse that does not answer now; None if it does.
+    complete: whether it may have all rows of the window that it ever had: it answers, none of them has
+        expired, and its newest tick is not before the window.
     """
 
     rows: int
     newest: datetime | None
     as_of: Mapping[str, int]
+    expired_before: datetime | None
+    read_at: datetime | None
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SiteRows:
-    """The rows of one warehouse by tick, which ascends, and the versions of its tables."""
+    """The rows of one warehouse by tick, which ascends, and the versions of its tables.
+
+    runs_table: the table whose version `as_of` calls `runs`.
+    horizon: the tick before which its rows have expired; None if none has.
+    read_us: when this was read, of a warehouse that does not answer; None if it does.
+    """
 
     ticks: NDArray[np.int64]
     rows: NDArray[np.int64]
     as_of: Mapping[str, int]
+    runs_table: str
+    horizon: int | None
+    read_us: int | None = None
+
+    @property
+    def moment(self) -> dict[str, int]:
+        """The versions by the names of the tables, which open the warehouse as it was read."""
+        return {self.runs_table if role == "runs" else role: self.as_of[role] for role in _TABLES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,16 +77,32 @@ class BySite:
         """The facts of each warehouse for a window as answers show it. O(log ticks) and a sum."""
         return {name: self._facts(site, window) for name, site in self.sites.items()}
 
+    @property
+    def moment(self) -> dict[str, dict[str, int]]:
+        """The versions of each warehouse by the names of its tables, see `SiteRows.moment`."""
+        return {name: site.moment for name, site in self.sites.items()}
+
     def _facts(self, site: SiteRows, window: tuple[Any, Any] | None) -> SiteFacts:
-        first, stop = 0, len(site.ticks)
+        first, stop, start, newest = 0, len(site.ticks), self.without_time, None
         if window is not None and self.grid is not None:
-            start, end = window
-            least = self.without_time + 1 if start is None else self.grid.tick_of(first_us(start))
-            first = int(site.ticks.searchsorted(least))
-            if end is not None:
-                stop = int(site.ticks.searchsorted(self.grid.tick_of(first_us(end) - 1), "right"))
-        newest = None
+            start = self.without_time + 1
+            if window[0] is not None:
+                start = self.grid.tick_of(first_us(window[0]))
+            first = int(site.ticks.searchsorted(start))
+            if window[1] is not None:
+                stop = int(site.ticks.searchsorted(self.grid.tick_of(first_us(window[1]) - 1), "right"))
         timed = site.ticks[site.ticks != self.without_time]
         if self.grid is not None and len(timed):
             newest = end_from_epoch_us(self.grid.start_of(int(timed[-1]) + 1))
-        return SiteFacts(int(site.rows[first:stop].sum()), newest, dict(site.as_of))
+        expired = None
+        if self.grid is not None and site.horizon is not None and start < site.horizon:
+            expired = from_epoch_us(self.grid.start_of(site.horizon))
+        reaches = self.grid is None or window is None or (bool(len(timed)) and int(timed[-1]) >= start)
+        return SiteFacts(
+            rows=int(site.rows[first:stop].sum()),
+            newest=newest,
+            as_of=dict(site.as_of),
+            expired_before=expired,
+            read_at=None if site.read_us is None else from_epoch_us(site.read_us),
+            complete=reaches and expired is None and site.read_us is None,
+        )

@@ -143,6 +143,20 @@ class Scope(Renderable):
         return {} if self.sites is None else self.sites.of(self.window)
 
     @property
+    def complete(self) -> bool | None:
+        """Whether all of several warehouses are `complete` in the window, see `by_site`; None for one."""
+        return None if self.sites is None else all(one.complete for one in self.by_site().values())
+
+    @property
+    def moment(self) -> dict[str, dict[str, int]]:
+        """What was read of several warehouses, for `query.open(..., at=answer.moment)`; empty for one.
+
+        For each warehouse the versions of tables by their names. The same question of what is opened then
+        has the same answer, as long as the files of these versions are kept.
+        """
+        return {} if self.sites is None else self.sites.moment
+
+    @property
     def column(self) -> str:
         """The name of the measure or key column."""
         return str(getattr(self, self.SUBJECT))
@@ -169,7 +183,7 @@ class Scope(Renderable):
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, as in the JSON document."""
         first = {self.SUBJECT: self.column, "window": _window_facts(self.window), "N": self.N}
-        facts = {"widened": self.widened, **self._optional_facts()}
+        facts = {"widened": self.widened, "complete": self.complete, **self._optional_facts()}
         optional = {name: value for name, value in facts.items() if value is not None}
         return {**first, **optional, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
 

@@ -1,8 +1,8 @@
-"""What a warehouse is, for `info()` and its repr: columns by role, grain, span, and its last batches."""
+"""What a warehouse is, or several are, for `info()` and the repr: columns by role, span, last batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.query.reading.windows import rows_in_the_future, shown_window, tick_range
@@ -13,6 +13,7 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 LAST_BATCHES = 5
+_ADDED = ("steps", "live_batches", "live_rows", "rows_in_the_future")  # of several warehouses
 _SECOND_US = 10**6
 
 
@@ -54,6 +55,61 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
         "group_columns": _texts(options.group_names),
         "last_batches": dict(list(batches.items())[-LAST_BATCHES:]),
     }
+
+
+def about_several(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of several warehouses together, from `info` of each by its name; those of each as they are.
+
+    Numbers add, and `span` reaches from the first tick to the last. The batches are named with their
+    warehouse. What differs without a meaning for all, such as versions, is told for each alone.
+    """
+    every = list(sites.values())
+    spans = [facts["span"] for facts in every if facts["span"] is not None]
+    ends = [span["end"] for span in spans]
+    first = every[0]
+    same = ("time", "tick_seconds", "key_columns", "group_columns")
+    return {
+        **{name: first[name] for name in same},
+        **{name: sum(facts[name] for facts in every) for name in _ADDED},
+        "eps": max(facts["eps"] for facts in every),
+        "span": None
+        if not spans
+        else {
+            "start": min(span["start"] for span in spans),
+            "end": None if None in ends else max(ends),
+        },
+        "rejected": _added(facts["rejected"] for facts in every),
+        "last_batches": {
+            f"{name}: {batch}": facts
+            for name, own in sites.items()
+            for batch, facts in own["last_batches"].items()
+        },
+        **{
+            role: {
+                name: _runs_together([facts[role][name] for facts in every if name in facts[role]])
+                for name in first[role]
+            }
+            for role in ("measures", "keys", "groups")
+            if role in first
+        },
+        "warehouses": sites,
+    }
+
+
+def _runs_together(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The runs of a projection in several warehouses."""
+    added = {name: sum(facts[name] for facts in every) for name in ("rows", "bytes", "files")}
+    levels = _added(facts["runs_by_level"] for facts in every)
+    return {"type": every[0]["type"], **added, "runs_by_level": dict(sorted(levels.items()))}
+
+
+def _added(every: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
+    """The sums by name."""
+    found: dict[Any, int] = {}
+    for numbers in every:
+        for name, number in numbers.items():
+            found[name] = found.get(name, 0) + number
+    return found
 
 
 def _loaded(contents: Contents) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
 from tidemark.query.reading.asked_window import AskedWindow
+from tidemark.query.reading.site_rows import rows_by_site
 from tidemark.query.reading.spending import current_plan
 from tidemark.query.reading.windows import choose_window, shown_window, widened_text
 from tidemark.warehouse.columns.ticks import Window
@@ -26,6 +27,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
 from tidemark.warehouse.projections.companion_cells import CellMarks
 from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
+from tidemark.warehouse.snapshots.site_contents import AnyContents
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import CellsView
 
@@ -53,6 +55,7 @@ class CompanionRequest:
     def plan(self, session: Session) -> _InWindow:
         """How it is answered."""
         session.options.companions.named(self.name)
+        session.check_windows(self.window, None)
         return _InWindow(session, self.name, self.window)
 
 
@@ -65,10 +68,10 @@ class _InWindow:
     asked: AskedWindow
     topic: Hashable = None
 
-    def newest(self) -> tuple[CellsView, Contents]:
+    def newest(self) -> tuple[CellsView, AnyContents]:
         return self.session.newest_cells()
 
-    def answer(self, newest: tuple[CellsView, Contents]) -> CompanionAnswer:
+    def answer(self, newest: tuple[CellsView, AnyContents]) -> CompanionAnswer:
         (view, contents), options = newest, self.session.options
         companion = options.companions.named(self.name)
         kind_named(companion.kind)  # before anything is read
@@ -107,12 +110,16 @@ class _Scan:
 
 
 def _answer(
-    session: Session, view: CellsView, contents: Contents, companion: Companion, window: Window
+    session: Session, view: CellsView, contents: AnyContents, companion: Companion, window: Window
 ) -> CompanionAnswer:
-    scan, history = _Scan(session, contents, companion), list[Cell]()
-    for marks in view.runs:
-        history += _of_run(view, marks, window, scan)
-    live = _of_live(view, window, scan)
+    """The answer about a window of one warehouse, or of several: their cells are of disjoint rows."""
+    history, live, scanned = list[Cell](), list[Cell](), 0
+    for site, own in zip(view.sites, contents.sites, strict=True):
+        scan = _Scan(session, own, companion)
+        for marks in site.runs:
+            history += _of_run(site, marks, window, scan)
+        live += _of_live(site, window, scan)
+        scanned += scan.rows
     used = [*history, *live]
     shown = shown_window(window, session.options.grid)
     if any(cell.kind != companion.kind for cell in used):
@@ -133,8 +140,9 @@ def _answer(
         nulls=sum(cell.nulls for cell in used),
         window=shown,
         as_of=view.versions,
-        rows_scanned=scan.rows,
+        rows_scanned=scanned,
         plan=current_plan(),
+        sites=rows_by_site(view, session.options.grid),
     )
 
 
@@ -143,7 +151,7 @@ def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> l
     ticks = marks.totals.ticks
     if not window.holds(ticks).any():
         return []
-    cells = _cells_of_run(scan.session, view, scan.companion, marks)
+    cells = _cells_of_run(scan, view, marks)
     taken = [cell for cell in cells if window.covers(cell.first, cell.last)]
     cut = [
         Window(max(cell.first, window.start), min(cell.last + 1, window.stop))
@@ -157,10 +165,10 @@ def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> l
     return taken
 
 
-def _cells_of_run(
-    session: Session, view: CellsView, companion: Companion, marks: CellMarks
-) -> Sequence[Cell]:
-    key = ("companion", companion.name, view.root, marks.run, tuple(file.path for file in marks.files))
+def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Cell]:
+    session, companion, place = scan.session, scan.companion, scan.contents.store.uri
+    files = tuple(file.path for file in marks.files)
+    key = ("companion", companion.name, place, view.root, marks.run, files)
     kept = session.memory.at(key)
     cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion.name))))
     return cells.cells
@@ -169,10 +177,11 @@ def _cells_of_run(
 def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
     """The cells of the live ranges in the window."""
     session, companion = scan.session, scan.companion
-    keys = {batches: ("companion", companion.name, view.root, batches) for batches in view.batches}
+    store = scan.contents.store
+    keys = {batches: ("companion", companion.name, store.uri, view.root, batches) for batches in view.batches}
     known = {batches: session.memory.peek(key) for batches, key in keys.items()}
     new: dict[BatchRange, list[LiveCell]] = {batches: [] for batches, kept in known.items() if kept is None}
-    for row in live_cells(session.store, view.ledger, new, companion.name) if new else ():
+    for row in live_cells(store, view.ledger, new, companion.name) if new else ():
         new[row.batches].append(row)
     recorded = set(chain.from_iterable(view.ledger.values()))
     for (late, tick), rows_of_tick in view.live_counts.items():

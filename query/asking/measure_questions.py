@@ -239,12 +239,16 @@ class _AllRows(Generic[M]):
     def newest(self) -> View | tuple[View, AnyContents]:
         view = self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
         has_all = not self.request.wanted.needs_sums or have_sums(view)
+        if view.silent and self.request.wanted.is_exact:
+            self.session.refuse_silent()
         return view if has_all else self.request.scan(self.session).newest()
 
     def answer(self, view: View | tuple[View, AnyContents]) -> Asked[M]:
         if isinstance(view, tuple):
             return self.request.scan(self.session).answer(view)
         costs, wanted = self.session.costs, self.request.wanted
+        if view.silent:
+            return self._without_silent(view)
         asked = _windows(self.request, view, self.session.options.grid)
         parts = asked[1]
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
@@ -267,6 +271,11 @@ class _AllRows(Generic[M]):
                     return self._together(view, *asked)
                 return self._alone(view, *asked, has_ways=has_ways)
         raise AssertionError("no way answered")
+
+    def _without_silent(self, view: View) -> Asked[M]:
+        """The answer while warehouses do not answer: by the index alone."""
+        asked = _windows(self.request, view, self.session.options.grid)
+        return self._alone(view, *asked, has_ways=False)
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
         """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""

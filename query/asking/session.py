@@ -12,7 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Protocol, TypeVar, cast
 
-from tidemark.query.asking.about import about
+from tidemark.query.asking.about import about, about_several
 from tidemark.query.groups.group_questions import GroupReader
 from tidemark.query.groups.group_slices import Group
 from tidemark.query.groups.many_groups import ManyGroups
@@ -29,7 +29,7 @@ from tidemark.query.reading.spending import check_stop, limited, spending
 from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable, TidemarkError
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
@@ -149,9 +149,11 @@ class Session:
         The request is interpreted with the options that were read last. The check for newer data brings newer
         options, too, without a round of requests of its own; if they changed, the request is interpreted
         again. One that does not fit is refused only after a check: a column, key or group may have come
-        since. Errors of the operating system and of the store become those of tidemark.
+        since. Errors of the operating system and of the store become those of tidemark. If a store stops to
+        answer, and its warehouse is bounded then, the question is asked again.
         """
         limit = None if self.time_limit is None else self.time_limit.begin()
+        tries = 2 if isinstance(self.snapshot, SitesReader) and self.snapshot.bounds_silent else 1
         with report_os_errors("a question"), limited(limit):
             while True:
                 options, began = self.options, time.monotonic()
@@ -164,6 +166,10 @@ class Session:
                         age = time.monotonic() - began
                         self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
                     if self.options is options:
+                        raise
+                except StoreUnavailable:
+                    tries -= 1
+                    if not tries:
                         raise
                 else:
                     if self.options is options:
@@ -191,8 +197,7 @@ class Session:
         with self._lock:
             snapshot = self._newest(ALL)
             if isinstance(snapshot, SitesSnapshot):
-                of_each = {name: _info(one) for name, one in snapshot.snapshots.items()}
-                return {"warehouses": of_each}
+                return about_several({name: _info(one) for name, one in snapshot.snapshots.items()})
             return _info(snapshot)
 
     def _newest(self, needed: Needed) -> Snapshot | SitesSnapshot:
@@ -223,17 +228,23 @@ class Session:
         is_same = newest.versions == view.versions and all(own == known for own, known in live)
         return contents if is_same else None
 
-    def newest_cells(self) -> tuple[CellsView, Contents]:
+    def newest_cells(self) -> tuple[CellsView, AnyContents]:
         """The view of the companions, and the visible batches and steps, of one moment after a refresh."""
         with self._lock:
             snapshot = self._newest(ALL)
-            return snapshot.cells_view(), cast("Contents", snapshot.contents())
+            return snapshot.cells_view(), snapshot.contents()
 
     def newest_view(self, measure: str | None, *, live_rows: bool = False) -> View:
         """The view of a measure after a refresh; `live_rows` for a question that may read live rows."""
         with self._lock:
             newest = self._newest(Needed(measures=(measure,), live_rows=live_rows))
             return self._use(newest.view(measure))
+
+    def refuse_silent(self) -> None:
+        """The error of a warehouse that does not answer, for a question that needs the rows of all."""
+        newest = self._newest(ALL)
+        if isinstance(newest, SitesSnapshot) and newest.silent is not None:
+            newest.silent.refuse()
 
     def newest_keys_view(self, key: Any = None) -> KeysView:
         """The view of a key after a refresh."""

@@ -217,6 +217,12 @@ def combine_or_empty(staircases: Sequence[RankBounds], dtype: np.dtype[Any]) -> 
     return combine([*staircases, RankBounds.empty(dtype)])
 
 
+def part_of(bounds: RankBounds, low: Any, high: Any) -> RankBounds:
+    """The part with the values from `low` to `high`, both inclusive; valid for x between these two."""
+    first, after = int(bounds.values.searchsorted(low)), int(bounds.values.searchsorted(high, "right"))
+    return _steps(bounds, first, after - 1)
+
+
 def _steps(bounds: RankBounds, first: int, last: int) -> RankBounds:
     return replace(
         bounds,

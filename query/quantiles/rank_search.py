@@ -113,9 +113,10 @@ def ranks_at_values(
         at = points == reading.interval.lower
         history_lo[at] = history_hi[at] = reading.below
     if _reads_live_rows(source, bounds, mode):
+        silent_lo, silent_hi = bounds.silent_ranks(points)
         for reading in _read_live_rows(source, bounds, intervals):
             at = points == reading.interval.lower
-            live_lo[at] = live_hi[at] = reading.below
+            live_lo[at], live_hi[at] = reading.below + silent_lo[at], reading.below + silent_hi[at]
     return history_lo + live_lo, history_hi + live_hi, blocks_read
 
 
@@ -204,7 +205,7 @@ def _with_exact_live_ranks(source: Source, bounds: WindowBounds, ranks: Ranks) -
     """The bounds around the ranks, with exact live ranks inside the brackets."""
     section = bounds.combined.around(ranks)
     intervals = merge_intervals(_brackets(section.total, ranks))
-    live = splice(section.live, _read_live_rows(source, bounds, intervals))
+    live = bounds.exact_live(section, _read_live_rows(source, bounds, intervals))
     return replace(
         bounds,
         combined=combine_sides(section.history, live),

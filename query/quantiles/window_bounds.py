@@ -11,19 +11,28 @@ not rebuild it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidemark.query.quantiles.combined_bounds import CombinedBounds, combine_or_empty, combine_sides
+from tidemark.query.quantiles.combined_bounds import (
+    CombinedBounds,
+    Ranks,
+    combine_or_empty,
+    combine_sides,
+    part_of,
+    splice,
+)
 from tidemark.query.quantiles.history_ranks import History
 from tidemark.query.quantiles.likely_ranks import SketchGaps
+from tidemark.query.quantiles.read_plan import Reading
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.sketches import RankBounds
+from tidemark.sketches import RankBounds, combine
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.span_marks import SpanMarks
@@ -61,6 +70,9 @@ class WindowBounds(RowCounts):
     combined: the staircases of both sides at all values.
     sketch_gaps: the gaps of the live sketches.
     history: the runs that have rows in the window.
+    own_live: the staircase of the live rows alone, if warehouses do not answer.
+    silent: the staircase of these; None if all answer. It is part of the live side of `combined`: it is never
+        read.
     """
 
     view: View | GroupView
@@ -71,6 +83,21 @@ class WindowBounds(RowCounts):
     combined: CombinedBounds
     sketch_gaps: SketchGaps
     history: History
+    own_live: RankBounds | None = None
+    silent: RankBounds | None = None
+
+    def exact_live(self, section: CombinedBounds, readings: Sequence[Reading]) -> RankBounds:
+        """The live side of a section of `combined`, with exact ranks of the live rows in the readings."""
+        if self.own_live is None or self.silent is None:
+            return splice(section.live, readings)
+        low, high = section.values[0], section.values[-1]
+        return combine([splice(part_of(self.own_live, low, high), readings), part_of(self.silent, low, high)])
+
+    def silent_ranks(self, points: NDArray[Any]) -> tuple[Ranks, Ranks]:
+        """Bounds of the ranks of points among the rows of warehouses that do not answer."""
+        if self.silent is None:
+            return np.zeros(len(points), np.int64), np.zeros(len(points), np.int64)
+        return self.silent.rank_le(points)
 
     @classmethod
     def of(
@@ -81,23 +108,33 @@ class WindowBounds(RowCounts):
         history_bounds: RankBounds,
         counts: Counts,
         live: LiveBounds,
+        silent: Sequence[WindowBounds] = (),
     ) -> WindowBounds:
-        """The bounds of history with these counts, and of the live side; O(K log K) for K values in all."""
+        """The bounds of history with these counts, and of the live side; O(K log K) for K values in all.
+
+        silent: those of the warehouses that do not answer.
+        """
         dtype = view.measure.dtype
         (stored, nans, nulls), (live_stored, live_nans, live_nulls) = counts, live.counts
+        live_bounds = combine_or_empty(live.staircases, dtype)
+        own, unread = None, [one.combined.total for one in silent if one.stored]
+        if unread:
+            own, live_bounds = live_bounds, combine([live_bounds, *unread])
         return cls(
             view=view,
             window=window,
-            n=stored + nans,
-            m=live_stored + live_nans,
-            nans=nans + live_nans,
-            nulls=nulls + live_nulls,
+            n=stored + nans + sum(one.n for one in silent),
+            m=live_stored + live_nans + sum(one.m for one in silent),
+            nans=nans + live_nans + sum(one.nans for one in silent),
+            nulls=nulls + live_nulls + sum(one.nulls for one in silent),
             live_stored=live_stored,
             live_is_exact=live.is_exact,
             history_bounds=history_bounds,
-            combined=combine_sides(history_bounds, combine_or_empty(live.staircases, dtype)),
-            sketch_gaps=SketchGaps.of([] if live.is_exact else live.staircases, dtype),
+            combined=combine_sides(history_bounds, live_bounds),
+            sketch_gaps=SketchGaps.of([*([] if live.is_exact else live.staircases), *unread], dtype),
             history=history,
+            own_live=own,
+            silent=combine(unread) if unread else None,
         )
 
 
@@ -122,6 +159,10 @@ class SpanCache:
         """The counts of a run of the table at `root`."""
         kept = self._spans.at(run.files[0].path, topic=root)
         return kept.value or kept.keep(run.spans())
+
+    def known(self, root: str, run: SpanMarks) -> Spans | None:
+        """Those that are kept; None if they would have to be read."""
+        return self._spans.peek(run.files[0].path, topic=root)
 
 
 class WindowBoundsCache:
@@ -164,7 +205,30 @@ class WindowBoundsCache:
             staircases=[row.sketch.rank_bounds() for row in live if row.sketch.n],
             is_exact=False,
         )
-        return WindowBounds.of(view, window, history, history_bounds, tuple(counts.tolist()), live_bounds)
+        silent = [self._silent(one.view, window) for one in view.silent.values()]
+        own_counts = tuple(counts.tolist())
+        return WindowBounds.of(view, window, history, history_bounds, own_counts, live_bounds, silent)
+
+    def _silent(self, view: View, window: Window) -> WindowBounds:
+        """The bounds of the rows that a warehouse which does not answer had; nothing is read."""
+        dtype, empty = view.measure.dtype, np.empty(0, view.measure.dtype)
+        history = History(view.root, window, dtype, (), (), in_memory=empty)
+        runs = [self._unread(view.root, run, window) for run in view.runs if run.totals.within(window)[0]]
+        return self._with_live(view, window, history, combine_or_empty(runs, dtype))
+
+    def _unread(self, root: str, run: ValueMarks, window: Window) -> RankBounds:
+        """The staircase of a run in a window by what is in memory.
+
+        Without its counts by span: of the run's rows, c are in the window and d are not. A row with the rank
+        r in the run has a rank from r - d to r, and at most c, in the window.
+        """
+        known = None if run.covered_by(window) else self._spans.known(root, run)
+        bounds = run.run_values.bounds(None if known is None else known.anchors(window, run.rows))
+        if known is not None or run.covered_by(window):
+            return bounds
+        inside = int(run.totals.within(window)[0])
+        lo, hi = np.maximum(bounds.lo - (run.rows - inside), 0), np.minimum(bounds.hi, inside)
+        return replace(bounds, lo=lo, hi=hi)
 
     def _history(self, view: View, window: Window) -> tuple[History, RankBounds]:
         marks = [run for run in view.runs if run.totals.within(window)[0]]

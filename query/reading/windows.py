@@ -171,7 +171,7 @@ def widened_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> st
 def unrounded_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> str | None:
     """As `widened_text`, for windows that are not of whole ticks."""
     counted_back = counted_back_text(view, asked.resolved(grid).last, grid)
-    return _joined(counted_back, _expired_text(view, asked, grid))
+    return _joined(counted_back, _expired_text(view, asked, grid), _silent_text(view))
 
 
 def _joined(*texts: str | None) -> str | None:
@@ -186,6 +186,16 @@ def _expired_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> s
     if view.parts:
         return f"without rows before {before} that have expired in one of the warehouses"
     return f"without the rows before {before}, which have expired"
+
+
+def _silent_text(view: AnyView) -> str | None:
+    """Which warehouses do not answer, and of when what is known of them is; None if all answer."""
+    told = [
+        f"{name!r} does not answer: bounded by what it had at {text_of(from_epoch_us(one.read_us))}, "
+        f"{timedelta(seconds=max(0, now_us() - one.read_us) // 10**6)} before"
+        for name, one in view.silent.items()
+    ]
+    return "; ".join(told) or None
 
 
 def _rounded_text(asked: AskedWindow, grid: TickGrid | None) -> str | None:
@@ -244,9 +254,10 @@ def tick_range(view: AnyView, upto: int = ALL_TIME.stop) -> tuple[int, int] | No
 
     Ticks after `upto` do not count.
     """
-    runs = [ticks_up_to(run.totals.ticks, upto) for run in view.runs]
+    parts = view.with_silent
+    runs = [ticks_up_to(run.totals.ticks, upto) for one in parts for run in one.runs]
     ends = [tick for ticks in runs for tick in _ends(ticks[ticks != NO_TICK])]
-    ends += [tick for tick in view.live_ticks if NO_TICK != tick <= upto]
+    ends += [tick for one in parts for tick in one.live_ticks if NO_TICK != tick <= upto]
     return (min(ends), max(ends)) if ends else None
 
 
@@ -268,8 +279,9 @@ def _newest_tick(view: AnyView, ticks: tuple[int, int] | None, grid: TickGrid | 
 
 def data_ticks(view: AnyView) -> NDArray[np.int64]:
     """The ticks that have rows with a time, ascending. O(n log n) for the ticks of all runs and live rows."""
-    live = np.array(view.live_ticks, dtype=np.int64)
-    ticks = np.unique(np.concatenate([live, *(run.totals.ticks for run in view.runs)]))
+    parts = view.with_silent
+    live = np.array([tick for one in parts for tick in one.live_ticks], dtype=np.int64)
+    ticks = np.unique(np.concatenate([live, *(run.totals.ticks for one in parts for run in one.runs)]))
     timed: NDArray[np.int64] = ticks[ticks != NO_TICK]
     return timed
 

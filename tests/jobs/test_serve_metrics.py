@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.jobs.http_served import Site, serving, small_world
 from tidemark import query
+from tidemark.jobs.cli.named_warehouses import named_warehouses
 from tidemark.jobs.serve import metrics
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, parse_rights
 
@@ -56,6 +57,50 @@ def scraped(site: Site, *token: str) -> Series:
 
 def value(found: Series, name: str, **labels: str) -> float:
     return found[name, tuple(sorted({"warehouse": "w", **labels}.items()))]
+
+
+def test_several_warehouses_are_one_with_metrics_of_each(tmp_path: Path) -> None:
+    """Their numbers add; no address of one is told."""
+    places = named_warehouses([f"w.{name}={small_world(tmp_path / name)}" for name in ("eu", "us")])
+    sites = places["w"]
+    assert isinstance(sites, dict)
+    both = query.open(sites)
+    with serving({"w": both}) as served:
+        found = scraped(served)
+        assert [value(found, "tidemark_rows", side=side) for side in ("history", "live")] == [120, 80]
+        assert [value(found, "tidemark_site_rows", site=name) for name in ("eu", "us")] == [100, 100]
+        newest = value(found, "tidemark_newest_row_timestamp_seconds")
+        assert value(found, "tidemark_site_newest_row_timestamp_seconds", site="us") == newest
+        assert value(found, "tidemark_runs", kind="measure", projection="big", level="0") == 2
+        info = served.get("/info").json
+        assert (info["warehouse"], info["live_rows"], info["steps"]) == ("w", 80, 2)
+        assert [info["warehouses"][name]["warehouse"] for name in ("eu", "us")] == ["eu", "us"]
+        assert set(json.loads(query.open(sites["eu"]).info().to_json())) - set(info) <= {
+            "kappa",
+            "versions",
+            "behind",
+        }
+        answer = served.get("/quantile?phi=0.5").json
+        assert (answer["N"], list(answer["as_of"])) == (both.quantile(0.5).N, ["eu", "us"])
+        assert str(tmp_path) not in "".join(reply.text for reply in served.replies)
+
+
+def test_names_of_served_warehouses_are_given_once() -> None:
+    assert named_warehouses(["a=x", "b.eu=y", "b.us=z", "/data/c"]) == {
+        "a": "x",
+        "b": {"eu": "y", "us": "z"},
+        "c": "/data/c",
+    }
+    for texts, twice in (
+        (["a=x", "a=y"], "a"),
+        (["a=x", "a=x"], "a"),
+        (["/x/a", "/y/a"], "a"),
+        (["a.eu=x", "a.eu=y"], "a.eu"),
+        (["a=x", "a.eu=y"], "a.eu"),
+        (["a.eu=x", "a=y"], "a"),
+    ):
+        with pytest.raises(query.InputError, match=f"a name is given twice: {twice}"):
+            named_warehouses(texts)
 
 
 def test_the_metrics_are_what_the_questions_answer(site: Site, wh: query.Warehouse) -> None:

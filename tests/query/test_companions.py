@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tidemark.query import EmptyWindow, InputError
 from tidemark.query.asking import companion_questions
 from tidemark.warehouse.columns.ticks import NO_TICK, Window
 from tidemark.warehouse.companions import declared, kinds
+from tidemark.warehouse.memory_cache import LRUCache
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 DECLARED = {"origins": ("tally", "origin"), "prices": ("tally", "price"), "values": ("tally", "value")}
@@ -140,6 +142,51 @@ def test_the_cascade_joins_cells(tmp_path: Path) -> None:
     assert warehouse.verify(world.path).ok
     warehouse.maintain(None, world.path)
     assert check(world.open(), world, (START, START + 2 * HOUR)) == 0
+
+
+def several(folder: Path) -> tuple[query.Warehouse, GroupWorld]:
+    """Two warehouses with batches of the same names, as one."""
+    worlds = []
+    for name, count in (("a", 90), ("b", 60)):
+        world = world_of(folder / name, [(True, rows_of(count)), (True, rows_of(40)), (False, rows_of(30))])
+        world.add(rows_of(count // 10, hours=3), load=False)
+        worlds.append(world)
+    both = copy(worlds[0])
+    both.rows = [row for world in worlds for row in world.rows]
+    return query.open({world.path.parent.name: world.path for world in worlds}), both
+
+
+def test_several_warehouses_have_the_summary_of_all_rows(tmp_path: Path) -> None:
+    """Their live batches have equal names; cells that the window cuts are read in each."""
+    with budget(1):
+        wh, both = several(tmp_path)
+        assert check(wh, both, None) == 0
+        assert check(wh, both, (START, START + 5 * HOUR)) > 0
+    answer = wh.companion("origins", last="20h")
+    assert {name: site.rows for name, site in answer.by_site().items()} == {"a": 169, "b": 136}
+    assert (list(answer.as_of), answer.complete) == (["a", "b"], True)
+
+
+def test_cells_that_are_kept_by_their_names_alone_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: a batch, or a run, of one warehouse stands for that of the other."""
+    lookup, put = LRUCache._lookup, LRUCache.put
+
+    def placeless(key: Any) -> Any:
+        return (*key[:2], *key[3:]) if isinstance(key, tuple) and key[0] == "companion" else key
+
+    def looked_up(self: Any, key: Any, sources: Any) -> Any:
+        return lookup(self, (key[0], placeless(key[1])), sources)
+
+    def kept(self: Any, key: Any, *value: Any, **how: Any) -> None:
+        put(self, placeless(key), *value, **how)
+
+    monkeypatch.setattr(LRUCache, "_lookup", looked_up)
+    monkeypatch.setattr(LRUCache, "put", kept)
+    wh, both = several(tmp_path)
+    with pytest.raises(AssertionError):
+        check(wh, both, None)
 
 
 def killed_load(folder: Path) -> GroupWorld:

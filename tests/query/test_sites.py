@@ -259,6 +259,8 @@ def test_a_list_names_sites_by_their_addresses(two: Sites) -> None:
     assert list(wh.quantile(0.5).as_of) == uris
     assert repr(wh).startswith(f"Warehouse({uris[0]!r}, {uris[1]!r}: measures x, d; keys k")
     assert list(wh.info()["warehouses"]) == uris
+    look = wh._session.newest_view
+    assert look("x") is look("x")  # so what is cached by the view serves until there is something newer
     pinned = wh.pinned()
     assert pinned.quantile(0.5).value == wh.quantile(0.5).value
     assert pinned.refresh() is False
@@ -427,7 +429,7 @@ def test_a_union_that_leaves_out_rows_is_caught(
     broken: Callable[[], bool], monkeypatch: pytest.MonkeyPatch, mistake: Callable[[Any], Any]
 ) -> None:
     right = views.united
-    monkeypatch.setattr(sites_module, "united", lambda found: mistake(right(found)))
+    monkeypatch.setattr(sites_module, "united", lambda *given: mistake(right(*given)))
     assert broken()
 
 

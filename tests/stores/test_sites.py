@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -64,5 +65,24 @@ def test_a_site_that_does_not_answer_is_named(far: list[Filled]) -> None:
         wh.quantile(0.9)
     with pytest.raises(StoreUnavailable, match="the warehouse 'far 1': "):
         query.open(uris(far), far[0].place.options).quantile(0.5)
+    far[1].place.server.set()
+    assert sum(one.num_rows for site in far for one in site.committed) == wh.quantile(0.9).N
+
+
+def test_a_site_that_does_not_answer_is_bounded_by_what_was_read_of_it(far: list[Filled]) -> None:
+    """Its blocks and live rows are not read, and the bounds are certain for its last moment."""
+    wh = query.open(uris(far), far[0].place.options, missing="bounds")
+    wh.quantile(0.5)
+    ms = [sorted(value for one in site.committed for value in one.column("ms").to_pylist()) for site in far]
+    far[1].append()  # not seen before the store falls silent
+    far[1].place.server.set(Fault("403", path="flights-b/"))
+    known = sorted([*ms[0], *ms[1]])
+    for mode in ("quick", "accurate", "exact"):
+        for answer in wh.quantile([0.1, 0.5, 0.99], mode=mode):
+            assert (answer.N, answer.complete) == (len(known), False)
+            assert answer.low <= known[math.ceil(answer.phi * len(known)) - 1] <= answer.high
+            assert "'far 1' does not answer" in str(answer.widened)
+    with pytest.raises(StoreUnavailable, match="this question is not"):
+        wh.frequency("/1")
     far[1].place.server.set()
     assert sum(one.num_rows for site in far for one in site.committed) == wh.quantile(0.9).N

@@ -119,6 +119,18 @@ class SealedFile:
         stored = (self.metadata.metadata or {}).get(key.encode())
         return None if stored is None else _unchecked(stored, f"its text {key}").decode()
 
+    def digests(self, without: str) -> tuple[str, ...]:
+        """The digests of the columns of each row group as they were written, but of this one column.
+
+        Empty for a file without a seal. Nothing but the footer is read.
+        """
+        return tuple(
+            f"{group.rows} {path} {digest}"
+            for group in self._seal or ()
+            for path, digest in sorted(group.columns.items())
+            if path != without
+        )
+
     def expect(self, first: int, stop: int) -> None:
         """Says that all columns of the row groups from first to stop (exclusive) will be read, in order.
 

@@ -9,13 +9,15 @@ from typing import Any, TypeAlias
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.round_trips import stores_at_once
 from tidemark.warehouse.errors import InputError, name_text, without_secrets
-from tidemark.warehouse.snapshots.past import At, given_moment, opened
-from tidemark.warehouse.snapshots.sites import SitesReader, naming
+from tidemark.warehouse.snapshots.past import At, Versions, given_moment, opened
+from tidemark.warehouse.snapshots.same_batches import Duplicates, check_duplicates, tell_same_batches
+from tidemark.warehouse.snapshots.sites import Missing, SitesReader, naming, of_each
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 
 Address: TypeAlias = str | os.PathLike[str]
 StoreOptions: TypeAlias = Mapping[str, str] | None
+SitesAt: TypeAlias = At | Mapping[str, Versions]
 
 
 def opened_sites(
@@ -23,28 +25,35 @@ def opened_sites(
     storage_options: StoreOptions | Mapping[str, StoreOptions] = None,
     cache: DiskCache | None = None,
     *,
-    at: At | None = None,
+    at: SitesAt | None = None,
+    duplicates: Duplicates = "warn",
+    missing: Missing = "error",
 ) -> SitesReader:
-    """Several warehouses for reading as one, opened side by side; `at` is a time, see `open_past`.
+    """Several warehouses for reading as one, opened side by side.
 
     uris              their addresses by name; an address without a name is its own name
     storage_options   those of all stores, or by name those of each
+    at                a time, or by name the versions of each, see `open_past`
+    duplicates        whether batches that two of them have are told in a warning, or refused
+    missing           whether one that does not answer later is an error, or is bounded by what was read of it
 
-    InputError without a warehouse, for a name or an address that comes twice, for the number of a step, and
-    for warehouses that cannot be asked together (settings/common_options.py). Errors of one name it.
+    InputError without a warehouse, for a name or an address that comes twice, for the number of a step, for
+    the same batches where they are refused, and for warehouses that cannot be asked together
+    (settings/common_options.py). Errors of one name it.
     """
     by_name = _named(uris)
     options = _options_by_name(by_name, storage_options)
-    if at is not None and isinstance(given_moment(at), int):
-        raise InputError(
-            f"at={at!r} is the number of a step, and each warehouse counts its own steps. Give a time."
-        )
+    moments = _moments(by_name, at)
+    check_duplicates(duplicates)
 
     def site(name: str) -> SnapshotReader | Snapshot:
         with naming(name):
-            return opened(by_name[name], options[name], cache, at=at)
+            return opened(by_name[name], options[name], cache, at=moments[name])
 
-    return SitesReader(dict(zip(by_name, stores_at_once(site, list(by_name)), strict=True)))
+    reader = SitesReader(dict(zip(by_name, stores_at_once(site, list(by_name)), strict=True)), missing)
+    events = of_each(reader.readers, lambda one: (one.store, one.list_events()))
+    tell_same_batches(events, duplicates)
+    return reader
 
 
 def _named(uris: Iterable[Address] | Mapping[str, Address]) -> dict[str, Address]:
@@ -60,6 +69,22 @@ def _named(uris: Iterable[Address] | Mapping[str, Address]) -> dict[str, Address
     if not named:
         raise InputError("no warehouse was given. Expected addresses, or a mapping of names to addresses.")
     return named
+
+
+def _moments(names: Iterable[str], at: SitesAt | None) -> dict[str, At | Versions | None]:
+    """The moment at which each warehouse is opened."""
+    if isinstance(at, Mapping):
+        if set(at) != set(names) or not all(isinstance(own, Mapping) for own in at.values()):
+            raise InputError(
+                f"at has {', '.join(map(repr, at)) or 'nothing'}. Expected the versions of each warehouse by "
+                f"its name, as `moment` of an answer has them: {', '.join(map(repr, names))}."
+            )
+        return dict(at)
+    if at is not None and isinstance(given_moment(at), int):
+        raise InputError(
+            f"at={at!r} is the number of a step, and each warehouse counts its own steps. Give a time."
+        )
+    return dict.fromkeys(names, at)
 
 
 def _options_by_name(

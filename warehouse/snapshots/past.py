@@ -21,7 +21,7 @@ Cost: one opening of each table, a few entries of each log, and one listing of e
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn, TypeAlias
@@ -38,7 +38,7 @@ from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, STEPS
 from tidemark.warehouse.delta.table_open import open_directly
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, without_secrets
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number, without_secrets
 from tidemark.warehouse.events.completion import Completion
 from tidemark.warehouse.events.purges import read_certificates
 from tidemark.warehouse.events.reader import BatchRange
@@ -54,6 +54,7 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot, steps_told
 from tidemark.warehouse.snapshots.table_state import TableState
 
+Versions: TypeAlias = Mapping[str, int]  # of tables, by their names
 At: TypeAlias = int | str | datetime | date
 _NEWEST_STEPS = 8  # that may be planned within the time by which clocks differ
 _CLOCKS_US = 120 * 10**6  # by which the clocks of two machines may differ, twice what maintenance takes
@@ -62,24 +63,28 @@ _CLOCKS_US = 120 * 10**6  # by which the clocks of two machines may differ, twic
 @report_os_errors("opening an earlier moment")
 def open_past(
     uri: str | os.PathLike[str],
-    at: At,
+    at: At | Versions,
     storage_options: dict[str, str] | None = None,
     cache: DiskCache | None = None,
 ) -> Snapshot:
     """The warehouse as it was at a moment; `cache` as in `open_snapshot`.
 
     at   the number of a step: the moment when every projection had it. Or a time: a datetime, a date (its
-         midnight) or ISO text, without a zone in UTC: the moment when it was that time
+         midnight) or ISO text, without a zone in UTC: the moment when it was that time. Or versions of a
+         runs table, `steps` and `ledger`: these, and other tables as they were when the last of them came
 
     NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
     are gone.
     """
-    given, store = given_moment(at), Store.from_uri(uri, storage_options)
+    given = None if isinstance(at, Mapping) else given_moment(at)
+    store = Store.from_uri(uri, storage_options)
     if cache is not None:
         store.files.keep_on_disk(cache)
     options = read_options(store)
-    past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else given)
-    if isinstance(given, int):
+    past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else str(given or at))
+    if isinstance(at, Mapping):
+        past.begin_at_versions(at, options)
+    elif isinstance(given, int):
         past.begin_at_step(given, options)
     else:
         past.begin_at_time(first_us(given))
@@ -103,7 +108,7 @@ def opened(
     storage_options: dict[str, str] | None = None,
     cache: DiskCache | None = None,
     *,
-    at: At | None = None,
+    at: At | Versions | None = None,
 ) -> SnapshotReader | Snapshot:
     """A warehouse for reading: its newest state, or for `at` that of a moment; see `open_past`."""
     if at is None:
@@ -131,6 +136,22 @@ class _Past:
                 "step."
             )
         self.moment_us = moment_us
+
+    def begin_at_versions(self, versions: Versions, options: Options) -> None:
+        """Takes versions of tables; InputError for a table or a version that is not there."""
+        known = [*(one.runs_table for one in options.projections), STEPS, LEDGER]
+        for name, version in versions.items():
+            whole_number(f"the version of {name!r}", plain(version), -1)
+            if name not in known or version >= self._log(name).versions.stop:
+                raise InputError(
+                    f"{without_secrets(self.store.uri)} was never at {name!r} {version}. Give the versions "
+                    "that `moment` of an answer has, or a time."
+                )
+        there = {name: version for name, version in versions.items() if version >= 0}
+        if not there:
+            raise InputError("at has no version of a table. Give those that `moment` of an answer has.")
+        self.versions = dict(versions)
+        self.moment_us = max(self._log(name).time_us(version) for name, version in there.items())
 
     def begin_at_step(self, step: int, options: Options) -> None:
         """Takes the moment when every projection had the step; InputError if that has not been yet."""

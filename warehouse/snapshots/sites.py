@@ -3,17 +3,28 @@
 Each site is read by a reader of its own, consistent in itself; all together are no one moment, because no
 clock orders the commits of different logs. What is read of them is united by views.py. Sites in object stores
 are looked at side by side.
+
+With missing="bounds", a site whose store does not answer is silent: a view of a measure has what was read of
+it last, with the time, and nothing of it is read. All other parts need every site.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from operator import is_
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.delta.round_trips import stores_at_once
-from tidemark.warehouse.errors import InputError, TidemarkError, without_secrets
+from tidemark.warehouse.errors import (
+    InputError,
+    StoreUnavailable,
+    SystemRefused,
+    TidemarkError,
+    without_secrets,
+)
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.common_options import common_options
@@ -22,30 +33,97 @@ from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.site_contents import SitesContents
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-from tidemark.warehouse.snapshots.views import AnyView, GroupView, KeysView, View, united
+from tidemark.warehouse.snapshots.views import (
+    AnyView,
+    CellsView,
+    GroupView,
+    KeysView,
+    SilentPart,
+    View,
+    united,
+)
 
 T = TypeVar("T")
 V = TypeVar("V", bound=AnyView)
 S = TypeVar("S", bound=SnapshotReader | Snapshot)
 Site: TypeAlias = SnapshotReader | Snapshot
+Missing: TypeAlias = Literal["error", "bounds"]
+MISSING: tuple[Missing, ...] = get_args(Missing)
+_DOES_NOT_ANSWER = (StoreUnavailable, SystemRefused)
+
+
+@dataclass(slots=True)
+class LastRead:
+    """What a reader of several warehouses read of each last.
+
+    looked   by name, when it answered last, in microseconds since 1970
+    views    by name and measure, the last view
+    """
+
+    looked: dict[str, int] = field(default_factory=dict)
+    views: dict[tuple[str, str], SilentPart] = field(default_factory=dict)
+
+    def keep(self, measure: str, views: Mapping[str, View]) -> None:
+        """Keeps views that were read, as of the last look at each."""
+        for name, view in views.items():
+            self.views[name, measure] = SilentPart(view, self.looked.get(name, now_us()))
+
+
+@dataclass(frozen=True, eq=False)
+class Silent:
+    """The warehouses that do not answer.
+
+    order      the names of all warehouses
+    horizons   for each of them the tick before which its rows have expired
+    errors     by name, the errors of those that do not answer
+    last       what was read of each last
+    """
+
+    order: tuple[str, ...]
+    horizons: tuple[int | None, ...]
+    errors: Mapping[str, TidemarkError]
+    last: LastRead
+
+    def parts(self, measure: str) -> dict[str, SilentPart]:
+        """What is known of each; the error of one of which no view of the measure was read."""
+        for name, error in self.errors.items():
+            if (name, measure) not in self.last.views:
+                raise error
+        return {name: self.last.views[name, measure] for name in self.errors}
+
+    def refuse(self) -> None:
+        """The error of the first that does not answer, for what needs the rows of all."""
+        for error in self.errors.values():
+            raise type(error)(
+                f"{error} Without it, quantiles, ranks, shares and histograms of all rows of a window are "
+                "bounded; this question is not."
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class SitesSnapshot:
     """Several warehouses, each at one moment. Its methods are those of `Snapshot`.
 
-    snapshots   that of each warehouse, by its name
+    snapshots   that of each warehouse, by its name, but of silent ones
     options     the options of all together
+    silent      which do not answer; None if all are needed
     """
 
     snapshots: Mapping[str, Snapshot]
     options: Options
+    silent: Silent | None = None
     _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     @property
     def sites(self) -> tuple[Snapshot, ...]:
         """The snapshot of each warehouse."""
         return tuple(self.snapshots.values())
+
+    def is_of(self, found: Mapping[str, Snapshot], options: Options, errors: Mapping[str, Any]) -> bool:
+        """Whether this has these snapshots and options, and these warehouses do not answer."""
+        silent: Mapping[str, Any] = self.silent.errors if self.silent is not None else {}
+        is_same = self.options is options and self.sites == tuple(found.values())
+        return is_same and silent.keys() == errors.keys()
 
     @property
     def identity(self) -> str:
@@ -69,7 +147,9 @@ class SitesSnapshot:
     def view(self, measure: str | None = None) -> View:
         """See `Snapshot.view`; the default is the first measure of the first warehouse."""
         name = self.options.measure(measure).name
-        return self._united(name, lambda site: site.view(name))
+        if self.silent is None:
+            return self._united(name, lambda site: site.view(name))
+        return self._bounded(name, self.silent)
 
     def group_view(self, projection: SortedGroups) -> GroupView:
         """See `Snapshot.group_view`."""
@@ -89,9 +169,9 @@ class SitesSnapshot:
         """See `Snapshot.are_built`; whether it holds for each warehouse."""
         return all(self._of_each(lambda site: site.are_built(needed)).values())
 
-    def cells_view(self) -> NoReturn:
-        """Companions are asked of one warehouse."""
-        raise _of_one(self.snapshots, "a companion")
+    def cells_view(self) -> CellsView:
+        """See `Snapshot.cells_view`."""
+        return self._united("companions", lambda site: site.cells_view())
 
     def contents(self) -> SitesContents:
         """The rows of the visible batches of all warehouses, for scans."""
@@ -104,10 +184,28 @@ class SitesSnapshot:
     def _united(self, place: Hashable, read: Callable[[Snapshot], V]) -> V:
         known: V | None = self._views.get(place)
         if known is None:
-            known = self._views[place] = united(self._of_each(read))
+            horizons = [site.options.horizon for site in self.sites]
+            known = self._views[place] = united(self._of_each(read), horizons)
+        return known
+
+    def _bounded(self, measure: str, silent: Silent) -> View:
+        """The view of a measure, with what is known of silent warehouses."""
+        views: dict[str, View] = self._views.get(("read", measure)) or of_each(
+            self.snapshots, lambda site: site.view(measure)
+        )
+        self._views["read", measure] = views
+        silent.last.keep(measure, views)
+        parts = silent.parts(measure)
+        known: View | None = self._views.get(measure)
+        if known is None or known.silent != parts:
+            in_order = {name: parts[name].view if name in parts else views[name] for name in silent.order}
+            known = self._views[measure] = united(in_order, silent.horizons, parts)
         return known
 
     def _of_each(self, read: Callable[[Snapshot], T]) -> dict[str, T]:
+        """What `read` returns for each; the error of a silent warehouse."""
+        if self.silent is not None:
+            self.silent.refuse()
         return of_each(self.snapshots, read)
 
 
@@ -115,14 +213,24 @@ class SitesReader:
     """Reads the newest state of several warehouses. Its methods are those of `SnapshotReader`.
 
     readers   that of each warehouse by its name; snapshots for moments that stay
+    missing   whether a warehouse that does not answer is an error, or is bounded
     """
 
-    def __init__(self, readers: Mapping[str, Site]) -> None:
+    def __init__(self, readers: Mapping[str, Site], missing: Missing = "error") -> None:
+        if missing not in MISSING:
+            raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}, got {missing!r}.")
         self.readers = dict(readers)
         check_distinct(self.readers)
-        self._of: tuple[Options, ...] = ()
-        self._common = self.options
+        self._of: list[Options] = []
+        self._common: Options
+        self._take_options()
         self._snapshot: SitesSnapshot | None = None
+        self._last = LastRead() if missing == "bounds" else None
+
+    @property
+    def bounds_silent(self) -> bool:
+        """Whether questions are answered while a warehouse does not answer."""
+        return self._last is not None
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -131,15 +239,15 @@ class SitesReader:
 
     @property
     def options(self) -> Options:
-        """The options of all together, as of the last look; InputError if they do not fit each other.
+        """The options of all together, as of the last look; the same object until those of one change."""
+        return self._common
 
-        The same object until those of a warehouse change.
-        """
-        own = tuple(reader.options for reader in self.sites)
-        if len(own) != len(self._of) or any(a is not b for a, b in zip(own, self._of, strict=True)):
+    def _take_options(self) -> None:
+        """Takes the options of each after a look; InputError if they do not fit each other."""
+        own = [reader.options for reader in self.readers.values()]
+        if len(own) != len(self._of) or not all(map(is_, own, self._of)):
             self._common = common_options({name: one.options for name, one in self.readers.items()})
             self._of = own
-        return self._common
 
     @property
     def identity(self) -> str:
@@ -148,48 +256,88 @@ class SitesReader:
 
     def refresh(self, needed: Needed = ALL, *, max_age: float = 0.0) -> bool:
         """See `SnapshotReader.refresh`; whether a warehouse had newer versions."""
-        return any(of_each(self.readers, lambda one: one.refresh(needed, max_age=max_age)).values())
+        return any(self._answers(lambda one: one.refresh(needed, max_age=max_age))[0].values())
 
     def newest(self, needed: Needed = ALL, *, max_age: float = 0.0) -> SitesSnapshot:
         """See `SnapshotReader.newest`; the same object while there is nothing newer."""
-        found = of_each(self.readers, lambda one: one.newest(needed, max_age=max_age))
+        found, errors = self._answers(lambda one: one.newest(needed, max_age=max_age))
         known, options = self._snapshot, self.options
-        if known is None or known.options is not options or known.sites != tuple(found.values()):
-            known = self._snapshot = SitesSnapshot(found, options)
+        if known is None or not known.is_of(found, options, errors):
+            silent = None
+            if self._last is not None:
+                horizons = tuple(one.options.horizon for one in self.sites)
+                silent = Silent(tuple(self.readers), horizons, errors, self._last)
+            known = self._snapshot = SitesSnapshot(found, options, silent)
         return known
 
     def refresh_options(self, *, max_age: float) -> bool:
         """See `SnapshotReader.refresh_options`."""
-        return any(of_each(self.readers, lambda one: one.refresh_options(max_age=max_age)).values())
+        return any(self._answers(lambda one: one.refresh_options(max_age=max_age))[0].values())
 
     def refresh_events(self) -> bool:
         """See `SnapshotReader.refresh_events`."""
-        return any(of_each(self.readers, lambda one: one.refresh_events()).values())
+        return any(self._answers(lambda one: one.refresh_events())[0].values())
+
+    def _answers(self, ask: Callable[[Site], T]) -> tuple[dict[str, T], dict[str, TidemarkError]]:
+        """What `ask` returns for each that answers; and the errors of others, if these are bounded."""
+        last = self._last
+        if last is None:
+            found = of_each(self.readers, ask)
+            self._take_options()
+            return found, {}
+
+        def tried(item: tuple[str, Site]) -> T | _Failed:
+            try:
+                with naming(item[0]):
+                    found = ask(item[1])
+            except _DOES_NOT_ANSWER as error:
+                return _Failed(error)
+            last.looked[item[0]] = now_us()
+            return found
+
+        all_found = _side_by_side(self.readers, tried)
+        self._take_options()
+        errors = {name: one.error for name, one in all_found.items() if isinstance(one, _Failed)}
+        return {name: one for name, one in all_found.items() if not isinstance(one, _Failed)}, errors
 
     def pinned(self) -> SitesSnapshot:
         """See `SnapshotReader.pinned`."""
         return SitesSnapshot(of_each(self.readers, lambda one: one.pinned()), self.options)
 
 
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: TidemarkError
+
+
 AnySnapshot: TypeAlias = SnapshotReader | Snapshot | SitesReader | SitesSnapshot
 
 
 def of_each(sites: Mapping[str, S], read: Callable[[S], T]) -> dict[str, T]:
-    """What `read` returns for each site. An error of a site names it.
+    """What `read` returns for each site. An error of a site names it; `read` may then be called twice.
 
     Side by side if they wait for stores, one after the other on disks.
     """
+    if not _wait(sites):
+        with suppress(TidemarkError, OSError):  # quick questions feel a context for each site
+            return {name: read(site) for name, site in sites.items()}
 
     def named(item: tuple[str, S]) -> T:
         with naming(item[0]):
             return read(item[1])
 
+    return _side_by_side(sites, named)
+
+
+def _side_by_side(sites: Mapping[str, S], work: Callable[[tuple[str, S]], T]) -> dict[str, T]:
     items = list(sites.items())
-    if any(site.store.files.takes_rounds for site in sites.values()):
-        found = stores_at_once(named, items)
-    else:
-        found = list(map(named, items))
+    found = stores_at_once(work, items) if _wait(sites) else list(map(work, items))
     return dict(zip(sites, found, strict=True))
+
+
+def _wait(sites: Mapping[str, S]) -> bool:
+    """Whether a site waits for a store."""
+    return any(site.store.files.takes_rounds for site in sites.values())
 
 
 @contextmanager

@@ -101,6 +101,10 @@ class Snapshot:
         """
         return self.tables.event_files(batches, self.state.removed.before(batches))
 
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version with no removal after this moment."""
+        return self.tables.list_events(self.state.removed.number)
+
     def table(self, name: str) -> DeltaTable | None:
         """A runs table, the steps or the ledger; None if it does not exist."""
         found = self.state.files.get(name)

@@ -97,6 +97,10 @@ class SnapshotReader:
         """The files of `events` that may have rows of these batches, at a version that has all of them."""
         return self._snapshot.event_files(batches)
 
+    def list_events(self) -> Sequence[DataFile]:
+        """The files of `events` at its newest version with no removal after the last refresh."""
+        return self._snapshot.list_events()
+
     def current(self, needed: Needed = ALL) -> Snapshot:
         """The snapshot as of the last refresh, of which the needed parts may be asked.
 

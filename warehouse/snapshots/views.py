@@ -48,6 +48,9 @@ class AnyView:
     live_counts   the rows of `events` in the live batches
     parts         of a view over several warehouses: that of each, in their order. Then `versions` has those
                   of each warehouse by its name, and the names of sources begin with that of the warehouse
+    horizons      for each of the parts the tick before which its rows have expired; None if none has
+    silent        what this process read last of warehouses that do not answer, by name. None of their rows is
+                  among those above, and their parts are empty
     """
 
     projection: Projection[Any]
@@ -56,11 +59,18 @@ class AnyView:
     batches: tuple[BatchRange, ...]
     live_counts: LiveCounts
     parts: tuple[Any, ...] = field(default=(), kw_only=True)
+    horizons: tuple[int | None, ...] = field(default=(), kw_only=True)
+    silent: Mapping[str, SilentPart] = field(default_factory=dict, kw_only=True)
 
     @property
     def sites(self) -> tuple[Self, ...]:
         """The view of each warehouse: this one, unless it is over several."""
         return cast("tuple[Self, ...]", self.parts) or (self,)
+
+    @property
+    def with_silent(self) -> tuple[AnyView, ...]:
+        """This view, and those of the warehouses that do not answer: their rows are disjoint."""
+        return (self, *(one.view for one in self.silent.values()))
 
     @property
     def runs_versions(self) -> tuple[int, ...]:
@@ -89,6 +99,14 @@ class AnyView:
     def live_ticks(self) -> list[int]:
         """The ticks of the live rows, with repetitions."""
         return [tick for _, tick in self.live_counts]
+
+
+@dataclass(frozen=True, eq=False)
+class SilentPart:
+    """A view of a warehouse that does not answer, and when it was read, in microseconds since 1970."""
+
+    view: Any
+    read_us: int
 
 
 @dataclass(frozen=True)
@@ -164,8 +182,18 @@ class KeysView(AnyView):
         return sum_tick_counts([run.totals for run in self.runs])
 
 
-def united(views: Mapping[str, V]) -> V:
-    """The view over several warehouses, by name: the same projection, with the rows of all of them."""
+def united(
+    views: Mapping[str, V],
+    horizons: Sequence[int | None] = (),
+    silent: Mapping[str, SilentPart] | None = None,
+) -> V:
+    """The view over several warehouses, by name: the same projection, with the rows of all of them.
+
+    horizons   for each warehouse the tick before which its rows have expired
+    silent     by name, what was read last of those of them that do not answer: their rows are left out
+    """
+    silent = silent or {}
+    views = {name: _emptied(view) if name in silent else view for name, view in views.items()}
     sides = [
         {one: BatchRange(f"{name} {one.source}", one.first, one.last) for one in view.batches}
         for name, view in views.items()
@@ -185,6 +213,15 @@ def united(views: Mapping[str, V]) -> V:
         batches=tuple(chain.from_iterable(side.values() for side in sides)),
         live_counts=counts,
         parts=tuple(views.values()),
+        horizons=tuple(horizons),
+        silent=silent,
         **own,
     )
     return joined
+
+
+def _emptied(view: V) -> V:
+    """The view without its rows."""
+    live: dict[str, Any] = {"live": ()} if hasattr(view, "live") else {}
+    emptied: V = replace(view, runs=(), batches=(), live_counts={}, **live)
+    return emptied
