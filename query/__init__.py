@@ -31,6 +31,7 @@ Its calls:
     query.register_duckdb(connection, uri, "flights")       # the same in a connection of the caller's
     query.register_views(spark, uri, name="flights")        # flights_quantile(...) and views, in Spark's SQL
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
+    query.alert("quantile(0.99, last='15m') > 500", wh=wh, notify=tell)    # asked after each commit
     query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
 
 The questions are functions, too: `quantile`, `rank`, `frequency` and the others are the methods of the
@@ -49,6 +50,7 @@ The rooms, from the lowest floor to the highest:
     reader            the questions, with their parameters
     plots, sql        figures; functions and views of Spark's and DuckDB's SQL
     warehouse         the open warehouse: the questions, figures and SQL together
+    alerts            conditions on answers, asked again and again, and what to tell when their state changes
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from tidemark.query.alerts.alert import Alert, GroupState, Notice
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.extreme_answer import Extreme
@@ -169,6 +172,49 @@ def use(
     return _used[""]
 
 
+def alert(
+    *when: str,
+    wh: Warehouse | None = None,
+    theta: float = 0.0,
+    clear: Any = None,
+    lag: str | timedelta = "0s",
+    stale: str | timedelta | None = None,
+    state: str | os.PathLike[str] | None = None,
+    notify: Callable[[dict[str, Any]], None] | None = None,
+) -> Alert:
+    """Conditions that are asked again and again: `check()` asks once, `watch()` after each commit.
+
+    >>> with query.alert("quantile(0.99, last='15m') > 500", notify=tell) as alert:    # doctest: +SKIP
+    ...     for notice in alert.watch(every=15):
+    ...         print(notice)
+
+    when: conditions, each a comparison of an answer with a number, or several with `and` between them:
+        quantile, rank, cdf, frequency, distinct, self_join; count, sum, mean, min, max, stddev of a measure;
+        burn(x, objective): the share of rows above x by the share that may be there, 1 - objective. Arguments
+        are those of the method, as in SQL: ``quantile(0.99, 'delay', last='15m', by='origin') > 500``. A rank
+        that is compared with a number between 0 and 1 is a share of the rows. Two arguments are the alert's:
+        ``least_rows=20``, fewer rows are clear, and ``for='5m'``, so long the condition has to hold first.
+    wh: the warehouse, or several that are open as one; by default that of `use`.
+    theta: what was beyond a threshold t is clear only once it is theta * abs(t) on the other side of it.
+    clear: instead of theta, the level from which on it is clear again, for conditions of one comparison.
+    lag: windows of `last` end at the clock of this machine less this time, for rows that come late.
+    stale: if the newest row of a warehouse is older than this the state is stale; by default the longest
+        `last` of the condition. Without either, and without a time column, no row is too old.
+    state: a file that keeps the states and what was not delivered; by default they end with this object.
+    notify: called with each change, a mapping of JSON values; it is called again, with the same `id`, if it
+        raises an exception, and after a crash. Receivers leave out an `id` that they know.
+
+    The states of a group: clear, possible (a part of its certain interval is beyond the threshold), certain
+    (all of it is), and stale (nothing can be said about now). Questions are asked in mode quick first, and in
+    the next mode where that leaves open what to say.
+
+    Raises InputError for a condition that does not parse or cannot be asked, and for a state file that is
+    none or that another process uses.
+    """
+    asked = _current() if wh is None else wh
+    return Alert(asked, when, theta=theta, clear=clear, lag=lag, stale=stale, state=state, notify=notify)
+
+
 def _asked(method: Callable[Concatenate[Warehouse, P], T]) -> Callable[P, T]:
     """A method of the warehouse that was chosen, as a function."""
 
@@ -220,6 +266,7 @@ def _current() -> Warehouse:
 
 
 __all__ = [
+    "Alert",
     "Answer",
     "Answers",
     "Bin",
@@ -231,12 +278,14 @@ __all__ = [
     "EmptyWindow",
     "Extreme",
     "FrequencyAnswer",
+    "GroupState",
     "Histogram",
     "HitterAnswer",
     "Info",
     "InputError",
     "KeyNumber",
     "NotAWarehouse",
+    "Notice",
     "OverlapAnswer",
     "PersistenceAnswer",
     "PersistentAnswer",
@@ -245,6 +294,7 @@ __all__ = [
     "Summary",
     "TidemarkError",
     "Warehouse",
+    "alert",
     "cdf",
     "companion",
     "distinct",

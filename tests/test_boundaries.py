@@ -51,6 +51,7 @@ FLOORS = {
         "reader",
         "plots sql",
         "warehouse",
+        "alerts",
     ],
     "jobs": [
         "cli spark",

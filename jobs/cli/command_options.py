@@ -633,7 +633,7 @@ _AT = option(
     metavar="MOMENT",
     help="ask the warehouse as it was after a step, given by its number, or at an ISO time, within the grace",
 )
-_ASKED = (
+_EACH_ASKED = (
     option(
         "-w",
         "--warehouse",
@@ -644,7 +644,6 @@ _ASKED = (
         "warehouses as one, each with a name if you like: -w eu=s3://eu/flights -w us=s3://us/flights",
     ),
     *COMMON[1:],
-    _AT,
     option(
         "--missing",
         choices=MISSING,
@@ -659,6 +658,7 @@ _ASKED = (
         help="of several warehouses: what is done about batches that two of them have (default warn)",
     ),
 )
+_ASKED = (*_EACH_ASKED, _AT)
 INFO = _ASKED
 HISTORY = (
     *COMMON,
@@ -809,6 +809,82 @@ WATCH = (
         metavar="K",
         help="also show the K most frequent keys, if the warehouse has a key (default 5; 0: none)",
     ),
+)
+ALERT = (
+    *_EACH_ASKED,
+    option(
+        "--when",
+        action="append",
+        required=True,
+        metavar="CONDITION",
+        help="what to tell of, such as \"quantile(0.99, last='15m') > 500\"; may be repeated",
+    ),
+    option(
+        "--theta",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="clear again only this share of the threshold on the other side of it (default 0)",
+    ),
+    option("--clear", metavar="LEVEL", help="instead of --theta: the level from which on it is clear again"),
+    option(
+        "--lag",
+        default="0s",
+        metavar="SPAN",
+        help="windows end this long before the clock, for rows that come late (default 0s)",
+    ),
+    option(
+        "--stale",
+        metavar="SPAN",
+        help="the state is stale if the newest row is older than this (default: the window)",
+    ),
+    option(
+        "--state",
+        metavar=FILE,
+        help="keeps the states, and what was not delivered (default: with --run and --post a file in the "
+        "user's state folder, one for these conditions)",
+    ),
+    OneOf(
+        (
+            option(
+                "--run",
+                dest="receiver",
+                metavar="COMMAND",
+                help="start this command for each change, without a shell; the change is JSON on its input",
+            ),
+            option("--post", metavar="URL", help="send each change to this address, as JSON"),
+            option(
+                "--post-from", metavar=FILE, help="the same, with the address in a file: it may have secrets"
+            ),
+        )
+    ),
+    option(
+        "--form",
+        choices=("json", "alertmanager"),
+        default="json",
+        help="of what is sent: one change, or alerts as Alertmanager's API v2 takes them (default json)",
+    ),
+    option(
+        "--timeout",
+        default="10s",
+        metavar="SPAN",
+        help="how long a command or an address may take; then it is tried again (default 10s)",
+    ),
+    option(
+        "--every",
+        type=float,
+        default=15.0,
+        metavar="SECONDS",
+        help="ask at least so often; after each commit, too (default 15)",
+    ),
+    option(
+        "--poll",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="how often to look for a commit (default 0.5)",
+    ),
+    option("--times", type=int, metavar="N", help="end after N looks (default: at Ctrl-C)"),
 )
 
 _KEY_AND_MODE = (

@@ -358,6 +358,23 @@ count apart, and NaN is no number. The answers are exact.""",
         "tidemark.jobs.ask.quantiles:smallest",
     ),
     Command(
+        "alert",
+        "tell when an answer passes a threshold",
+        """\
+Asks the conditions after each commit, and at least every 15 seconds, and tells what changed. A state is
+certain if the whole certified interval is beyond the threshold, possible if a part of it is, clear if none
+is, and stale if no new rows come or the question fails. What was not delivered is delivered again, also after
+a crash, with the same id.""",
+        (
+            "tidemark alert -w flights --when \"quantile(0.99, last='15m') > 500\" --theta 0.1",
+            "tidemark alert -w flights --when \"frequency('ATL', last='1h') > 1000\" --run 'python page.py'",
+            "tidemark alert -w web --when \"burn(300, 0.999, last='1h') > 14.4\" --post-from hook.url",
+            "tidemark alert -w web --when \"quantile(0.99, last='5m', by='origin', for='2m') > 900\"",
+        ),
+        command_options.ALERT,
+        "tidemark.jobs.ask.alert:run",
+    ),
+    Command(
         "freq",
         "how many rows have a given key",
         """\

@@ -3,8 +3,8 @@
 `RULE` is what the help pages print. In addition:
 
 * argparse ends a process with `REFUSED` when the arguments do not parse.
-* SIGTERM stops `stream`, `sql-server` and `serve` after the work in progress, with `DONE`. Other jobs do not
-  handle it: the operating system ends them, and a shell reports 143.
+* SIGTERM stops `stream`, `sql-server`, `serve` and `alert` after the work in progress, with `DONE`. Other
+  jobs do not handle it: the operating system ends them, and a shell reports 143.
 * The command `tidemark` ends with `DONE` if the reader of its output closes the pipe (`| head`).
 
 While a job runs, the library's log records of level WARNING (such as a lost commit race) are printed to
@@ -36,7 +36,7 @@ RULE = f"""\
 exit codes:
   {DONE:<3}  done
   {REFUSED:<3}  bad usage or bad input, and nothing was changed
-  {INTERRUPTED:<3}  ended by Ctrl-C; `stream`, `sql-server`, `serve` and `watch` end with {DONE} instead
+  {INTERRUPTED:<3}  ended by Ctrl-C; `stream`, `sql-server`, `serve`, `watch` and `alert` end with {DONE}
   {FAILED:<3}  anything else
 """
 

@@ -1,0 +1,162 @@
+"""What the question of a comparison answers now: certain intervals by group, and what they say.
+
+A value lies certainly from `low` to `high`. With the threshold t and the operator >, the comparison
+*certainly* holds if low > t, does not hold if high <= t, and *possibly* holds otherwise. NaN is greater than
+every number, as in the ranks of a measure.
+
+A question is first asked in the mode that reads least. Only where an interval leaves open what to say, it is
+asked again in the next mode; the last one is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from enum import IntEnum
+from fractions import Fraction
+from typing import Any
+
+from tidemark.query.alerts.condition import Comparison
+from tidemark.query.answers.measure_answers import Answers
+from tidemark.query.reader import Reader
+from tidemark.query.reading.modes import KEY_MODES, MODES
+from tidemark.query.sql.named_call import as_list, ask
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.columns.moments import exact_us
+from tidemark.warehouse.errors import EmptyWindow, InputError, shortened
+
+ALL = ""  # the name of the group of a question without groups
+
+
+class Verdict(IntEnum):
+    """Whether a comparison holds."""
+
+    CLEAR = 0
+    POSSIBLE = 1
+    CERTAIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an answer says about one group.
+
+    low, value, high: the value, and between what it certainly lies; None where there is none. Shares and burn
+        rates are fractions.
+    rows: the rows that the answer is about.
+    group: the values of the columns of `by` and `where`; None without.
+    window: that of the answer; None for all rows, and where there are no rows.
+    """
+
+    low: Any = None
+    value: Any = None
+    high: Any = None
+    rows: int = 0
+    group: Mapping[str, Any] | None = None
+    window: tuple[Any, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A comparison's operator with a number: the threshold, or that from which on it is clear again."""
+
+    operator: str
+    number: Fraction | float
+
+    def verdict(self, reading: Reading) -> Verdict:
+        """Whether the value of the reading is beyond the number; a reading without rows is not."""
+        if reading.low is None:
+            return Verdict.CLEAR
+        low, high = _comparable(reading.low), _comparable(reading.high)
+        upwards = self.operator in (">", ">=")
+        near, far = (low, high) if upwards else (high, low)
+        return (
+            Verdict.CERTAIN if self._holds(near) else Verdict.POSSIBLE if self._holds(far) else Verdict.CLEAR
+        )
+
+    def _holds(self, value: Fraction | float) -> bool:
+        match self.operator:
+            case ">":
+                return value > self.number
+            case ">=":
+                return value >= self.number
+            case "<":
+                return value < self.number
+            case _:
+                return value <= self.number
+
+
+def number_of(value: Any) -> Fraction:
+    """A threshold as a number; a time is microseconds since 1970. InputError for what is neither."""
+    if isinstance(value, str | date):
+        return exact_us(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+        raise InputError(f"a threshold must be a finite number or a time, got {shortened(value)}.")
+    return Fraction(value)
+
+
+def _comparable(value: Any) -> Fraction | float:
+    if isinstance(value, float):
+        return math.inf if math.isnan(value) else value if math.isinf(value) else Fraction(value)
+    if isinstance(value, Decimal) and not value.is_finite():
+        return math.inf if value.is_nan() else float(value)
+    return exact_us(value) if isinstance(value, date) else Fraction(value)
+
+
+def readings(wh: Reader, asked: Comparison, end: datetime | None) -> Iterator[dict[str, Reading]]:
+    """The readings of all groups by their names, in one mode after the other; the last ones are the sharpest.
+
+    end: where windows of `last` end, exclusive; None where they count steps.
+
+    InputError for a question that the warehouse does not answer.
+    """
+    given = dict(asked.given)
+    if end is not None and "last" in given and "as_of" not in given:
+        given["as_of"] = end
+    modes = KEY_MODES if asked.question in ("frequency", "distinct", "self_join") else MODES
+    if asked.question == "summary" or "mode" in given:
+        modes = (given.pop("mode", modes[-1]),)
+    for mode in modes:
+        yield _asked(wh, asked, {**given, "mode": mode})
+
+
+def _asked(wh: Reader, asked: Comparison, given: dict[str, Any]) -> dict[str, Reading]:
+    try:
+        answers = ask(wh, asked.question, given)
+    except EmptyWindow:
+        return {}
+    found = {}
+    for answer in as_list(answers) if isinstance(answers, Answers) else [answers]:
+        reading = _reading(asked, answer)
+        found[ALL if reading.group is None else json_text(reading.group)] = reading
+    return found
+
+
+def _reading(asked: Comparison, answer: Any) -> Reading:
+    group = answer.group if asked.given.get("by") else None
+    scope = Reading(rows=answer.N, group=group, window=answer.window)
+    if asked.field in ("share", "burn"):
+        return _share(asked, answer, scope)
+    if asked.field is not None:
+        value = getattr(answer, asked.field)
+        return replace(scope, low=value, value=value, high=value)
+    low, value, high = (getattr(answer, name) for name in answer.INTERVAL)
+    if asked.question == "frequency":
+        low = answer.lo if answer.mode == "exact" else answer.in_history
+    elif asked.question == "distinct":
+        low, high = answer.least, answer.most
+    elif asked.question == "self_join" and answer.mode != "exact":
+        low, high = 0, math.inf
+    return replace(scope, low=low, value=value, high=high)
+
+
+def _share(asked: Comparison, answer: Any, scope: Reading) -> Reading:
+    """The share of the rows that are at most the value, or the burn rate, without rounding."""
+    low, value, high = (Fraction(rank, answer.N) for rank in (answer.rank_lo, answer.rank, answer.rank_hi))
+    if asked.field == "share" or asked.objective is None:
+        return replace(scope, low=low, value=value, high=high)
+    allowed = 1 - Fraction(asked.objective)
+    low, value, high = ((1 - share) / allowed for share in (high, value, low))
+    return replace(scope, low=low, value=value, high=high)

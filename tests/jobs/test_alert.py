@@ -1,0 +1,216 @@
+"""`tidemark alert`: real commands and a real server that get the changes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark import warehouse
+from tidemark.jobs.ask.delivery import Command, NotDelivered, Post
+from tidemark.jobs.cli.main import main
+from tidemark.warehouse.errors import InputError
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("ms", pa.float64()), ("o", pa.string())])
+WHEN = "quantile(1, last='15m') > 100"
+NOTICE = {
+    "id": "7",
+    "when": WHEN,
+    "group": {"a b": "x"},
+    "state": "certain",
+    "previous": "possible",
+    "value": 500.0,
+    "low": 500.0,
+    "high": 500.0,
+    "since": "2024-03-01T12:00:00+00:00",
+    "window": None,
+    "reason": "500",
+}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Path:
+    """Rows of some seconds ago, one of them slow."""
+    uri = tmp_path / "service"
+    warehouse.create(None, uri, ["ms"], schema=SCHEMA, key="o", time="at", tick="1 minute")
+    at = datetime.now(UTC) - timedelta(seconds=5)
+    rows = [{"at": at, "ms": value, "o": "a"} for value in (1.0, 500.0)]
+    warehouse.load(None, uri, pa.Table.from_pylist(rows, schema=SCHEMA), "first")
+    return uri
+
+
+@pytest.fixture(autouse=True)
+def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
+    return tmp_path / "states" / "tidemark"
+
+
+@contextmanager
+def receiving(*codes: int, location: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that answers with these codes, and 200 after them; its address, and what came."""
+    came: list[dict[str, Any]] = []
+    left = list(codes)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            came.append({"path": self.path, "body": json.loads(body)})
+            self.send_response(left.pop(0) if left else 200)
+            if location:
+                self.send_header("Location", location)
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815  what follows a redirect would come here
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", came
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def test_states_are_printed_as_text_and_as_json(service: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = [
+        "alert",
+        "-w",
+        str(service),
+        "--when",
+        WHEN,
+        "--when",
+        "frequency('a', last='1h') > 5",
+        "--times",
+        "1",
+    ]
+    assert main(line) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert f"certain: {WHEN}: 500 (exact) of 2 rows" in first
+    assert "clear: frequency" in second
+    assert main([*line, "--json"]) == 0
+    documents = [json.loads(one) for one in capsys.readouterr().out.splitlines()]
+    assert [(one["state"], one["value"]) for one in documents] == [("certain", 500), ("clear", 2)]
+
+
+def test_a_command_gets_each_change_once_on_its_input(
+    service: Path, tmp_path: Path, state_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "a script.py"
+    script.write_text("import sys; open(sys.argv[1], 'a').write(sys.stdin.read())\n")
+    took = tmp_path / "took; rm -rf x"
+    run = f"{sys.executable} '{script}' '{took}'"
+    for _ in range(2):
+        line = ["alert", "-w", str(service), "--when", WHEN, "--theta", "0.1", "--times", "1", "--run", run]
+        assert main(line) == 0
+    (notice,) = map(json.loads, took.read_text().splitlines())
+    assert (notice["state"], notice["previous"], notice["when"]) == ("certain", "clear", WHEN)
+    assert len([*state_folder.glob("alert-*.json")]) == 1
+    capsys.readouterr()
+
+
+def test_an_address_that_fails_is_tried_again(service: Path, tmp_path: Path) -> None:
+    with receiving(503, 302, 200) as (address, came):
+        (tmp_path / "hook").write_text(f"{address}/secret-path\n")
+        line = ["alert", "-w", str(service), "--when", WHEN, "--times", "1"]
+        assert main([*line, "--post-from", str(tmp_path / "hook"), "--state", str(tmp_path / "s")]) == 0
+    assert [one["path"] for one in came] == ["/secret-path"] * 3
+    assert len({one["body"]["id"] for one in came}) == 1
+    assert json.loads((tmp_path / "s").read_text())["undelivered"] == []
+
+
+def test_what_nobody_takes_stays_and_no_message_shows_the_address(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidemark.jobs.ask.alert._TRIES", 0)
+    with receiving(500, 500, 500) as (address, _):
+        line = ["alert", "-w", str(service), "--when", WHEN, "--times", "1", "--state", str(tmp_path / "s")]
+        assert main([*line, "--post", f"{address}/topsecret"]) == 1
+        said = capsys.readouterr()
+        assert "500" in said.err
+        assert "topsecret" not in said.err + said.out + (tmp_path / "s").read_text()
+        assert len(json.loads((tmp_path / "s").read_text())["undelivered"]) == 1
+
+
+def test_redirects_are_not_followed() -> None:
+    with receiving() as (other, came), receiving(302, 307, location=f"{other}/x") as (address, _):
+        post = Post.of(address, "json", 5)
+        for code in (302, 307):
+            with pytest.raises(NotDelivered, match=str(code)):
+                post(NOTICE)
+        post(NOTICE)
+        assert came == []
+
+
+def test_alertmanager_gets_the_end_of_one_severity_and_the_start_of_the_next() -> None:
+    with receiving() as (address, came):
+        Post.of(address, "alertmanager", 5)(NOTICE)
+        Post.of(address, "alertmanager", 5)({**NOTICE, "previous": "certain", "state": "clear"})
+    first, second = (one["body"] for one in came)
+    ended, began = first
+    assert (ended["labels"]["severity"], ended["endsAt"]) == ("possible", NOTICE["since"])
+    assert (began["labels"]["severity"], began["startsAt"]) == ("certain", NOTICE["since"])
+    assert began["endsAt"] > began["startsAt"]
+    assert began["labels"]["group_a_b"] == "x"
+    (over,) = second
+    assert over["labels"] == began["labels"]
+    assert over["endsAt"] == NOTICE["since"]
+
+
+def test_commands_that_fail_are_said(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    for body, words in (
+        ("import sys; sys.exit(3)", "ended with 3"),
+        ("import time; time.sleep(60)", "longer than"),
+    ):
+        script.write_text(body)
+        with pytest.raises(NotDelivered, match=words):
+            Command.of(f"{sys.executable} {script}", 1.0)(NOTICE)
+    with pytest.raises(NotDelivered, match="cannot be started"):
+        Command.of("/nowhere/at/all", 1.0)(NOTICE)
+    for text in ("", "'"):
+        with pytest.raises(InputError, match="--run"):
+            Command.of(text, 1.0)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "ftp://x/y", "file:///etc/passwd", "http:///path", "http://a b/", "http://x:99999/"]
+)
+def test_what_is_no_address_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(InputError) as refused:
+        Post.of(address, "json", 1.0)
+    assert not address or address not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--times", "0"],
+        ["--every", "0"],
+        ["--poll", "nan"],
+        ["--when", "nonsense"],
+        ["--when", "quantile(0.5, 'none') > 1"],
+        ["--run", ""],
+        ["--post", "x"],
+        ["--post-from", "/nowhere"],
+        ["--timeout", "soon"],
+        ["--theta", "2"],
+        ["--clear", "900"],
+    ],
+)
+def test_bad_usage_ends_with_2(service: Path, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alert", "-w", str(service), "--when", WHEN, *more]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
