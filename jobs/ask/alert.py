@@ -30,7 +30,9 @@ def run(given: argparse.Namespace) -> int:
     if given.times is not None and given.times < 1:
         raise InputError(f"--times must be at least 1, got {given.times}.")
     notify = _receiver(given)
-    wh = query.open(given.warehouse, given.storage_options)
+    wh = query.open(
+        given.warehouse, given.storage_options, missing=given.missing, duplicates=given.duplicates
+    )
     state = given.state or (_place(given) if notify is not None else None)
     stopping = threading.Event()
     with (
