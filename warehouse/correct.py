@@ -29,10 +29,11 @@ from tidemark.warehouse.load import bulk_batch, unloads
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.change_feed import net_changes
 from tidemark.warehouse.removals.coming import Coming
-from tidemark.warehouse.removals.conditions import RowCondition, condition_of
+from tidemark.warehouse.removals.conditions import TimeRange, condition_of
 from tidemark.warehouse.removals.given_rows import given_input, rows_of
 from tidemark.warehouse.removals.reports import RemovalReport
-from tidemark.warehouse.removals.row_values import BothConditions
+from tidemark.warehouse.removals.row_values import all_of
+from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.removals.wanted import Wanted
 from tidemark.warehouse.remove import remove, work_on
 from tidemark.warehouse.sizes import Tuning
@@ -60,6 +61,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     on: str | Sequence[str] | None = None,
     changes: DataFrame | LocalRows | None = None,
     where: str | None = None,
+    between: tuple[Any, Any] | None = None,
     missing: Missing = "error",
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     dry_run: bool = False,
@@ -83,6 +85,8 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
               update_preimage, update_postimage); or the path of JSON lines with `op` (c, r, u, d), `before`
               and `after`, alone or in `payload`, as Debezium writes them, with whole rows in `before`
     where     a condition in the language of questions: only rows for which it is true may leave
+    between   (start, end), the end exclusive, None for an open side: only rows of this time may leave. Files
+              that have none are not read
     missing   'error' refuses the correction if a row to find is not there; 'insert' takes the new rows anyway
     ahead     new rows whose time is further ahead of the clock are refused; None takes any time
     dry_run   only finds the rows, and tells what would be done
@@ -99,7 +103,8 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     rows; then nothing was changed.
 
     The cost is that of `delete` for the rows that leave, and of a load of the new ones. The rows to find are
-    held in memory, in this process and in each task.
+    held in memory, in this process and in each task. A file of `events` is looked at only if a row to find
+    can be in it, by the time and by the least and the greatest values of the file.
     """
     began = time.perf_counter()
     name_text("batch", batch)
@@ -110,7 +115,11 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     work = work_on(spark, uri, None, storage_options, progress, tuning)
     if not work.options.columns:
         raise InputError("the warehouse has no columns before its first batch. Load rows first.")
-    asked = None if where is None else condition_of(where, dict(work.options.columns))
+    time_of = EventTime.of(work.options)
+    asked = (
+        None if between is None else TimeRange.of(between, time_of),
+        None if where is None else condition_of(where, dict(work.options.columns)),
+    )
     given = _given(work, rows, before, columns, changes)
     times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
     row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
@@ -119,10 +128,11 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
         given.old,
         identifies=columns is not None,
         inserts=missing == "insert",
+        time=time_of,
     )
     coming.given.check_columns(work.options)
     batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
-    wanted = Wanted("correct", batches, _condition(coming, asked), None, coming)
+    wanted = Wanted("correct", batches, all_of(asked[0], coming.values, asked[1]), None, coming)
     return remove(work, wanted, began, dry_run=dry_run)
 
 
@@ -166,7 +176,3 @@ def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes
         return _Given(given_input(work, rows), rows_of(work, rows, "rows", on))
     old = rows_of(work, before, "before", names)
     return _Given(given_input(work, pa.Table.from_batches([old.slice(0, 0)]) if rows is None else rows), old)
-
-
-def _condition(coming: Coming, asked: RowCondition | None) -> RowCondition:
-    return coming.values if asked is None else BothConditions(coming.values, asked)

@@ -41,14 +41,15 @@ from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, reserve, step_tick, unloads
 from tidemark.warehouse.maintain import maintain_store
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.removals.conditions import RowCondition, condition_of
+from tidemark.warehouse.removals.conditions import RowCondition, TimeRange, condition_of
 from tidemark.warehouse.removals.finish import Finished, finish_open
 from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
 from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
-from tidemark.warehouse.removals.row_values import BothConditions, RowValues
+from tidemark.warehouse.removals.row_values import RowValues, all_of
 from tidemark.warehouse.removals.select import Selected, select
+from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.removals.wanted import (
     Wanted,
     open_complete,
@@ -137,6 +138,7 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     where: str | None = None,
     *,
     keys: DataFrame | LocalRows | None = None,
+    between: tuple[Any, Any] | None = None,
     purge: bool = False,
     grace: str | None = None,
     dry_run: bool = False,
@@ -154,6 +156,8 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     keys      rows with some columns of the warehouse: what equals one of them in all these columns is
               deleted. A pyarrow Table, a DataFrame of pandas, Polars or the session, or the path of a file,
               as `load` takes rows. NULL equals nothing, NaN equals NaN. With `where`, both have to hold
+    between   (start, end), the end exclusive, None for an open side: only rows of this time are deleted, if
+              they match. Files that have none are not read
     purge     the rows are forgotten, and so are all that left before: no table has their values or hashes
               once the call returns, and no file a grace later, see `Certificate`
     grace     of a purge: maintenance runs at once, with this grace. "0s" deletes the old files now, which is
@@ -176,9 +180,10 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     any constant, all records leave. A batch that lost rows is then compared by its number of rows alone when
     it comes again. The report has the certificate.
 
-    The cost: one read of the columns of the condition and the keys, which are held in memory; the files of
-    `events` with deleted rows are written again; each run that has some is sorted again from `events`, for
-    each projection.
+    The cost: one read of the columns of the condition and the keys, which are held in memory. With keys or a
+    time, only of files of `events` that can have such rows, by the least and the greatest values of each. The
+    files with deleted rows are written again; each run that has some is sorted again from `events`, for each
+    projection.
     """
     began = time.perf_counter()
     if where is None and keys is None:
@@ -195,7 +200,7 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     work = work_on(spark, uri, request, storage_options, progress, tuning)
     report, condition = RemovalReport("empty", "delete"), None
     if work.options.columns:
-        condition = _condition(work, where, keys)
+        condition = _condition(work, where, keys, between)
         if condition is not None:
             report = remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
     if purge and not dry_run:
@@ -234,15 +239,16 @@ def certificates(
     return read_certificates(store)
 
 
-def _condition(work: Work, where: str | None, keys: Any) -> RowCondition | None:
+def _condition(work: Work, where: str | None, keys: Any, between: Any) -> RowCondition | None:
     """What selects the rows; None if no row can equal a key."""
+    time_of, equal = EventTime.of(work.options), None
+    within = None if between is None else TimeRange.of(between, time_of)
     asked = None if where is None else condition_of(where, dict(work.options.columns))
-    if keys is None:
-        return asked
-    equal = RowValues.of(rows_of(work, keys, "keys"), nulls_match=False)
-    if not equal.rows.num_rows:
-        return None
-    return equal if asked is None else BothConditions(equal, asked)
+    if keys is not None:
+        equal = RowValues.of(rows_of(work, keys, "keys"), nulls_match=False, time=time_of)
+        if not equal.rows.num_rows:
+            return None
+    return all_of(within, equal, asked)
 
 
 def work_on(

@@ -32,6 +32,7 @@ from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.removals.row_values import Places, RowValues
 from tidemark.warehouse.removals.select import BatchNumber, Selected
+from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -60,12 +61,20 @@ class Coming:
     inserts: bool
 
     @classmethod
-    def of(cls, given: GivenBatch, old: pa.RecordBatch, *, identifies: bool, inserts: bool) -> Coming:
-        """By the rows to find, which may repeat if they are whole rows.
+    def of(
+        cls,
+        given: GivenBatch,
+        old: pa.RecordBatch,
+        *,
+        identifies: bool,
+        inserts: bool,
+        time: EventTime | None = None,
+    ) -> Coming:
+        """By the rows to find, which may repeat if they are whole rows; `time` as in `RowValues.of`.
 
         InputError if a row to find has NULL, or is there twice, where columns identify a row.
         """
-        values = RowValues.of(old, nulls_match=not identifies)
+        values = RowValues.of(old, nulls_match=not identifies, time=time)
         found = values.places(pa.Table.from_batches([old]))
         counts = np.bincount(found[found >= 0], minlength=values.rows.num_rows)
         if identifies and (found < 0).any():

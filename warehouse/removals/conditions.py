@@ -1,4 +1,4 @@
-"""Which rows leave: those of a condition in the language of scans, or those before a tick.
+"""Which rows leave: those of a condition in the language of scans, of a range of times, or before a tick.
 
 A condition is asked in tasks, of rows of history alone. It depends on the row alone.
 """
@@ -15,8 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.options import CONDITIONS
+from tidemark.warehouse.columns.moments import first_us
+from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.columns.value_encoding import as_numpy, encode_values, epoch_micros, single_array
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.removals.value_ranges import EventTime
 
 Share: TypeAlias = Literal["all", "some", "none"]
 _TICK = "_tick"
@@ -73,6 +77,63 @@ class BeforeTick:
         if first >= self.tick or last == NO_TICK:
             return "none"
         return "all" if first > NO_TICK and last < self.tick else "some"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Selects the rows with a time from `start` on and before `stop`, in microseconds since 1970.
+
+    None leaves a side open; a row without a time is not selected.
+    """
+
+    time: EventTime
+    start: int | None
+    stop: int | None
+
+    @classmethod
+    def of(cls, between: Any, time: EventTime | None) -> TimeRange:
+        """By (start, end), the end exclusive; InputError for what is none, and without a time column."""
+        if time is None:
+            raise InputError(
+                "between was given, and there is no time column, so rows have no time. Leave it out."
+            )
+        edges = [plain(one) for one in between] if isinstance(between, (list, tuple)) else []
+        if len(edges) != 2 or edges == [None, None]:
+            raise InputError(
+                f"between must be (start, end), the end exclusive, got {between!r}. None leaves a side open."
+            )
+        start, stop = (None if one is None else first_us(one) for one in edges)
+        if start is not None and stop is not None and start >= stop:
+            raise InputError(f"between must be (start, end) with start before end, got {between!r}.")
+        return cls(time, start, stop)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column of times."""
+        return (self.time.column.name,)
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """None: a range of times is no value of a row."""
+        return ()
+
+    def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """See `RowCondition.mask`."""
+        times = encode_values(self.time.column, single_array(rows.column(self.time.column.name)))
+        us, inside = epoch_micros(self.time.column, times.stored), ~times.null
+        if self.start is not None:
+            inside &= us >= self.start
+        if self.stop is not None:
+            inside &= us < self.stop
+        return inside
+
+    def share(self, stats: Mapping[str, Any]) -> Share:
+        """See `RowCondition.share`: by ticks, so never "all"."""
+        first, last = stats.get(f"min.{_TICK}"), stats.get(f"max.{_TICK}")
+        grid = self.time.grid
+        too_early = self.start is not None and last is not None and last < grid.tick_of(self.start)
+        too_late = self.stop is not None and first is not None and first >= grid.next_start(self.stop)
+        return "none" if too_early or too_late or last == NO_TICK else "some"
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:

@@ -8,13 +8,16 @@ of their own.
 Two values are equal as they are when rows are grouped: NaN equals NaN, -0.0 equals 0.0, text is compared by
 its bytes. NULL equals nothing, or NULL, as `nulls_match` says.
 
+A file of which statistics tell that it has no such row is not read (value_ranges.py).
+
 Cost: O(log k) a row, with k given rows; memory is that of the given rows, in the driver and in each task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import row_hashes, value_hashes
 from tidemark.warehouse.removals.conditions import RowCondition, Share
+from tidemark.warehouse.removals.value_ranges import ColumnRanges, EventTime, may_hold, ranges_of
 
 Places = NDArray[np.int64]  # of rows among the given ones; -1 for a row that equals none
 
@@ -38,15 +42,17 @@ class RowValues:
     rows          the distinct given rows, in the order of `hashes`
     hashes        of each of them, ascending
     nulls_match   whether NULL equals NULL; otherwise a row with NULL equals none
+    ranges        of the columns with statistics, by which files are left out; tasks need none
     """
 
     rows: pa.RecordBatch
     hashes: NDArray[np.uint64]
     nulls_match: bool
+    ranges: tuple[ColumnRanges, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch, *, nulls_match: bool) -> RowValues:
-        """By rows in any order, which may repeat."""
+    def of(cls, rows: pa.RecordBatch, *, nulls_match: bool, time: EventTime | None = None) -> RowValues:
+        """By rows in any order, which may repeat; `time` tells files apart by the ticks of their rows."""
         if not nulls_match:
             rows = rows.take(arrow_array(np.flatnonzero(~_has_null(rows))))
         hashes = row_hashes(rows)
@@ -56,7 +62,8 @@ class RowValues:
         repeats = np.zeros(len(hashes), np.bool_)
         repeats[1:] = (hashes[1:] == hashes[:-1]) & _same(rows, earlier + 1, rows, earlier)
         first = np.flatnonzero(~repeats)
-        return cls(rows.take(arrow_array(first)), hashes[first], nulls_match)
+        distinct = rows.take(arrow_array(first))
+        return cls(distinct, hashes[first], nulls_match, ranges_of(distinct, time))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,9 +78,13 @@ class RowValues:
         texts = [value for value in values if isinstance(value, str)]
         return tuple(dict.fromkeys(texts or map(str, values)))
 
-    def share(self, _: Mapping[str, Any]) -> Share:
-        """See `RowCondition.share`: statistics are not looked at."""
-        return "some"
+    def share(self, stats: Mapping[str, Any]) -> Share:
+        """See `RowCondition.share`; never "all"."""
+        return "some" if may_hold(self.ranges, self.rows.num_rows, stats) else "none"
+
+    def __reduce__(self) -> Any:
+        """Without the ranges: a task has its file."""
+        return RowValues, (self.rows, self.hashes, self.nulls_match)
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""
@@ -94,6 +105,12 @@ class RowValues:
             left = left[~same]
             left = left[at[left] < stop[left]]
         return found
+
+
+def all_of(*conditions: RowCondition | None) -> RowCondition | None:
+    """Selects the rows that all of these select, the first one asked first; None for no condition."""
+    asked = [one for one in conditions if one is not None]
+    return reduce(BothConditions, asked) if asked else None
 
 
 @dataclass(frozen=True, slots=True)
