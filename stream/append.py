@@ -64,7 +64,8 @@ def append(  # noqa: PLR0913  the rows, and how they are taken
     batch            the number of the batch in its source, from 0 to 2**63 - 2. Numbers must increase; gaps
                      are allowed
     ahead            rows whose time is further ahead of the clock are rejected; None takes any time
-    evolve           whether columns that the warehouse lacks are added to it, as `warehouse.load` does
+    evolve           whether columns that the warehouse lacks are added to it, and columns get the wider types
+                     of the rows, as `warehouse.load` does
     storage_options, tuning
                      as for `warehouse.load`
 
@@ -110,7 +111,7 @@ def append_batch(
     `row_filter` selects the rows to reject. TooManyRejected if their share is above `max_rejected_fraction`.
     `same_records` says that a batch which comes again has the records of the first time: a checkpoint has
     their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ. With
-    `evolve`, columns that the warehouse lacks are added.
+    `evolve`, columns that the warehouse lacks are added, and columns get the wider types of the rows.
     """
     try:
         events, ledger = tables.open_tables(store, EVENTS, LEDGER)
@@ -160,7 +161,7 @@ def _append_new(
         written = append_rows.write(store, given, tick, race.table)
         _check_fraction(written.result, max_rejected_fraction, source, number)
         prepared = ledger_table.prepare(store, ledger, eps, source, number, written.result.summaries)
-        done = append_rows.commit(store, race, written)
+        done = append_rows.commit(work, race, written)
     if done.outcome == "known":
         return done
     if done.after > tables.newest_transaction(ledger, source):

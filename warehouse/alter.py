@@ -34,13 +34,20 @@ from tidemark.warehouse.delta.vacuum import extend_log_retention
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import newest_step
 from tidemark.warehouse.execution.executors import executor_for
-from tidemark.warehouse.ingest import wider_types
+from tidemark.warehouse.ingest.wider_types import widen as widen_columns
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.settings.changes import Asked, changed_properties, declared, widened, without
+from tidemark.warehouse.settings.changes import (
+    Asked,
+    changed_properties,
+    declared,
+    widened,
+    wider_types,
+    without,
+)
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
@@ -134,7 +141,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     _check(before, asked)
     executor.check_sendable(before.companions.known_kinds())
     if asked.widen:
-        wider_types.widen(Work(executor, store, before, progress), asked.widen)
+        types = asked.widen
+        widen_columns(Work(executor, store, before, progress), lambda options: wider_types(options, types))
     options = _declare(store, asked)
     work = Work(executor, store, options, progress)
     report = catch_up(work)

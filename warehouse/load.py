@@ -120,7 +120,9 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
               batches. Batches that were unloaded are not compared
     evolve    whether columns that the warehouse lacks are added to it. Rows of other batches, from before and
               after, that have none have NULL there; `added_columns` of the report names them. By default
-              unknown columns are refused. In text they get a type as those of a first batch do
+              unknown columns are refused. In text they get a type as those of a first batch do. And whether
+              a column gets the type of the rows where that is wider, as `alter(widen=...)` does, at its cost
+              (`widened_columns`); in text, columns keep their types
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -280,7 +282,7 @@ def _plan_bulk(
             return None, work
         is_known = appended.outcome == "known"  # another load appended this batch first
         sample = appended.sample
-        report.added_columns = [*appended.added] if appended.outcome == "appended" else []
+        report.added_columns, report.widened_columns = [*appended.added], [*appended.widened]
         work.reached("appended")
         loaded, (events,) = _loaded(work, EVENTS)
         work = replace(work, options=read_options(store, events))
@@ -321,7 +323,7 @@ def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable
         if steps is not None:
             plans = read_step_plans(work.store, steps, work.step_files)
             check_no_overlap(work.store, race.table, steps, plans, given.batch, written.result.sample)
-        done = append_rows.commit(work.store, race, written)
+        done = append_rows.commit(work, race, written)
     return done
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -374,7 +375,7 @@ def test_what_was_not_delivered_comes_again_with_its_id(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = [0.0]
-    monkeypatch.setattr(alerts.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(time, "monotonic", lambda: moment[0])
     receiver, state = Receiver(), tmp_path / "state.json"
     receiver.is_down = True
     when = "quantile(1, last='15m') > 100"
@@ -519,6 +520,5 @@ def test_it_is_asked_after_a_commit_and_by_the_timer(service: Service) -> None:
     service.wait(hours=1)
     service.get([1.0])
     seen.append(next(watching).state)
-    watching.close()
     assert seen == ["certain", "clear"]
     assert list(alert.watch(every=0.01, poll=0.01, times=3)) == []

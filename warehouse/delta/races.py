@@ -53,6 +53,10 @@ class Race:
             self._table = tables.open_table(self._store, self.name)
         return self._table
 
+    def look_again(self) -> None:
+        """Plans the next commit on the newest version."""
+        self._table = None
+
     def commit(
         self,
         actions: Iterable[AddAction | RemoveAction],

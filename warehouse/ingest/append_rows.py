@@ -9,7 +9,9 @@ processes at once, finds its transaction in the table and is not added twice.
 
 A batch may bring columns (`evolve`). Two commits before its own add them: first the options say which are
 added, and that earlier versions of tidemark do not know this; then the columns come. After a kill between any
-two of these commits, the warehouse has no column, or one that is NULL everywhere.
+two of these commits, the warehouse has no column, or one that is NULL everywhere. If the batch has wider
+types, one more commit widens the columns first, when its rows are written (wider_types.py); after a kill they
+are wider, with the same values.
 """
 
 from __future__ import annotations
@@ -39,10 +41,17 @@ from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused_error
+from tidemark.warehouse.ingest.wider_types import widen, with_types
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
-from tidemark.warehouse.settings.changes import changed_properties, with_added_columns
+from tidemark.warehouse.settings.changes import (
+    changed_properties,
+    widened,
+    wider_columns,
+    with_added_columns,
+)
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ class GivenBatch:
     row_filter  decides which rows are taken; the others are added to `rejected`, once
     eps         the rank error of the summaries, for a batch of a stream: its rows are summarised while they
                 are written, and its number is committed even if there are no rows; None for a bulk load
-    evolve      whether columns that the warehouse lacks are added
+    evolve      whether columns that the warehouse lacks are added, and columns get wider types of the rows
     """
 
     rows: Input
@@ -81,6 +90,16 @@ class GivenBatch:
         """The columns that the warehouse lacks: all, before the first batch."""
         return [field for field in self.fields if field.name not in dict(options.columns)]
 
+    def wider(self, options: Options) -> dict[str, str]:
+        """The wider types that columns of the warehouse get by the batch, Delta's names by the columns'."""
+        return wider_columns(options, column_types(self.fields)) if self.evolve else {}
+
+    def with_columns(self, options: Options) -> Options:
+        """The options with the columns and the types that the batch brings."""
+        columns = column_types(self.new_fields(options))
+        wider = widened(options, self.wider(options))
+        return replace(wider, columns=(*wider.columns, *columns.items()))
+
     def names(self, options: Options) -> tuple[str, ...]:
         """The columns of the options that the rows have, in the order of the options."""
         there = {field.name for field in self.fields}
@@ -100,6 +119,7 @@ class Appended:
     after      the newest batch of the source in `events` before this one; -1 if there was none
     sample     of the rows taken, for a bulk load
     added      the columns that were added to a warehouse that had others
+    widened    the columns that got a wider type
     """
 
     outcome: Literal["appended", "known", "empty"]
@@ -110,6 +130,7 @@ class Appended:
     after: int = -1
     sample: RowSample = NO_ROWS
     added: Sequence[str] = ()
+    widened: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +143,7 @@ class Written:
     refused            add actions of the records refused
     new_fields         the columns that the batch brings
     types              those of all columns of the files
+    wider              those of them that are wider than the table's when it was written
     """
 
     given: GivenBatch
@@ -131,6 +153,7 @@ class Written:
     refused: Sequence[AddAction]
     new_fields: Sequence[Field]
     types: Mapping[str, str]
+    wider: Mapping[str, str]
 
     @property
     def paths(self) -> list[str]:
@@ -147,15 +170,16 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
     """Writes the rows of the batch in tasks, and commits nothing.
 
     tick     the tick of the rows, if the warehouse has no time column
-    events   the opened table; columns that it lacks are taken from the rows
+    events   the opened table; columns that it lacks are taken from the rows, and so are wider types
 
     Raises InputError for rows that do not fit the warehouse's columns.
     """
     options = read_options(store, events)
     given.check_columns(options)
     new_fields, has_columns = given.new_fields(options), bool(options.columns)
-    options = replace(options, columns=(*options.columns, *column_types(new_fields).items()))
-    schema = pa.schema(Schema([*events.schema().fields, *new_fields]))
+    wider = given.wider(options)
+    options = given.with_columns(options)
+    schema = pa.schema(Schema([*with_types(events.schema(), wider).fields, *new_fields]))
     names = given.names(options)
     task = WriteRows(
         store, schema, names, given.batch, options, tick, given.row_filter, given.eps, options.companions
@@ -175,18 +199,21 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         nulls=dict(sum((Counter(json.loads(file.nulls)) for file in files[EVENTS]), Counter())),
         sample=sum((output.sample for output in written), NO_ROWS),
         added=[field.name for field in new_fields] if has_columns else (),
+        widened=[*wider],
     )
     rejected = [file.action() for file in files[REJECTED]]
-    return Written(given, tick, result, files[EVENTS], rejected, new_fields, dict(options.columns))
+    types = dict(options.columns)
+    return Written(given, tick, result, files[EVENTS], rejected, new_fields, types, wider)
 
 
-def commit(store: Store, race: Race, written: Written) -> Appended | None:
+def commit(work: Work, race: Race, written: Written) -> Appended | None:
     """Commits what was written, unless `events` has the batch or a later batch of its source already.
 
     `race` is that for `events`; the batch was written for its table. Returns None if it brings columns and
     lost a race meanwhile, or if columns got other types: the batch has to be written again, for the race's
-    new table.
+    new table. `work` widens columns, if the batch has wider types.
     """
+    store = work.store
     batch, is_bulk = written.given.batch, written.given.eps is None
     if is_bulk:
         looks = own_files.Looks(store, before_commit=True)
@@ -196,7 +223,7 @@ def commit(store: Store, race: Race, written: Written) -> Appended | None:
         _reject(store, batch, written.refused)
     if not written.files and is_bulk:
         return written.result
-    if written.new_fields and written.files and not _add_columns(store, race, written):
+    if written.files and not _bring_columns(work, race, written):
         return None
     while not has_batch(race.table, batch):
         if not _has_types(race.table, written):
@@ -206,7 +233,15 @@ def commit(store: Store, race: Race, written: Written) -> Appended | None:
             if is_bulk:
                 _replace_lost(store, written)
             return replace(written.result, after=after)
-    return replace(written.result, outcome="known")
+    return replace(written.result, outcome="known", added=(), widened=())
+
+
+def _bring_columns(work: Work, race: Race, written: Written) -> bool:
+    """Widens and adds the columns that the batch brings; False if another writer has committed meanwhile."""
+    if written.wider and not has_batch(race.table, written.given.batch):
+        widen(work, lambda options: wider_columns(options, written.wider))
+        race.look_again()
+    return not written.new_fields or _add_columns(work.store, race, written)
 
 
 def _add_columns(store: Store, race: Race, written: Written) -> bool:

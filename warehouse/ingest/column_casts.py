@@ -24,6 +24,7 @@ from tidemark.warehouse.columns.arrow_types import null_column, typed, with_plai
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.settings.changes import wider_columns
 from tidemark.warehouse.settings.options import Options
 
 _WIDE = pa.decimal128(38, 0)  # holds every integer, and every double that one becomes
@@ -32,13 +33,14 @@ _WIDE = pa.decimal128(38, 0)  # holds every integer, and every double that one b
 def check_columns(options: Options, fields: list[Field], *, evolve: bool = False) -> None:
     """InputError unless the columns are the warehouse's, in any order, of types that fit without loss.
 
-    Columns that were added later may be missing. With `evolve`, there may be others, which are then added.
+    Columns that were added later may be missing. With `evolve`, there may be others, which are then added,
+    and others may be of wider types, which the warehouse's columns then get.
     """
     columns = column_types(fields)
     if not options.columns:
         options.check_columns(columns)
         return
-    stored = dict(options.columns)
+    stored = dict(options.columns) | (wider_columns(options, columns) if evolve else {})
     later = {name: stored[name] for name in options.added_columns if name in stored}
     options.check_columns({**later, **{name: stored.get(name, kind) for name, kind in columns.items()}})
     missing = sorted(set(stored) - set(columns) - set(later))
@@ -61,7 +63,7 @@ def check_types(columns: Mapping[str, str], stored: Mapping[str, str]) -> None:
     """InputError unless each column's type fits the stored one of its name, if there is one, without loss."""
     for name, kind in columns.items():
         if name in stored and kind != stored[name] and not _may_fit(kind, stored[name]):
-            remedy = f", or widen the column: alter(widen={{{name!r}: {kind!r}}})"
+            remedy = f", or widen the column: evolve=True, or alter(widen={{{name!r}: {kind!r}}})"
             raise InputError(
                 f"column {name!r} is {kind}, the warehouse has {stored[name]}. Cast it in the input"
                 f"{remedy if is_wider(kind, stored[name]) else ''}."

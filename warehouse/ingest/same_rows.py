@@ -26,7 +26,6 @@ import pyarrow as pa
 from deltalake import Schema
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
 from tidemark.warehouse.delta import tables
@@ -46,6 +45,7 @@ from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.event_files import event_ticks
 from tidemark.warehouse.ingest.rejected import rejected_texts
 from tidemark.warehouse.ingest.row_filter import RowFilter, filter_rows
+from tidemark.warehouse.ingest.wider_types import with_types
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work
@@ -132,10 +132,10 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     store, options, row_filter, batch = work.store, work.options, given.row_filter, given.batch
     events = tables.open_table(store, EVENTS)
     # The columns that came and `events` lacks: all, where no row was ever taken. NULL there is no difference.
-    new = given.new_fields(options)
-    fields = [*events.schema().fields, *new]
-    options = replace(options, columns=(*options.columns, *column_types(new).items()))
-    stored_schema = pa.schema(Schema(fields))
+    # So do wider types: the digest of a value does not depend on them.
+    wider = with_types(events.schema(), given.wider(options))
+    stored_schema = pa.schema(Schema([*wider.fields, *given.new_fields(options)]))
+    options = given.with_columns(options)
     schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
     left = left_rows(store, events, batch)

@@ -55,6 +55,8 @@ class LoadReport:
     seconds        time spent, by phase
     overlaps       a warning for each earlier bulk load with the same rows as the batch, or nearly the same
     added_columns  the columns that the batch brought to a warehouse that had others
+    widened_columns
+                   the columns that got a wider type by the batch
     """
 
     outcome: str = "loaded"
@@ -67,6 +69,7 @@ class LoadReport:
     seconds: dict[str, float] = field(default_factory=dict)
     overlaps: list[str] = field(default_factory=list)
     added_columns: list[str] = field(default_factory=list)
+    widened_columns: list[str] = field(default_factory=list)
 
     def add_run(self, projection: Projection[Any], run: NewRun) -> None:
         """Counts a run of a step."""

@@ -4,8 +4,9 @@ Two forms are read:
 
     Delta       rows with the columns of the warehouse and `_change_type`: insert and update_postimage come,
                 delete and update_preimage leave. Columns that begin with `_commit_` are left out
-    Debezium    JSON lines with `op`, `before` and `after`, alone or in `payload`: c and r come, d leaves, u
-                does both. Whole rows are needed in `before`
+    Debezium    JSON objects with `op`, `before` and `after`, alone or in `payload`: c and r come, d leaves, u
+                does both. Whole rows are needed in `before`. What is empty, as the record is that Kafka keeps
+                of a row that left, is no change
 
 Netting. Each row is counted: +1 each time it comes, -1 each time it leaves. In the end, rows with a count
 above 0 come, rows with a count below 0 leave. So of a row that changes several times in one feed, the first
@@ -22,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from deltalake import Field
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array
@@ -69,16 +71,19 @@ def is_json(changes: Any) -> bool:
     return are_paths(paths) and all(os.fspath(one).lower().endswith(_JSON) for one in paths)
 
 
-def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
-    given = given_input(work, changes)
-    types = {
-        name: kind for name, kind in column_types(given.fields()).items() if not name.startswith(_COMMIT)
-    }
-    if types.pop(CHANGE, None) != "string" or set(types) != set(schema.names):
+def check_feed(fields: list[Field], names: Sequence[str]) -> None:
+    """InputError unless these are the columns of a feed of Delta, of a warehouse with the columns `names`."""
+    types = {name: kind for name, kind in column_types(fields).items() if not name.startswith(_COMMIT)}
+    if types.pop(CHANGE, None) != "string" or set(types) != set(names):
         raise InputError(
-            f"a change feed has the columns {', '.join(schema.names)} and {CHANGE}, or is JSON lines with "
+            f"a change feed has the columns {', '.join(names)} and {CHANGE}, or is JSON lines with "
             f"op, before and after; got {', '.join(types) or 'none'}. Nothing was changed."
         )
+
+
+def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
+    given = given_input(work, changes)
+    check_feed(given.fields(), schema.names)
     with_change = schema.append(pa.field(CHANGE, pa.string()))
     rows = cast_input(given, with_change, dict(work.options.columns))
     kinds = rows.column(CHANGE).to_pylist()
@@ -91,19 +96,35 @@ def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Reco
 
 
 def _envelopes(changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
-    images, signs, places = list[dict[str, Any]](), list[int](), list[str]()
+    lines, places = list[bytes](), list[str]()
     for path in input_files(changes):
-        lines = path.read_bytes().splitlines()
-        for number, (line, change) in enumerate(zip(lines, decoded_objects(_records(lines)), strict=True), 1):
-            for name, image in _images(change, f"line {number} of {path}") if line.strip() else ():
-                images.append(image)
-                signs.append(1 if name == "after" else -1)
-                places.append(f"{name!r} in line {number} of {path}")
-                if image.keys() != {*schema.names}:
-                    raise InputError(
-                        f"{places[-1]} must have the columns {', '.join(schema.names)}, got "
-                        f"{', '.join(image) or 'none'}. Nothing was changed. {_WHOLE_ROWS}"
-                    )
+        own = path.read_bytes().splitlines()
+        lines += own
+        places += [f"line {number} of {path}" for number in range(1, len(own) + 1)]
+    return rows_of_records(lines, places, schema)
+
+
+def rows_of_records(
+    records: Sequence[bytes], named: Sequence[str], schema: pa.Schema
+) -> tuple[pa.RecordBatch, Signs]:
+    """The rows of changes as Debezium writes them, with 1 for each that comes and -1 for each that leaves.
+
+    records   JSON objects; what is empty is left out
+    named     of each, where it is, for errors
+
+    InputError for a record that is no change, and for one without its whole rows.
+    """
+    images, signs, places = list[dict[str, Any]](), list[int](), list[str]()
+    for record, where, change in zip(records, named, decoded_objects(_records(records)), strict=True):
+        for name, image in _images(change, where) if record.strip() else ():
+            images.append(image)
+            signs.append(1 if name == "after" else -1)
+            places.append(f"{name!r} in {where}")
+            if image.keys() != {*schema.names}:
+                raise InputError(
+                    f"{places[-1]} must have the columns {', '.join(schema.names)}, got "
+                    f"{', '.join(image) or 'none'}. Nothing was changed. {_WHOLE_ROWS}"
+                )
     columns = []
     for field in schema:
         column, refused = parse_values([image[field.name] for image in images], field.type)

@@ -221,6 +221,19 @@ def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def wider_columns(options: Options, types: Mapping[str, str]) -> dict[str, str]:
+    """Those of a batch's types, Delta's names by the columns', that are wider than the stored ones.
+
+    A column that a companion summarises keeps its type.
+    """
+    stored, kept = dict(options.columns), {one.column for one in options.companion_names}
+    return {
+        name: kind
+        for name, kind in types.items()
+        if name in stored and name not in kept and is_wider(kind, stored[name])
+    }
+
+
 def widened(options: Options, types: Mapping[str, str]) -> Options:
     """The options with the wider types; InputError as `wider_types`, and for too many digits."""
     wider = wider_types(options, types)
