@@ -7,7 +7,8 @@ The rooms, from the lowest floor to the highest:
                       the commands that ask; a new warehouse; the demo; files as rows; what clients of the
                       SQL server may do; every invariant, checked. sql is hard: its lists decide what a
                       stranger may run
-    alter, copy_warehouse, load_batch, maintain, pagerank, remove_rows, repair, serve
+    remove_rows       rows leave, or are corrected: the commands, and the feeds that `load` takes
+    alter, copy_warehouse, load_batch, maintain, pagerank, repair, serve
     site_reduce, sql_server, stream_events
                       a job each; serve answers over HTTP
 """

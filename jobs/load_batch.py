@@ -26,6 +26,7 @@ from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows, session_for
 from tidemark.jobs.inputs.spark_inputs import as_input_error
+from tidemark.jobs.remove_rows import run_changes
 from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.schema import column_types, delta_fields
@@ -57,10 +58,14 @@ def main(argv: list[str] | None = None, progress: Callable[[str], None] | None =
 
 def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:
     """Loads the input of the arguments, or the rows of the streams."""
-    if given.input and not given.batch:
+    if (given.input or given.changes) and not given.batch:
         given.parser.error(
             "--batch is needed with --input: a name that stays the same when the job is run again"
         )
+    if given.changes:
+        return _correct(given)
+    if given.missing != "error":
+        given.parser.error("--missing goes with --changes")
     _check_options(given)
     try:
         spark, inputs = _engine(given)
@@ -78,6 +83,17 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
             json_text({"batches": [{"batch": name, **asdict(report)} for name, report in loaded], **beside})
         )
     return DONE
+
+
+def _correct(given: argparse.Namespace) -> int:
+    """Makes the changes of a feed: the batch is a correction."""
+    chosen = [name for name, value in command_options.creation_options(given).items() if value is not None]
+    others = ("batch_every", "again", "refuse_overlap", "evolve", "type")
+    if wrong := [*(name for name in others if getattr(given, name)), *chosen]:
+        given.parser.error(
+            f"--changes goes without {wrong[0].replace('_', '-')}: no warehouse is created by changes"
+        )
+    return run_changes(given)
 
 
 def _expire(spark: SparkSession | None, given: argparse.Namespace) -> RemovalReport | None:
@@ -289,8 +305,9 @@ def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:
 
 
 def _added(report: LoadReport) -> str:
-    """The columns that the batch added, for its line."""
-    return f"; added {', '.join(map(text_of, report.added_columns))}" if report.added_columns else ""
+    """The columns that the batch added or widened, for its line."""
+    told = (("added", report.added_columns), ("widened", report.widened_columns))
+    return "".join(f"; {did} {', '.join(map(text_of, names))}" for did, names in told if names)
 
 
 if __name__ == "__main__":

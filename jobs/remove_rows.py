@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli.certificates import print_certificate
+from tidemark.jobs.cli.command_options import ahead
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
@@ -38,17 +39,36 @@ def run_delete(given: argparse.Namespace) -> int:
     if given.where is None and given.keys is None:
         given.parser.error("one of --where and --keys is required")
     what = {name: getattr(given, name) for name in ("where", "purge", "grace", "request")}
-    return _run(given, warehouse.delete, "tidemark delete", **what, keys=_rows_of(given, given.keys))
+    what |= {"keys": _rows_of(given, given.keys), "between": _between(given)}
+    return _run(given, warehouse.delete, "tidemark delete", **what)
 
 
 def run_correct(given: argparse.Namespace) -> int:
     """Puts rows in the place of others."""
-    changes = given.changes
-    if changes is not None and not is_json(changes):
-        changes = _rows_of(given, changes)
-    what = {"rows": _rows_of(given, given.input), "before": _rows_of(given, given.before), "changes": changes}
+    what: dict[str, Any] = {"rows": _rows_of(given, given.input), "before": _rows_of(given, given.before)}
+    what["changes"] = _changes_of(given)
     what |= {name: getattr(given, name) for name in ("batch", "on", "where", "missing")}
+    what["between"] = _between(given)
     return _run(given, warehouse.correct, "tidemark correct", **what)
+
+
+def run_changes(given: argparse.Namespace) -> int:
+    """Makes the changes of a feed, of `tidemark load --changes`."""
+    what = {"changes": _changes_of(given), "batch": given.batch, "missing": given.missing}
+    return _run(given, warehouse.correct, "tidemark load", **what, **ahead(given))
+
+
+def _changes_of(given: argparse.Namespace) -> list[str] | ArrowRows | None:
+    """The change feed: paths of JSON lines as they are, or the rows of other files."""
+    if given.changes is None or is_json(given.changes):
+        paths: list[str] | None = given.changes
+        return paths
+    return _rows_of(given, given.changes)
+
+
+def _between(given: argparse.Namespace) -> tuple[str | None, ...] | None:
+    """The range of times, - as an open side; None without one."""
+    return given.between and tuple(None if text == "-" else text for text in given.between)
 
 
 def _rows_of(given: argparse.Namespace, paths: list[str] | None) -> ArrowRows | None:
@@ -99,7 +119,7 @@ def _run(given: argparse.Namespace, call: Callable[..., RemovalReport], applicat
             spark,
             given.warehouse,
             **what,
-            dry_run=given.dry_run,
+            dry_run=getattr(given, "dry_run", False),
             storage_options=given.storage_options,
             progress=set_phase,
         )

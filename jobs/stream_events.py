@@ -4,6 +4,7 @@
         jobs/stream_events.py --warehouse W --source kafka --bootstrap HOST:PORT --topic clicks --format json
     spark-submit jobs/stream_events.py --warehouse W --source files --path incoming --format csv
     spark-submit jobs/stream_events.py --warehouse W --source delta --path table
+    spark-submit jobs/stream_events.py --warehouse W --source delta --path table --changes
 
 Records that do not parse, and events too far in the future, go to the table `rejected` with the reason. When
 it is started again it continues where it stopped; a batch that was interrupted by a crash counts once.
@@ -61,6 +62,8 @@ def run(given: argparse.Namespace) -> int:
     for name in needed:
         if not getattr(given, name):
             given.parser.error(f"--{name} is needed with --source {given.source}")
+    if given.changes and (given.format == "csv" or given.columns):
+        given.parser.error("--changes takes changes in JSON, or those of a Delta table")
     warehouse.open_snapshot(given.warehouse, given.storage_options)
     Store.from_uri(given.warehouse, given.storage_options).files.check_place(writing=True)
     stopping = threading.Event()
@@ -93,6 +96,8 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         or Store.from_uri(given.warehouse, given.storage_options).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
         **command_options.ahead(given),
+        changes=given.changes,
+        missing=given.missing,
         max_rejected_fraction=given.max_rejected_fraction,
         progress=keep,
         storage_options=given.storage_options,
@@ -101,13 +106,13 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
     if not given.json:
         _print_line(f"{name}: streaming into {given.warehouse}; SIGTERM or Ctrl-C stops it")
     reader = query.open(given.warehouse, given.storage_options)
-    last_shown = -1
+    last_shown, shown = -1, {"in_json": given.json, "in_changes": given.changes}
     while streaming.isActive and not stopping.is_set():
         streaming.awaitTermination(_POLL_SECONDS)
-        last_shown = _show_batches(streaming, reports, reader, last_shown, in_json=given.json)
+        last_shown = _show_batches(streaming, reports, reader, last_shown, **shown)
     with busy:  # waits for the current batch
         streaming.stop()
-    _show_batches(streaming, reports, reader, last_shown, in_json=given.json)
+    _show_batches(streaming, reports, reader, last_shown, **shown)
     failure = streaming.exception()
     if failure is not None and not stopping.is_set():
         raise failure
@@ -127,6 +132,7 @@ def _show_batches(
     last_shown: int,
     *,
     in_json: bool,
+    in_changes: bool,
 ) -> int:
     """Prints a line for each batch after `last_shown`; returns the number of the last batch printed."""
     for progress in map(dict, streaming.recentProgress):
@@ -138,6 +144,12 @@ def _show_batches(
         behind, live = _behind(progress), reader.info()["live_rows"]
         if in_json:
             _print_line(json_text({**asdict(report), "behind": behind, "live_rows": live}))
+            continue
+        if in_changes:
+            _print_line(
+                f"batch {number}: {report.rows:,} rows added, {report.removed:,} removed, "
+                f"{report.seconds:.2f} s, behind {behind}"
+            )
             continue
         rate = report.rows / report.seconds if report.seconds else 0.0
         nulls = ", ".join(f"{name} {count:,}" for name, count in report.nulls.items())
@@ -162,6 +174,10 @@ def _read_delta(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     reader = spark.readStream.format("delta")
     if given.max_per_batch:
         reader = reader.option("maxFilesPerTrigger", given.max_per_batch)
+    if given.changes:
+        reader = reader.option("readChangeFeed", "true")
+    if given.starting_version is not None:
+        reader = reader.option("startingVersion", given.starting_version)
     try:
         return reader.load(given.path)
     except Exception as error:  # Java's own where Spark has no such source
@@ -194,6 +210,8 @@ def _read(spark: SparkSession, given: argparse.Namespace, options: Options) -> D
             ) from error
     else:
         records = read_lines(spark, given.path, given.format, given.max_per_batch)
+    if given.changes:
+        return stream.parse_changes(records, options)
     return stream.parse(records, options, given.format, columns, lines=given.source == "files")
 
 

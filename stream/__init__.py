@@ -6,15 +6,19 @@ for every batch of a streaming DataFrame. `parse` makes such a DataFrame from te
     stream.append(spark, uri, df, source="web", batch=0)    # one batch; None and a table likewise
     stream.start(streaming_df, uri, source="web", checkpoint="folder", trigger="10 s")
     stream.parse(records, options, "json")                  # text records as such a DataFrame
+    stream.start(feed, uri, source="orders", checkpoint="folder", changes=True)   # a change feed
+    stream.parse_changes(records, options)                  # changes in JSON as such a DataFrame
 
 The rooms, from the lowest floor to the highest:
 
-    append, records   one batch: rows, summaries and ledger rows; text records as rows
-    start             every batch of a streaming DataFrame
+    append, records, changes
+              one batch: rows, summaries and ledger rows; text records as rows; changes as a correction
+    start     every batch of a streaming DataFrame
 """
 
 from tidemark.stream.append import append
+from tidemark.stream.changes import parse_changes
 from tidemark.stream.records import parse
 from tidemark.stream.start import BatchReport, start
 
-__all__ = ["BatchReport", "append", "parse", "start"]
+__all__ = ["BatchReport", "append", "parse", "parse_changes", "start"]

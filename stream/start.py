@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
 
 from tidemark.stream.append import append_batch, checked_source
+from tidemark.stream.changes import FeedCorrections, newest_correction
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
+from tidemark.warehouse.correct import Missing
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BatchRange
-from tidemark.warehouse.execution.executors import executor_for
+from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.execution.hadoop import check_checkpoint
 from tidemark.warehouse.ingest import batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
@@ -24,6 +27,7 @@ from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, RowFilter, latest_time
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.removals.change_feed import check_feed
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 
@@ -38,8 +42,9 @@ AVAILABLE_NOW = "available now"
 class BatchReport:
     """The outcome of one batch: rows appended, rows rejected and seconds. A replay appends 0 rows.
 
-    `nulls` counts the NULLs of each column that has any in the appended rows: the record lacked the column,
-    or had null. It is empty for a batch whose rows were already stored before a crash.
+    Of a change feed `rows` were added and `removed` were removed; a replay says the same. `nulls` counts the
+    NULLs of each column that has any in the appended rows: the record lacked the column, or had null. It is
+    empty for a batch whose rows were already stored before a crash.
     """
 
     source: str
@@ -48,6 +53,7 @@ class BatchReport:
     rejected: int
     seconds: float
     nulls: Mapping[str, int] = field(default_factory=dict)
+    removed: int = 0
 
 
 @report_os_errors("stream")
@@ -61,6 +67,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     ahead: str | timedelta | None = DEFAULT_AHEAD,
     max_rejected_fraction: float | None = None,
     evolve: bool = False,
+    changes: bool = False,
+    missing: Missing = "error",
     progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
@@ -81,8 +89,13 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     ahead         rows whose time is further ahead of the clock are rejected; None accepts all
     max_rejected_fraction
                   a batch with a larger share of rejected rows stops the stream and is not committed
-    evolve        whether columns that the warehouse lacks are added to it by the first batch with rows, as
-                  `warehouse.load` does
+    evolve        whether columns that the warehouse lacks are added to it by the first batch with rows, and
+                  columns get the wider types of the rows, as `warehouse.load` does
+    changes       whether the rows are changes: they have the column `_change_type` as well, as Delta's change
+                  feed has it (`readChangeFeed`), or as `parse_changes` makes it. Each batch is then the
+                  correction named `<source>/<number>`. A change that cannot be made stops the stream, and
+                  nothing of its batch is done
+    missing       of changes: as `warehouse.correct` takes it
     progress      called with a report after each batch
     storage_options
                   as for `warehouse.load`
@@ -107,7 +120,6 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         )
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
-    parsed = bool(parser_columns)
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
     latest_time(ahead)  # refuses what is no duration
@@ -115,33 +127,80 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     executor = executor_for(spark)
     options = read_options(store)
     executor.check_sendable(options.companions.known_kinds())
-    fields = executor.input(streaming_df).fields(*(RECORD_COLUMNS if parsed else ()))
-    check_columns(options, fields, evolve=evolve)
-    check_numbering(spark, store, name, os.fspath(checkpoint))
+    fields = executor.input(streaming_df).fields(*parser_columns)
+    batch: Callable[[DataFrame, int], BatchReport]
+    _check_missing(missing, changes=changes)
+    if changes:
+        _check_changes(parser_columns, max_rejected_fraction, evolve=evolve)
+        check_feed(fields, [column for column, _ in options.columns])
+        feed = FeedCorrections(spark, uri, name, missing, ahead, storage_options, tuning)
+        batch, newest = partial(_correct, feed), newest_correction(store, name)
+    else:
+        check_columns(options, fields, evolve=evolve)
+        how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
+        batch, newest = how.append, batch_numbers.newest(store, name)
+    check_numbering(spark, newest, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 
     def process(rows: DataFrame, number: int) -> None:
         with lock:
-            began = time.perf_counter()
-            done = append_batch(
-                executor,
-                store,
-                executor.input(rows),
-                BatchRange(name, number, number),
-                row_filter=RowFilter(latest_time(ahead), parsed),
-                max_rejected_fraction=max_rejected_fraction,
-                evolve=evolve,
-                same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
-            )
+            report = batch(rows, number)
             if progress is not None:
-                done = done or Appended("known")
-                spent = time.perf_counter() - began
-                progress(BatchReport(name, number, done.rows, done.rejected, spent, done.nulls))
+                progress(report)
 
     writer = streaming_df.writeStream.foreachBatch(process).option(
         "checkpointLocation", os.fspath(checkpoint)
     )
     return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
+
+
+@dataclass(frozen=True, slots=True)
+class _Appends:
+    """How the batches of a stream are appended; see `start`. `parsed`: the rows have RECORD_COLUMNS."""
+
+    executor: Executor
+    store: Store
+    source: str
+    ahead: str | timedelta | None
+    parsed: bool
+    max_rejected_fraction: float | None
+    evolve: bool
+
+    def append(self, rows: DataFrame, number: int) -> BatchReport:
+        """Appends the batch with this number, once."""
+        began = time.perf_counter()
+        done = append_batch(
+            self.executor,
+            self.store,
+            self.executor.input(rows),
+            BatchRange(self.source, number, number),
+            row_filter=RowFilter(latest_time(self.ahead), self.parsed),
+            max_rejected_fraction=self.max_rejected_fraction,
+            evolve=self.evolve,
+            same_records=True,  # `check_numbering` found the batch's offsets in the checkpoint
+        ) or Appended("known")
+        spent = time.perf_counter() - began
+        return BatchReport(self.source, number, done.rows, done.rejected, spent, done.nulls)
+
+
+def _correct(feed: FeedCorrections, rows: DataFrame, number: int) -> BatchReport:
+    """Makes the changes of the batch with this number, once."""
+    done = feed.correct(rows, number)
+    return BatchReport(feed.source, number, done.rows_in, 0, done.seconds, removed=done.rows)
+
+
+def _check_missing(missing: str, *, changes: bool) -> None:
+    if missing not in get_args(Missing) or (missing != "error" and not changes):
+        raise InputError(f"missing must be 'error', or 'insert' with changes=True, got {missing!r}.")
+
+
+def _check_changes(records: list[str], fraction: float | None, *, evolve: bool) -> None:
+    """InputError for what goes with rows and not with changes."""
+    if records or fraction is not None or evolve:
+        raise InputError(
+            "changes are made as they are, or stop the stream: leave out max_rejected_fraction and evolve, "
+            "and make rows of records by stream.parse_changes."
+        )
 
 
 def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -153,14 +212,13 @@ def _spark_trigger(trigger: str | Mapping[str, Any] | None) -> dict[str, Any]:
     return {"processingTime": f"{parse_duration(trigger) // 1000} milliseconds"}
 
 
-def check_numbering(spark: SparkSession, store: Store, source: str, checkpoint: str) -> None:
-    """InputError if the checkpoint lacks a batch of the source that the warehouse has.
+def check_numbering(spark: SparkSession, stored: int, source: str, checkpoint: str) -> None:
+    """InputError if the checkpoint lacks a batch of the source that the warehouse has, up to `stored`.
 
     Spark writes the offsets of a batch to the checkpoint before the batch runs, so the right checkpoint has
     every batch that the warehouse has. A new or an older checkpoint would give the same numbers to other
     rows, which would then be taken for replays and lost.
     """
-    stored = batch_numbers.newest(store, source)
     recorded = newest_offset(spark, checkpoint)
     if stored > recorded:
         state = "is new" if recorded < 0 else f"ends with batch {recorded}"

@@ -181,6 +181,12 @@ CREATE = (
         help="the columns, such as 'time timestamp, delay int' (default: the columns of the first batch)",
     ),
 )
+_MISSING = option(
+    "--missing",
+    choices=("error", "insert"),
+    default="error",
+    help="of changes: what to do if a row that is to leave is not there (default: error)",
+)
 LOAD = (
     *COMMON,
     AfterInterrupt(
@@ -199,11 +205,17 @@ LOAD = (
                 action="store_true",
                 help="load the rows that streams appended since the last load",
             ),
+            files(
+                "--changes",
+                "instead a change feed, rows with _change_type as Delta has them, or JSON lines of Debezium: "
+                "the batch is a correction, as `tidemark correct --changes` makes it",
+            ),
         ),
         required=True,
     ),
     option("--format", choices=FORMATS, help="the input's format (default: by the file names)"),
     option("--batch", metavar="ID", help="the batch's name: loading it again changes nothing"),
+    _MISSING,
     option("--batch-every", metavar="SPAN", help="cut the input by event time into batches of this length"),
     _ahead("refuse a batch with rows"),
     option(
@@ -219,7 +231,8 @@ LOAD = (
     option(
         "--evolve",
         action="store_true",
-        help="add the columns of the input that the warehouse lacks; else they are refused",
+        help="add the columns of the input that the warehouse lacks, and widen those that are wider in the "
+        "input; else both are refused",
     ),
     option(
         "-v",
@@ -363,6 +376,13 @@ UNLOAD = (
     ),
     *_REMOVAL,
 )
+_TIMES = option(
+    "--between",
+    nargs=2,
+    metavar=("START", "END"),
+    help="only rows of this time may leave: ISO times, END exclusive, - leaves a side open. Files without "
+    "such rows are not read",
+)
 DELETE = (
     *COMMON,
     _AFTER_REMOVAL,
@@ -376,6 +396,7 @@ DELETE = (
         "files with some columns of the warehouse: rows that equal one of theirs in all these columns are "
         "deleted; with --where, those for which it is true, too",
     ),
+    _TIMES,
     option("--format", choices=FORMATS, help="the format of --keys (default: by the file names)"),
     option(
         "--purge",
@@ -410,12 +431,8 @@ CORRECT = (
         "instead: a change feed, rows with _change_type as Delta has them, or JSON lines of Debezium",
     ),
     option("--where", metavar="EXPRESSION", help="only rows for which this is true may leave"),
-    option(
-        "--missing",
-        choices=("error", "insert"),
-        default="error",
-        help="what to do if a row that is to leave is not there (default: error)",
-    ),
+    _TIMES,
+    _MISSING,
     option("--format", choices=FORMATS, help="the format of the files (default: by their names)"),
     *_CHANGE,
 )
@@ -487,6 +504,19 @@ STREAM = (
         metavar="WHERE",
         help="where a new Kafka stream starts: earliest (the default), latest, or offsets in Spark's JSON",
     ),
+    option(
+        "--starting-version",
+        type=int,
+        metavar="N",
+        help="the version of the Delta table where a new stream starts (default: its rows, then what comes)",
+    ),
+    option(
+        "--changes",
+        action="store_true",
+        help="the stream is a change feed: that of the Delta table, or JSON as Debezium writes it; each "
+        "batch is one correction",
+    ),
+    _MISSING,
     option("--max-per-batch", type=int, metavar="N", help="at most N records (Kafka) or files per batch"),
     option("--trigger", metavar="SPAN", help="time between batches, such as '10 seconds'"),
     option("--once", action="store_true", help="process the available records, then end"),

@@ -384,11 +384,12 @@ def test_a_checkpoint_must_know_the_newest_number_whatever_it_brought(
     uri: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(uri, 4, [], ["bad"])
+    store = Store.from_uri(uri)
     monkeypatch.setattr(start_module, "newest_offset", lambda *_: 3)
     with pytest.raises(InputError, match="up to 4"):
-        start_module.check_numbering(None, Store.from_uri(uri), "s", "c")
+        start_module.check_numbering(None, batch_numbers.newest(store, "s"), "s", "c")
     monkeypatch.setattr(start_module, "newest_offset", lambda *_: 4)
-    start_module.check_numbering(None, Store.from_uri(uri), "s", "c")
+    start_module.check_numbering(None, batch_numbers.newest(store, "s"), "s", "c")
 
 
 def test_everything_but_the_commits_is_done_before_the_first_of_them(
