@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.number_parts import FEW, NumberParts
+from tidemark.query.reading.number_parts import FEW, NumberParts, sample_ranks
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -33,7 +33,6 @@ from tidemark.warehouse.columns.exact_sums import Sums
 STEP = 16  # places of an array from one sample to the next
 LONG = 32  # numbers of a stretch, on average, from which on the samples are less work
 MANY = 2**18  # numbers from which on it matters
-_SPREAD = 3.0  # standard deviations of a rank among samples, on either side
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,9 +190,7 @@ class MergedParts:
     def _between_samples(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
         """The value of a rank of each part, how many numbers are <= it, and whether it was found."""
         samples = self._samples.sizes
-        share = ranks / np.maximum(self.sizes, 1)
-        spread = 2 + _SPREAD * np.sqrt(np.maximum(samples * share * (1 - share), 0))
-        ends = np.stack([samples * share - spread, samples * share + spread + 1], axis=1).astype(np.int64)
+        ends = np.stack(sample_ranks(ranks, self.sizes, samples), axis=1)
         has_end = (ends >= 1) & (ends <= samples[:, np.newaxis])
         points = self._samples.same_values_at(ends).values
         below, within = np.zeros(len(self), np.int64), np.zeros(len(self), np.int64)

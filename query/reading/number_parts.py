@@ -1,9 +1,10 @@
 """Numbers of many parts in one array, such as of groups in windows, in any order within a part.
 
-A few ranks of each part are found without a sort of all numbers: large parts are partitioned at the ranks,
-and small ones are sorted together. Parts of about equal size are the rows of a matrix, so a part costs some
-nanoseconds and not the microseconds of a call. More ranks, and points of their own for each part, need all
-parts sorted, once.
+A few ranks of each part are found without a sort of all numbers. Small parts are sorted together: those of
+about equal size are rows of a matrix, so a part costs some nanoseconds and not the microseconds of a call.
+Others are partitioned at the ranks, and large ones only between two of their samples, if the counts of the
+numbers below and between these confirm that the rank lies there. More ranks, and points of their own for each
+part, need all parts sorted, once.
 
 Cost, for r numbers in p parts: O(r) for a few ranks or points, else O(r log r).
 """
@@ -32,6 +33,9 @@ from tidemark.warehouse.per_process import per_process
 
 FEW = 8  # ranks or points that are found without a sort
 SMALL = 2**8  # numbers of a part that is sorted with others
+LARGE = 2**16  # numbers of a part from which samples are taken
+STEP = 64  # places from one of these samples to the next
+SPREAD = 3.0  # standard deviations of a rank among samples, on either side
 SHARED = 2**20  # numbers of large parts that threads share
 CORES = os.cpu_count() or 1
 Part = tuple[int, int, int]  # its number, and where it starts and ends
@@ -117,10 +121,7 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
 
     def select(large: Sequence[Part]) -> None:
         for part, start, stop in large:
-            own, at = numbers[start:stop].copy(), places[part]
-            own.partition(at)
-            values[part] = found = own[at]
-            ranks_le[part] = [np.count_nonzero(own <= value) for value in found]
+            values[part], ranks_le[part] = _of_one(numbers[start:stop], places[part] + 1)
 
     shares = _shares(_large_parts(edges), CORES)
     if len(shares) == 1:
@@ -128,6 +129,51 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
     else:  # numpy lets threads run at the same time
         list(_threads().map(select, shares))
     return RankedValues(values, ranks_le)
+
+
+def sample_ranks(ranks: Ints, sizes: Ints, samples: Ints) -> tuple[Ints, Ints]:
+    """Two ranks among some samples of so many numbers, between which a rank of the numbers should lie.
+
+    A rank below 1, or above the samples, has no sample: there are no numbers beyond.
+    """
+    share = ranks / np.maximum(sizes, 1)
+    spread = 2 + SPREAD * np.sqrt(np.maximum(samples * share * (1 - share), 0))
+    low, high = samples * share - spread, samples * share + spread + 1
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+def _of_one(numbers: NDArray[Any], ranks: Ints) -> RankedValues:
+    """The values of ranks that the numbers have, and how many numbers are <= each."""
+    if len(numbers) >= LARGE:
+        samples, sizes = np.sort(numbers[::STEP]), np.full(len(ranks), len(numbers))
+        ends = zip(*sample_ranks(ranks, sizes, np.full(len(ranks), len(samples))), strict=True)
+        near = [_between(numbers, samples, rank, *own) for rank, own in zip(ranks, ends, strict=True)]
+        found = [one for one in near if one is not None]
+        if len(found) == len(ranks):
+            values = np.array([value for value, _ in found], numbers.dtype)
+            return RankedValues(values, np.array([count for _, count in found], np.int64))
+    own = numbers.copy()
+    own.partition(ranks - 1)
+    values = own[ranks - 1]
+    return RankedValues(values, np.array([np.count_nonzero(own <= value) for value in values], np.int64))
+
+
+def _between(
+    numbers: NDArray[Any], samples: NDArray[Any], rank: int, low: int, high: int
+) -> tuple[Any, int] | None:
+    """The value of a rank and how many numbers are <= it; None if it is not between these two samples."""
+    is_near, below = np.ones(len(numbers), bool), 0
+    if 1 <= low <= len(samples):
+        is_near = numbers >= samples[low - 1]
+        below = len(numbers) - int(np.count_nonzero(is_near))
+    if 1 <= high <= len(samples):
+        is_near &= numbers <= samples[high - 1]
+    near, inner = numbers[is_near], rank - below
+    if not 1 <= inner <= len(near):
+        return None
+    near.partition(inner - 1)
+    value = near[inner - 1]
+    return value, below + int(np.count_nonzero(near <= value))
 
 
 def _sort(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:

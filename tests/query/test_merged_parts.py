@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.soak import draws
-from tidemark.query.reading import merged_parts
+from tidemark.query.reading import merged_parts, number_parts
 from tidemark.query.reading.merged_parts import MergedParts, Stretches
 from tidemark.query.reading.number_parts import NumberParts
 
@@ -80,8 +80,9 @@ def wrong_values(parts: MergedParts, lists: list[list[Any]]) -> list[Any]:
 
 def sample(patch: pytest.MonkeyPatch, *, step: int = 3, spread: float = 0.5) -> None:
     """Few numbers are enough for samples."""
-    for name, value in {"MANY": 0, "LONG": 0, "STEP": step, "_SPREAD": spread}.items():
+    for name, value in {"MANY": 0, "LONG": 0, "STEP": step}.items():
         patch.setattr(merged_parts, name, value)
+    patch.setattr(number_parts, "SPREAD", spread)
 
 
 @settings(max_examples=draws(150), deadline=None)
@@ -133,7 +134,7 @@ def test_only_samples_and_few_numbers_are_brought_together(monkeypatch: pytest.M
 
 
 def a_rank_outside_of_its_values_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(merged_parts, "_SPREAD", -50.0)
+    patch.setattr(number_parts, "SPREAD", -50.0)
     right = MergedParts._between_samples
 
     def wrong(self: MergedParts, ranks: Any) -> Any:

@@ -47,13 +47,19 @@ def wrong_answers(lists: list[list[Any]], dtype: Any) -> list[Any]:
 
 
 @settings(max_examples=draws(150), deadline=None)
-@given(PARTS, SMALL, st.sampled_from([0, 60, 2**20]))
-def test_ranks_are_those_of_sorted_lists(given_parts: Any, small: int, shared: int) -> None:
+@given(PARTS, SMALL, st.sampled_from([0, 60, 2**20]), st.sampled_from([1, 30]), st.sampled_from([-9.0, 0, 3]))
+def test_ranks_are_those_of_sorted_lists(
+    given_parts: Any, small: int, shared: int, large: int, spread: float
+) -> None:
+    """Also with samples, and with two of them between which the rank seldom lies."""
     lists, dtype = given_parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(number_parts, "SMALL", small)
         patch.setattr(number_parts, "SHARED", shared)
         patch.setattr(number_parts, "CORES", 3)
+        patch.setattr(number_parts, "LARGE", large)
+        patch.setattr(number_parts, "STEP", 2)
+        patch.setattr(number_parts, "SPREAD", spread)
         assert wrong_answers(lists, dtype) == []
         parts = parts_of(lists, dtype)
         points = np.array([0, 1, -1], dtype)
@@ -101,9 +107,23 @@ def a_share_is_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(number_parts, "_shares", lambda parts, _: right(parts, 3)[1:])
 
 
+def a_sample_is_taken_for_the_value(patch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SMALL": 4, "LARGE": 4, "STEP": 2}.items():
+        patch.setattr(number_parts, name, value)
+    patch.setattr(
+        number_parts, "_between", lambda _, samples, rank, low, __: (samples[max(low, 1) - 1], int(rank))
+    )
+
+
 @pytest.mark.parametrize(
     "broken",
-    [the_filling_counts, the_last_number_is_lost, large_parts_are_left_out, a_share_is_left_out],
+    [
+        the_filling_counts,
+        the_last_number_is_lost,
+        large_parts_are_left_out,
+        a_share_is_left_out,
+        a_sample_is_taken_for_the_value,
+    ],
 )
 def test_a_broken_variant_is_caught(
     monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
