@@ -39,7 +39,7 @@ from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.repairs import ledger, plans, runs
+from tidemark.warehouse.repairs import ledger, plans, removed_parts, runs
 from tidemark.warehouse.runs.run_tables import net_of
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
@@ -271,9 +271,13 @@ class _Repair:
         left, lost = list(damage.plans), dict[BatchRange, int]()
         is_promised = self.work.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
         if damage or is_promised:
-            missing = ledger.find_missing(self.work.store, ledger.find_damage(self.work.store), left)
-            others = [batches for plan in left for batches in plan.batches]
-            lost = plans.joined(missing.lost | missing.bulk, others)
+            of_ledger = ledger.find_damage(self.work.store)
+            missing = ledger.find_missing(self.work.store, of_ledger, left)
+            singles, others = missing.lost | missing.bulk, [one for plan in left for one in plan.batches]
+            parts = removed_parts.find(self.work.store, left, missing.lost, of_ledger)
+            of_removals = {} if parts is None else parts.rows
+            alone = {one: rows for one, rows in singles.items() if not any(map(one.within, of_removals))}
+            lost = of_removals | plans.joined(alone, [*others, *of_removals])
             reason = "; ".join([*([damage.log] if damage.log else []), *damage.faults])
             self._act(f"steps: {len(left)} plans are left ({reason or 'a repair did not end'})")
             if lost:
@@ -281,6 +285,8 @@ class _Repair:
             if not self.dry_run:
                 if lost:
                     self._refuse_questions(len(left))
+                if parts is not None:
+                    removed_parts.move_records(self.work.store, parts)
                 plans.rewrite(self.work.store, damage)
         return left, lost
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
-from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap
+from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
 from tests.warehouse.file_contents import files_with, forms_of_text
 from tests.warehouse.test_remove import check, delete, keep, once
-from tidemark import query, warehouse
+from tidemark import query, stream, warehouse
 from tidemark.warehouse import InputError
 from tidemark.warehouse.delta.store import Store
 
@@ -176,3 +177,25 @@ def test_a_purge_where_columns_came_later_leaves_nothing_to_copy_or_restore(tmp_
         assert wh.sql("SELECT count(*), count(note) FROM events").fetchall() == [(len(left), 0)]
         assert warehouse.verify(place).ok
         assert warehouse.certificates(place) == [report.certificate]
+
+
+@pytest.mark.parametrize("lost", ["steps", "steps and ledger"])
+def test_lost_plans_are_made_again_without_the_rows_that_left(world: GroupWorld, lost: str) -> None:
+    correct(world, "fix", list(map(changed, numbered(world, [103]))), before=numbered(world, [103]))
+    swap(world, numbered(world, [103]), list(map(changed, numbered(world, [103]))))
+    warehouse.unload(None, world.path, "batch 2", tuning=TINY)
+    world.load_live()
+    delete(world, "number = 410")
+    world.add(rows(6), load=False)
+    keep(world, lambda row: not (200 <= row[2] < 300 or row[2] == 410))
+    for name in lost.split(" and "):
+        shutil.rmtree(world.path / name)
+    assert warehouse.repair(None, world.path, tuning=TINY).outcome == "repaired"
+    check(world)
+    again: dict[str, Any] = {"source": "s", "batch": 4, "tuning": TINY}
+    assert not stream.append(None, world.path, table_of(rows(4)), **again), "known, with the row that left"
+    delete(world, "number = 1")
+    keep(world, lambda row: row[2] != 1)
+    world.add(came(7), load=True)
+    check(world)
+    assert warehouse.repair(None, world.path, tuning=TINY).outcome == "sound"

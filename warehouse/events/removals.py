@@ -6,13 +6,14 @@ rows, or it sets VOIDED too, and then the removal never happens. docs/signed_ste
 
     rows of a part in `events`  =  rows of its plan  -  rows of its removals up to the decided one
 
-All functions but `removed_at`, `read_removals`, `commit_removal`, `rename_files` and `withdraw` are pure.
+All functions but `removed_at`, `read_removals`, `commit_removal`, `rename_files`, `replace_records` and
+`withdraw` are pure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -327,6 +328,22 @@ def rename_files(store: Store, new: Mapping[str, str]) -> None:
             return
         renamed = [{**row, "file": new.get(row["file"], row["file"])} for row in rows]
         table = pa.Table.from_pylist(renamed, schema=SCHEMA)
+        if race.commit(data_files.append_actions(store, REMOVALS, table, replaces=files)):
+            return
+
+
+def replace_records(store: Store, renewed: Callable[[Removal], Removal]) -> None:
+    """Puts other records in the place of those there are, each planned when the old one was."""
+    race = Race(store, REMOVALS)
+    while True:
+        files, rows = data_files.list_files(race.table), data_files.read(store, REMOVALS, race.table)
+        old = removals_of_rows(rows)
+        new = [renewed(one) for one in old]
+        if new == old:
+            return
+        planned = {row["removal"]: row["planned_at"] for row in rows.to_pylist()}
+        told = [{**row, "planned_at": planned[row["removal"]]} for row in rows_of_removals(new).to_pylist()]
+        table = pa.Table.from_pylist(told, schema=SCHEMA)
         if race.commit(data_files.append_actions(store, REMOVALS, table, replaces=files)):
             return
 
