@@ -92,7 +92,7 @@ def _options_by_name(
 ) -> dict[str, dict[str, str] | None]:
     """The storage options of each name. Those of all are texts, those by name are mappings of texts."""
     options: Mapping[str, Any] = given or {}
-    by_name = any(isinstance(value, Mapping) for value in options.values())
+    by_name = any(value is None or isinstance(value, Mapping) for value in options.values())
     unknown = sorted(set(map(str, options)) - set(names)) if by_name else []
     if unknown:
         raise InputError(f"storage_options has {unknown[0]!r}, which names none of the warehouses.")
