@@ -25,6 +25,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS, runs_table
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
 from tidemark.warehouse.events import steps
+from tidemark.warehouse.loads import next_step
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.snapshots.near_tables import NearTables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
@@ -198,8 +199,9 @@ def test_a_load_that_plans_anew_after_a_crash_is_caught(
 
     read = steps.read_step_plans
     with monkeypatch.context() as patch:
-        patch.setattr(LOAD, "commit_plan", in_memory)
-        patch.setattr(LOAD, "read_step_plans", lambda *given: [*read(*given), *written.values()])
+        patch.setattr(next_step, "commit_plan", in_memory)
+        for module in (LOAD, next_step):
+            patch.setattr(module, "read_step_plans", lambda *given: [*read(*given), *written.values()])
         with pytest.raises(Crash):
             warehouse.load(one.spark, one.uri, progress=crash_at("committed"))
     one.stream(30)
