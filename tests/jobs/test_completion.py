@@ -59,7 +59,7 @@ COMPLETED = {
     "": {"create", "load", "quantile", "watch", "plot", "completion"},
     "qu": {"quantile"},
     "-": {"-h", "--help", "-w", "--warehouse"},
-    "quantile --m": {"--measure", "--mode"},
+    "quantile --m": {"--measure", "--missing", "--mode"},
     "quantile 0.5 --mode ": {"quick", "accurate", "exact"},
     "quantile --mode = q": {"quick"},
     "-w load plot ": {"cdf", "quantiles", "histogram", "top"},
