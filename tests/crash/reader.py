@@ -69,7 +69,7 @@ class Watched:
             self.warehouse = query.open(self.uri)
         seen = self._answered(measure, "accurate")
         versions, said = self.last.get(measure, (None, None))
-        if seen.answers and versions == seen.answers[0].as_of:
+        if seen.answers and versions == _state(seen):
             if repr(seen.answers) != said:
                 self.journal.append(
                     replace(seen, rows=None, error=f"answers differ at {versions}: {said} {seen}")
@@ -77,7 +77,7 @@ class Watched:
             return
         self.journal.append(seen)
         if seen.answers:
-            self.last[measure] = (seen.answers[0].as_of, repr(seen.answers))
+            self.last[measure] = (_state(seen), repr(seen.answers))
             self.journal += [self._answered(measure, mode) for mode in ("quick", "exact")]
 
     def _answered(self, measure: str, mode: str) -> Seen:
@@ -88,6 +88,11 @@ class Watched:
         one = answers[0]
         blind = tuple(replace(answer, blocks_read=0) for answer in answers)
         return Seen(measure, one.N + one.nulls, one.nans, one.nulls, one.m, blind)
+
+
+def _state(seen: Seen) -> tuple[Any, Any]:
+    """The versions, and what is said of the window: when rows have expired, before any of them leaves."""
+    return seen.answers[0].as_of, seen.answers[0].widened
 
 
 def main(address: str) -> None:

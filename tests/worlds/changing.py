@@ -343,6 +343,8 @@ class ChangingWorld(World):
         return _counted(self, data_files.read(store, EVENTS, events).to_pylist())
 
     def _live_rows(self) -> int:
+        if not self.rows:
+            return 0  # the warehouse may have no columns yet
         session: Any = query.open(self.uri)._session
         return sum(row.rows for row in session.newest_view(self.measures[0]).live)
 
@@ -369,5 +371,5 @@ def _one_after_the_other(order: Sequence[Act], rows: Rows) -> tuple[Rows, set[st
 
 
 def _counted(world: World, rows: Sequence[Row]) -> Counter[Any]:
-    names = world.columns.schema.names
-    return Counter(plain(tuple(row[name] for name in names)) for row in rows)
+    names = world.columns.schema.names  # files from before a column came lack it
+    return Counter(plain(tuple(row.get(name) for name in names)) for row in rows)
