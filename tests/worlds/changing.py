@@ -346,7 +346,8 @@ class ChangingWorld(World):
         if not self.rows:
             return 0  # the warehouse may have no columns yet
         session: Any = query.open(self.uri)._session
-        return sum(row.rows for row in session.newest_view(self.measures[0]).live)
+        measure = read_options(Store.from_uri(self.uri)).measure_names[0]
+        return sum(row.rows for row in session.newest_view(measure).live)
 
 
 def _tried(act: Act, progress: Callable[[str], None] | None) -> set[str]:
