@@ -30,7 +30,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from tidemark.warehouse.delta import table_open
-from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, checkpoint_version
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, checkpoint_name, checkpoint_version
 from tidemark.warehouse.delta.log_nesting import entries_read
 from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.retries import delete_file
@@ -217,7 +217,8 @@ def _copy_logs(source: Store, target: Store, pinned: PinnedTables) -> None:
         contents = dict(zip(paths, at_once(partial(_read, source.filesystem()), paths), strict=True))
         hint = f"{folder}/{LAST_CHECKPOINT}"
         newest = checkpoint_version(contents.get(hint))
-        if newest is None or newest > version:  # delta-rs finds a checkpoint by its name, too
+        # The checkpoint may have come after the log was listed. delta-rs finds one by its name, too.
+        if newest is None or f"{folder}/{checkpoint_name(newest)}" not in contents:
             contents.pop(hint, None)
         target.filesystem().create_dir(folder, recursive=True)
         for path in sorted(contents, reverse=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Mapping
 from importlib import import_module
@@ -199,6 +200,25 @@ def test_a_copy_beside_writers_is_of_one_moment(tmp_path: Path) -> None:
         ended.set()
         writer.join()
     assert not failed
+
+
+def test_a_checkpoint_that_comes_while_its_log_is_copied_is_not_missed(
+    filled: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint names it, and it is not among the files that were listed."""
+    uri = str(shutil.copytree(filled.uri, tmp_path / "w"))
+    listed = copies.entries_read
+
+    def listed_before_a_checkpoint(*given: Any) -> Any:
+        found = listed(*given)
+        for log in Path(uri).rglob("_delta_log"):
+            DeltaTable(str(log.parent)).create_checkpoint()
+        return found
+
+    monkeypatch.setattr(copies, "entries_read", listed_before_a_checkpoint)
+    report = warehouse.copy(uri, tmp_path / "c")
+    assert report.verified is not None
+    assert report.verified.ok, str(report.verified)
 
 
 def test_events_that_are_opened_before_the_others_are_caught(
