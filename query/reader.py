@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack, cast, overload
 
 from numpy.typing import NDArray
 
+from tidemark.query.answers.by_site import SiteFacts
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.info import Info
@@ -209,6 +210,15 @@ class Reader(KeyReader):
     def twin(self) -> Self:
         """A shallow copy of this reader, which shares its snapshot and caches."""
         return copy.copy(self)
+
+    def by_site(self) -> dict[str, SiteFacts]:
+        """What each of several warehouses has now, by its name; empty for one, and without values."""
+        if len(self._session.snapshot.sites) == 1:
+            return {}
+        try:
+            return self.quantile(0.5, mode="quick").by_site()
+        except EmptyWindow:
+            return {}
 
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""

@@ -29,7 +29,7 @@ from tidemark.warehouse.load import bulk_batch, unloads
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.change_feed import net_changes
 from tidemark.warehouse.removals.coming import Coming
-from tidemark.warehouse.removals.conditions import TimeRange, condition_of
+from tidemark.warehouse.removals.conditions import given_conditions
 from tidemark.warehouse.removals.given_rows import given_input, rows_of
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.removals.row_values import all_of
@@ -115,11 +115,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     work = work_on(spark, uri, None, storage_options, progress, tuning)
     if not work.options.columns:
         raise InputError("the warehouse has no columns before its first batch. Load rows first.")
-    time_of = EventTime.of(work.options)
-    asked = (
-        None if between is None else TimeRange.of(between, time_of),
-        None if where is None else condition_of(where, dict(work.options.columns)),
-    )
+    within, asked = given_conditions(work.options, where, between)
     given = _given(work, rows, before, columns, changes)
     times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
     row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
@@ -128,11 +124,11 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
         given.old,
         identifies=columns is not None,
         inserts=missing == "insert",
-        time=time_of,
+        time=EventTime.of(work.options),
     )
     coming.given.check_columns(work.options)
     batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
-    wanted = Wanted("correct", batches, all_of(asked[0], coming.values, asked[1]), None, coming)
+    wanted = Wanted("correct", batches, all_of(within, coming.values, asked), None, coming)
     return remove(work, wanted, began, dry_run=dry_run)
 
 

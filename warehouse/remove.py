@@ -41,7 +41,7 @@ from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, reserve, step_tick, unloads
 from tidemark.warehouse.maintain import maintain_store
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.removals.conditions import RowCondition, TimeRange, condition_of
+from tidemark.warehouse.removals.conditions import RowCondition, given_conditions
 from tidemark.warehouse.removals.finish import Finished, finish_open
 from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
@@ -241,10 +241,10 @@ def certificates(
 
 def _condition(work: Work, where: str | None, keys: Any, between: Any) -> RowCondition | None:
     """What selects the rows; None if no row can equal a key."""
-    time_of, equal = EventTime.of(work.options), None
-    within = None if between is None else TimeRange.of(between, time_of)
-    asked = None if where is None else condition_of(where, dict(work.options.columns))
+    within, asked = given_conditions(work.options, where, between)
+    equal = None
     if keys is not None:
+        time_of = EventTime.of(work.options)
         equal = RowValues.of(rows_of(work, keys, "keys"), nulls_match=False, time=time_of)
         if not equal.rows.num_rows:
             return None

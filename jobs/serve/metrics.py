@@ -149,7 +149,7 @@ def samples(wh: Warehouse, chosen: Chosen) -> list[Sample]:
     """The samples of a warehouse; if it cannot be read, only that it is not up."""
     try:
         info = wh.info()
-        sites = _by_site(wh) if "warehouses" in info else None
+        sites = wh.by_site() if "warehouses" in info else None
         rows = _rows(wh) if sites is None else sum(one.rows for one in sites.values())
         of_sites = _of_sites(wh, sites or {})
         found = [*_of_tables(info, rows), *of_sites, *_newest(wh), *_quantiles(wh, chosen)]
@@ -167,14 +167,6 @@ def _rows(wh: Warehouse) -> int:
         return sum(wh.contents().counts.values())
     except EmptyWindow:  # no columns yet
         return 0
-
-
-def _by_site(wh: Warehouse) -> Mapping[str, SiteFacts]:
-    """What each of several warehouses has; nothing without values."""
-    try:
-        return wh.quantile(0.5, mode="quick").by_site()
-    except EmptyWindow:
-        return {}
 
 
 def _of_sites(wh: Warehouse, sites: Mapping[str, SiteFacts]) -> Iterator[Sample]:

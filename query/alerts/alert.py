@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tidemark.query.alerts.condition import Comparison, parse_condition
@@ -158,8 +159,9 @@ class Alert:
         now = now_us()
         changed: list[Notice] = []
         self._now = {}
+        newest = _NewestRows(self._wh)
         for text in self._conditions:
-            changed += self._look(text, now)
+            changed += self._look(text, now, newest)
         self._was_asked = True
         if self._notify is not None:
             self._file.undelivered.extend(notice.to_dict() for notice in changed)
@@ -224,14 +226,14 @@ class Alert:
             if time.monotonic() >= until:
                 return
 
-    def _look(self, text: str, now: int) -> Iterator[Notice]:
+    def _look(self, text: str, now: int, newest: _NewestRows) -> Iterator[Notice]:
         """Asks a condition, notes the states of its groups, and yields those that changed."""
         known = self._file.groups.setdefault(text, {})
         seen: dict[str, _Seen] = {}
         problem = None
         try:
             seen = self._ask(text, now, known)
-            problem = self._staleness(text, now)
+            problem = self._staleness(text, now, newest)
         except InputError as error:
             if not self._was_asked:
                 raise
@@ -330,13 +332,13 @@ class Alert:
             seen[name] = _Seen(min(verdicts), min(kept), own[0], group)
         return seen
 
-    def _staleness(self, text: str, now: int) -> str | None:
+    def _staleness(self, text: str, now: int, rows: _NewestRows) -> str | None:
         """Why nothing can be said about now; None if the newest row is young enough."""
         windows = [one.window for one in self._conditions[text] if one.window is not None]
         limit = self._stale or (max(windows) if windows else None)
         if limit is None or self._wh.tick is None:
             return None
-        for site, newest in _newest(self._wh).items():
+        for site, newest in rows.ends.items():
             if newest is None or newest <= from_epoch_us(now - limit):
                 where = f" of {site}" if site else ""
                 since = (
@@ -392,16 +394,22 @@ def _sharp_enough(
     return found
 
 
-def _newest(wh: Reader) -> dict[str, datetime | None]:
-    """The end of the newest tick with rows, of each of several warehouses by its name, else under ""."""
-    try:
-        sites = wh.quantile(0.5, mode="quick").by_site()
-        if sites:
+class _NewestRows:
+    """How new the rows are, read once in a look at all conditions."""
+
+    def __init__(self, wh: Reader) -> None:
+        self._wh = wh
+
+    @cached_property
+    def ends(self) -> dict[str, datetime | None]:
+        """The end of the newest tick with rows, of each of several warehouses by its name, else under ""."""
+        if sites := self._wh.by_site():
             return {name: one.newest for name, one in sites.items()}
-        _, end = wh.span(last=wh.tick)
-    except EmptyWindow:
-        return {"": None}
-    return {"": end or from_epoch_us(now_us())}
+        try:
+            _, end = self._wh.span(last=self._wh.tick)
+        except EmptyWindow:
+            return {"": None}
+        return {"": end or from_epoch_us(now_us())}
 
 
 def _reason(reading: Reading) -> str:

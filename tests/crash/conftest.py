@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,6 +185,16 @@ class Stage:
         if self.server is not None:
             self.faults += sum(bool(request.fault) for request in self.server.requests())
             self.server.set()
+
+    def left(self, attacked: Sequence[Attacked], began: float, looks: int) -> dict[str, int]:
+        """Leaves the warehouses, and counts what was right since `began` and the looks of then."""
+        rows = sum(rows_of(one.truth.arrived) for one in attacked)
+        self.leave(*attacked)
+        return {
+            "rows in the end, all there once": rows,
+            "looks of the reader, each right": self.looks - looks,
+            "minutes": round((time.monotonic() - began) / 60),
+        }
 
     def leave(self, *attacked: Attacked) -> None:
         """The warehouses are right at rest, and were at every moment that the reader looked."""

@@ -20,7 +20,6 @@ import pytest
 
 from tests import soak
 from tests.crash.attacks import kill_at_random
-from tests.crash.batches import rows_of
 from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
 from tests.crash.loader import Kill
 from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, kill, start, submit
@@ -122,13 +121,7 @@ def test_a_driver_killed_at_random_moments_loses_nothing(
     attacked = [stage.copy("deep" if i % 2 else "shallow") for i in range(AT_ONCE)]
     began, looks = time.monotonic(), stage.looks
     figures = kill_at_random(loaders, attacked, -(-KILLS // AT_ONCE), points=28 * AT_ONCE)
-    rows = sum(rows_of(one.truth.arrived) for one in attacked)
-    stage.leave(*attacked)
-    figures |= {
-        "rows in the end, all there once": rows,
-        "looks of the reader, each right": stage.looks - looks,
-        "minutes": round((time.monotonic() - began) / 60),
-    }
+    figures |= stage.left(attacked, began, looks)
     if SOAK_KILLS:
         soak.write_section("Loads that are killed", ABOUT, figures)
     print(soak.table(figures))

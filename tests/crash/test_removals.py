@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests import soak
-from tests.crash.batches import GROUPED, OPTIONS, Gone, rows_of
+from tests.crash.batches import GROUPED, OPTIONS, Gone
 from tests.crash.conftest import Attacked, Stage, loaded_twice
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import SOAK_KILLS, LoaderProcess, ReaderProcess
@@ -137,13 +137,7 @@ def test_removals_killed_at_random_moments_take_each_row_once(
             one.finish()
         figures["whole warehouses held against the truth"] += len(attacked)
     coming.end()
-    rows = sum(rows_of(one.truth.arrived) for one in attacked)
-    stage.leave(*attacked)
-    figures |= {
-        "rows in the end, all there once": rows,
-        "looks of the reader, each right": stage.looks - looks,
-        "minutes": round((time.monotonic() - began) / 60),
-    }
+    figures |= stage.left(attacked, began, looks)
     if SOAK_KILLS:
         soak.write_section("Rows that leave while processes are killed", ABOUT, figures)
     print(soak.table(figures))

@@ -24,7 +24,7 @@ import pytest
 
 from tests import soak
 from tests.crash.attacks import kill_at_random
-from tests.crash.batches import OPTIONS, rows_of, write_batch
+from tests.crash.batches import OPTIONS, write_batch
 from tests.crash.conftest import Attacked, Stage, loaded_twice
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import (
@@ -92,13 +92,8 @@ def test_processes_killed_at_random_moments_lose_nothing(
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         figures = sum(threads.map(attack, range(AT_ONCE)), Counter[str]())
-    stage.leave(*attacked)
-    figures |= {
-        "requests that went wrong": stage.faults - faults,
-        "rows in the end, all there once": sum(rows_of(one.truth.arrived) for one in attacked),
-        "looks of the reader, each right": stage.looks - looks,
-        "minutes": round((time.monotonic() - began) / 60),
-    }
+    right = stage.left(attacked, began, looks)
+    figures |= {"requests that went wrong": stage.faults - faults, **right}
     assert figures["requests that went wrong"] > 100
     for at, one in enumerate(attacked):
         kill_in_sweep(one, loaders(), at)

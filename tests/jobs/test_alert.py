@@ -39,10 +39,10 @@ NOTICE = {
 
 @pytest.fixture
 def service(tmp_path: Path) -> Path:
-    """Rows of some seconds ago, one of them slow."""
+    """Rows of two minutes ago, one of them slow: windows that end at the clock have the whole of their tick."""
     uri = tmp_path / "service"
     warehouse.create(None, uri, ["ms"], schema=SCHEMA, key="o", time="at", tick="1 minute")
-    at = datetime.now(UTC) - timedelta(seconds=5)
+    at = datetime.now(UTC) - timedelta(minutes=2)
     rows = [{"at": at, "ms": value, "o": "a"} for value in (1.0, 500.0)]
     warehouse.load(None, uri, pa.Table.from_pylist(rows, schema=SCHEMA), "first")
     return uri

@@ -21,6 +21,7 @@ from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import as_numpy, encode_values, epoch_micros, single_array
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.removals.value_ranges import EventTime
+from tidemark.warehouse.settings.options import Options
 
 Share: TypeAlias = Literal["all", "some", "none"]
 _TICK = "_tick"
@@ -134,6 +135,14 @@ class TimeRange:
         too_early = self.start is not None and last is not None and last < grid.tick_of(self.start)
         too_late = self.stop is not None and first is not None and first >= grid.next_start(self.stop)
         return "none" if too_early or too_late or last == NO_TICK else "some"
+
+
+def given_conditions(
+    options: Options, where: str | None, between: Any
+) -> tuple[TimeRange | None, RowCondition | None]:
+    """What a caller says of the rows that may leave: a range of their times, and a condition as text."""
+    within = None if between is None else TimeRange.of(between, EventTime.of(options))
+    return within, None if where is None else condition_of(where, dict(options.columns))
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:

@@ -17,7 +17,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
@@ -28,9 +27,6 @@ from tidemark.warehouse.events.removals import Removal, RemovedPart, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.repairs.ledger import LedgerDamage
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
