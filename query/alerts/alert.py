@@ -89,9 +89,6 @@ class Notice(GroupState):
     id: str
     previous: str
 
-    def __str__(self) -> str:
-        return GroupState.__str__(self)
-
 
 class _Seen(NamedTuple):
     """What one look says about a group.

@@ -39,7 +39,7 @@ NOTICE = {
 
 @pytest.fixture
 def service(tmp_path: Path) -> Path:
-    """Rows of two minutes ago, one of them slow: windows that end at the clock have the whole of their tick."""
+    """Rows of two minutes ago, one of them slow: a window that ends at the clock has their whole tick."""
     uri = tmp_path / "service"
     warehouse.create(None, uri, ["ms"], schema=SCHEMA, key="o", time="at", tick="1 minute")
     at = datetime.now(UTC) - timedelta(minutes=2)
