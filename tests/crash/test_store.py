@@ -186,7 +186,7 @@ def test_the_nightly_job_of_the_guide_twice_and_after_a_kill(server: Server, tmp
     assert "2001-Q1: loaded" in run_to_its_end(first, tmp_path / "first.log")
     assert "2001-Q1: was loaded before, nothing changed" in run_to_its_end(again, tmp_path / "again.log")
 
-    server.set(*FAULTS)
+    server.set(*FAULTS, latency=0.1)  # so that the load goes on for seconds after its first file
     killed = start(second, tmp_path / "killed.log")
     while not any("/events/" in one.path and one.method == "PUT" for one in server.requests()):
         assert killed.poll() is None, (tmp_path / "killed.log").read_text()
