@@ -62,13 +62,13 @@ class ScanChoice(AskedGroups):
             equal[name] = [value for value in wanted if keys[place].name_of(value) in allowed]
         return equal
 
-    def picked(self, rows: NDArray[np.int64]) -> list[int]:
+    def picked(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The groups that are answered, of groups with so many rows; InputError for more than the limit."""
         order = np.flatnonzero(rows >= self.least_rows)
         if self.largest is not None:
             order = order[np.argsort(-rows[order], kind="stable")[: self.largest]]
         self.check_limit(len(order), self.by)
-        return [int(place) for place in order]
+        return order
 
 
 def choose_scan(options: Options, arguments: GroupArguments, measure: str | None) -> ScanChoice:

@@ -250,7 +250,7 @@ def _groups(
         names = [names_in(columns, values) for values in choice.groups]
         return choice.groups, np.array([known.get(one, NO_GROUP) for one in names], np.int64)
     rows = np.bincount(parts.group, parts.n + parts.m + parts.nulls, parts.groups).astype(np.int64)
-    return None, np.array(choice.picked(rows), np.int64)
+    return None, choice.picked(rows)
 
 
 def _times(options: Options, windows: Sequence[KeyWindow]) -> TimeRange | None:

@@ -211,7 +211,7 @@ def _chosen(
         return [choice.shown(group) for group in choice.groups], places[asked]
     n, m, _, nulls = found.counts.T
     rows = np.bincount(group_of, n + m + nulls, len(firsts)).astype(np.int64)
-    picked = np.array(choice.picked(rows), np.int64)
+    picked = choice.picked(rows)
     return ShownScanned(choice, found, firsts[picked]), places[picked]
 
 

@@ -16,6 +16,7 @@ from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import Columns, Found, Points, Question, Wanted
 from tidemark.sketches import InvalidInput, target_rank
+from tidemark.sketches.bounds.target_rank import target_ranks
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 
@@ -47,9 +48,9 @@ class Quantiles(Wanted[Answer]):
     def columns(self, cells: Cells, measure: Measure) -> Columns[Answer]:
         """See `Wanted.columns`, and `answers`."""
         rows = cells.n + cells.m
-        distinct, places = np.unique(rows, return_inverse=True)
-        found = [[target_rank(phi, n) if n else 0 for phi in self.phis] for n in distinct.tolist()]
-        ranks = np.array(found, np.int64).reshape(len(distinct), self.targets)[places]
+        ranks, some = np.zeros((len(rows), self.targets), np.int64), rows > 0
+        for column, phi in enumerate(self.phis):
+            ranks[some, column] = target_ranks(phi, rows[some])
         stored, ranks_le, are_numbers = cells.values_at(ranks)
         others = np.flatnonzero(~are_numbers)
         marks = {at: math.nan if ranks.flat[at] else None for at in others.tolist()}

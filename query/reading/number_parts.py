@@ -111,8 +111,9 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
     if not ranks.size:
         return RankedValues(values, ranks_le)
     sizes = np.diff(edges)[:, np.newaxis]
+    asked: NDArray[np.bool_] = np.any((ranks >= 1) & (ranks <= sizes), axis=1)
     places = np.clip(ranks - 1, 0, np.maximum(sizes - 1, 0))
-    for parts, rows, _ in _small_parts(numbers, edges):
+    for parts, rows, _ in _small_parts(numbers, edges, asked):
         rows.sort(axis=1)
         values[parts] = found = np.take_along_axis(rows, places[parts], axis=1)
         for column, wanted in enumerate(found.T):
@@ -123,7 +124,7 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
         for part, start, stop in large:
             values[part], ranks_le[part] = _of_one(numbers[start:stop], places[part] + 1)
 
-    shares = _shares(_large_parts(edges), CORES)
+    shares = _shares(_large_parts(edges, asked), CORES)
     if len(shares) == 1:
         select(shares[0])
     else:  # numpy lets threads run at the same time
@@ -178,24 +179,26 @@ def _between(
 
 def _sort(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:
     """The numbers of each part, ascending."""
-    found = numbers.copy()
-    for _, rows, places in _small_parts(numbers, edges):
+    found, every = numbers.copy(), np.ones(len(edges) - 1, bool)
+    for _, rows, places in _small_parts(numbers, edges, every):
         rows.sort(axis=1)
         is_own = places >= 0
         found[places[is_own]] = rows[is_own]
-    for _, start, stop in _large_parts(edges):
+    for _, start, stop in _large_parts(edges, every):
         found[start:stop].sort()
     return found
 
 
-def _small_parts(numbers: NDArray[Any], edges: Ints) -> Iterator[tuple[Ints, NDArray[Any], Ints]]:
-    """The parts with 1 to SMALL numbers, those of about equal size together.
+def _small_parts(
+    numbers: NDArray[Any], edges: Ints, asked: NDArray[np.bool_]
+) -> Iterator[tuple[Ints, NDArray[Any], Ints]]:
+    """The asked parts with 1 to SMALL numbers, those of about equal size together.
 
     Yields their numbers as parts; the numbers of each as a row, filled with the greatest number of the type;
     and the place of each number in `numbers`, -1 where it fills a row.
     """
     sizes = np.diff(edges)
-    small = np.flatnonzero((sizes > 0) & (sizes <= SMALL))
+    small = np.flatnonzero(asked & (sizes > 0) & (sizes <= SMALL))
     if not len(small):
         return
     _, powers = np.frexp(sizes[small] - 1)  # those of a power p have more than 2**(p - 1), at most 2**p
@@ -211,9 +214,9 @@ def _small_parts(numbers: NDArray[Any], edges: Ints) -> Iterator[tuple[Ints, NDA
         yield parts, rows, places
 
 
-def _large_parts(edges: Ints) -> list[Part]:
-    """The parts with more than SMALL numbers, each with where it starts and ends."""
-    parts = np.flatnonzero(np.diff(edges) > SMALL)
+def _large_parts(edges: Ints, asked: NDArray[np.bool_]) -> list[Part]:
+    """The asked parts with more than SMALL numbers, each with where it starts and ends."""
+    parts = np.flatnonzero(asked & (np.diff(edges) > SMALL))
     return list(zip(parts.tolist(), edges[parts].tolist(), edges[parts + 1].tolist(), strict=True))
 
 

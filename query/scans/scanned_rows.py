@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.scans.row_source import RowSource
-from tidemark.warehouse.columns.codes import combine_codes
+from tidemark.warehouse.columns.codes import combine_codes, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_of, unify_names
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -64,7 +64,7 @@ class ScannedGroups(Sequence[ScannedGroup]):
         unified = [unify_names([column]) for column in names]
         codes = [column for _, (column,) in unified]
         sizes = [*(len(known) for known, _ in unified), len(source.windows)]
-        order = np.argsort(combine_codes([*codes, windows], sizes), kind="stable")
+        order = stable_order(combine_codes([*codes, windows], sizes))
         return (
             cls(
                 source.by,

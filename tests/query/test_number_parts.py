@@ -87,8 +87,8 @@ def the_filling_counts(patch: pytest.MonkeyPatch) -> None:
 def the_last_number_is_lost(patch: pytest.MonkeyPatch) -> None:
     right = number_parts._small_parts
 
-    def wrong(numbers: Any, edges: Any) -> Any:
-        for parts, rows, places in right(numbers, edges):
+    def wrong(*given: Any) -> Any:
+        for parts, rows, places in right(*given):
             rows[:, -1] = np.inf
             yield parts, rows, places
 
@@ -97,7 +97,7 @@ def the_last_number_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 def large_parts_are_left_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(number_parts, "SMALL", 4)
-    patch.setattr(number_parts, "_large_parts", lambda _: [])
+    patch.setattr(number_parts, "_large_parts", lambda *_: [])
 
 
 def a_share_is_left_out(patch: pytest.MonkeyPatch) -> None:

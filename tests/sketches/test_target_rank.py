@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.sketches import EmptySketch, InvalidInput, target_rank
+from tidemark.sketches.bounds.target_rank import target_ranks
 
 
 @pytest.mark.parametrize("phi", [0.07, np.float64(0.07), np.float32(0.07), Decimal("0.07"), Fraction(7, 100)])
@@ -45,6 +46,20 @@ def test_a_decimal_of_three_digits_means_itself(thousandths: int, n: int) -> Non
     expected = max(1, -(-thousandths * n // 1000))
     assert target_rank(thousandths / 1000, n) == expected
     assert target_rank(Decimal(thousandths) / 1000, n) == expected
+
+
+@given(
+    st.fractions(0, 1) | st.floats(0, 1) | st.decimals(0, 1),
+    st.lists(st.integers(1, 2**63 - 1) | st.integers(1, 9), max_size=5),
+)
+def test_ranks_of_several_sizes_are_those_of_each(phi: Fraction | float | Decimal, sizes: list[int]) -> None:
+    found = target_ranks(phi, np.array(sizes, np.int64))
+    assert found.tolist() == [target_rank(phi, n) for n in sizes]
+
+
+def test_a_size_of_nothing_among_others_is_refused() -> None:
+    with pytest.raises(EmptySketch, match="at least one element"):
+        target_ranks(0.5, np.array([3, 0]))
 
 
 @pytest.mark.parametrize("phi", [-0.1, 1.1, -1, 2, 99, Decimal("1.01"), Fraction(-1, 3)])
