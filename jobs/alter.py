@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
-from tidemark.jobs.cli.command_options import ALTERED, types_of
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.options.loading import ALTERED
+from tidemark.jobs.cli.options.parsed import types_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.warehouse.alter import check_changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark import warehouse
-from tidemark.jobs.cli.command_options import storage_options_of
 from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_warehouse_job
+from tidemark.jobs.cli.options.parsed import storage_options_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse.columns.json_values import json_text
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.options import parsed
 from tidemark.options import OPTIONS, Option
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
@@ -27,7 +27,7 @@ def run(given: argparse.Namespace) -> int:
     options = warehouse.create(
         _session(given.schema),
         given.warehouse,
-        **command_options.creation_options(given),
+        **parsed.creation_options(given),
         schema=given.schema,
         storage_options=given.storage_options,
     )

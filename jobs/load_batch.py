@@ -20,8 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.options import loading, parsed
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_files, engine_for_live_rows, session_for
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
     """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
-    given = job_arguments("load_batch.py", __doc__, command_options.LOAD, argv)
+    given = job_arguments("load_batch.py", __doc__, loading.LOAD, argv)
     return run_warehouse_job(partial(run, progress=progress), given)
 
 
@@ -87,7 +87,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
 
 def _correct(given: argparse.Namespace) -> int:
     """Makes the changes of a feed: the batch is a correction."""
-    chosen = [name for name, value in command_options.creation_options(given).items() if value is not None]
+    chosen = [name for name, value in parsed.creation_options(given).items() if value is not None]
     others = ("batch_every", "again", "refuse_overlap", "evolve", "type")
     if wrong := [*(name for name in others if getattr(given, name)), *chosen]:
         given.parser.error(
@@ -130,7 +130,7 @@ def _engine(given: argparse.Namespace) -> tuple[SparkSession | None, Inputs]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """InputError for bad options; all checks that are possible before Spark starts, which takes seconds."""
-    chosen = parse_options(**command_options.creation_options(given))
+    chosen = parse_options(**parsed.creation_options(given))
     span = given.batch_every and parse_duration(given.batch_every)
     if given.from_stream:
         options: Options | None = warehouse.open_snapshot(given.warehouse, given.storage_options).options
@@ -175,7 +175,7 @@ def _load(
                 given.warehouse,
                 part,
                 name,
-                **command_options.ahead(given),
+                **parsed.ahead(given),
                 again=given.again,
                 refuse_overlap=given.refuse_overlap,
                 evolve=given.evolve,
@@ -197,9 +197,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     wanted = _wanted(given, options)
     rows = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted, evolve=given.evolve)
     if options is None:
-        inputs.check_times(
-            rows, [*given.measure, *command_options.key_columns(given), *filter(None, [given.time])]
-        )
+        inputs.check_times(rows, [*given.measure, *parsed.key_columns(given), *filter(None, [given.time])])
     elif cut:
         inputs.check_times(
             rows, [*options.measure_names, *options.key_columns, *filter(None, [options.time])]
@@ -207,7 +205,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     created = warehouse.create(
         spark,
         given.warehouse,
-        **command_options.creation_options(given),
+        **parsed.creation_options(given),
         schema=rows,
         storage_options=given.storage_options,
     )
@@ -226,8 +224,8 @@ def _wanted(given: argparse.Namespace, options: Options | None) -> Wanted:
 
     InputError for a type that differs from the warehouse's.
     """
-    types = command_options.types_of(given)
-    keys, numbers = set(command_options.key_columns(given)), {given.time, *(given.measure or ())}
+    types = parsed.types_of(given)
+    keys, numbers = set(parsed.key_columns(given)), {given.time, *(given.measure or ())}
     if options is not None:
         keys, numbers = set(options.key_columns), {options.time, *options.measure_names}
         stored = dict(options.columns)
@@ -270,7 +268,7 @@ def _batches(inputs: Inputs, rows: Any, given: argparse.Namespace) -> Iterator[t
 
 def _check_ahead(last: int | None, given: argparse.Namespace) -> None:
     """InputError for a time too far ahead: up to it there might be a batch for each day of a century."""
-    latest = latest_time(**{"ahead": DEFAULT_AHEAD, **command_options.ahead(given)})
+    latest = latest_time(**{"ahead": DEFAULT_AHEAD, **parsed.ahead(given)})
     if last is not None and latest is not None and last > latest:
         raise InputError(
             f"the input has a time too far in the future, {from_epoch_us(last):%Y-%m-%d %H:%M}. Nothing was "

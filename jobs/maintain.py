@@ -12,9 +12,9 @@ import argparse
 import sys
 
 from tidemark import warehouse
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.certificates import print_certificate
 from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.options import changing
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_maintenance, session_for
@@ -25,7 +25,7 @@ from tidemark.warehouse.maintain import MaintenanceReport
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, command_options.MAINTAIN, argv))
+    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, changing.MAINTAIN, argv))
 
 
 def run(given: argparse.Namespace) -> int:

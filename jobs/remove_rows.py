@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli.certificates import print_certificate
-from tidemark.jobs.cli.command_options import ahead
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.options.parsed import ahead
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.jobs.inputs.local_inputs import LocalInputs

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark import query
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job, run_warehouse_job
+from tidemark.jobs.cli.options import parsed, serving
+from tidemark.jobs.cli.options.parts import add
 from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
@@ -64,10 +65,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     parts = args.add_subparsers(metavar="map|reduce", required=True)
     page = parts.add_parser("map", help="map and combine the rows of a site")
-    command_options.add(page, command_options.SITE_MAP)
+    add(page, serving.SITE_MAP)
     page.set_defaults(run=lambda given: run_warehouse_job(run_map, given))
     page = parts.add_parser("reduce", help="reduce what the sites tell")
-    command_options.add(page, command_options.SITE_REDUCE)
+    add(page, serving.SITE_REDUCE)
     page.set_defaults(run=run_reduce)
     given = args.parse_args(arguments(argv))
     return int(given.run(given))
@@ -93,7 +94,7 @@ def run_map(given: argparse.Namespace) -> int:
 
 def run_reduce(given: argparse.Namespace) -> int:
     """Waits for all sites and prints the reduced value of each key, ascending."""
-    given.storage_options = command_options.storage_options_of(given)
+    given.storage_options = parsed.storage_options_of(given)
     return run_job(_reduce, given)
 
 

@@ -29,9 +29,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_job
 from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
+from tidemark.jobs.cli.options import parsed, serving, shared
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown
 from tidemark.jobs.cli.stop_signals import stop_on_signals
@@ -64,7 +64,7 @@ class ServerEnded(TidemarkError, RuntimeError):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run(job_arguments("server.py", __doc__, command_options.SQL_SERVER, argv))
+    return run(job_arguments("server.py", __doc__, serving.SQL_SERVER, argv))
 
 
 def run(given: argparse.Namespace) -> int:
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     named_warehouses = dict(parse_warehouse(text) for text in given.warehouse or ())
-    storage_options = command_options.storage_options_of(given)
+    storage_options = parsed.storage_options_of(given)
     users = check_users(given.users) if given.users else None
     _check_address(given.host, given.port)
     stopping = threading.Event()
@@ -131,7 +131,7 @@ def _wait(spark: SparkSession, server: Any, stopping: threading.Event) -> None:
 
 def _from_settings(spark: SparkSession) -> dict[str, str]:
     """The warehouses of Spark's settings, by name; else the one of the environment variable."""
-    variable = os.environ.get(command_options.VARIABLE)
+    variable = os.environ.get(shared.VARIABLE)
     try:
         warehouses = warehouses_set(spark)
     except InputError:

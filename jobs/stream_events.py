@@ -27,8 +27,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.options import loading, parsed
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown
 from tidemark.jobs.cli.stop_signals import stop_on_signals
@@ -52,7 +52,7 @@ _POLL_SECONDS = 1
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    given = job_arguments("stream_events.py", __doc__, command_options.STREAM, argv)
+    given = job_arguments("stream_events.py", __doc__, loading.STREAM, argv)
     return run_warehouse_job(run, given)
 
 
@@ -95,7 +95,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         checkpoint=given.checkpoint
         or Store.from_uri(given.warehouse, given.storage_options).spark_path(f"checkpoints/{name}"),
         trigger=AVAILABLE_NOW if given.once else given.trigger,
-        **command_options.ahead(given),
+        **parsed.ahead(given),
         changes=given.changes,
         missing=given.missing,
         max_rejected_fraction=given.max_rejected_fraction,

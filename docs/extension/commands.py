@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import COMMANDS, Command
+from tidemark.jobs.cli.options import shared
+from tidemark.jobs.cli.options.parts import add
 
 from .made_pages import as_cell, make_part
 
@@ -32,7 +33,7 @@ def _section(command: Command) -> str:
     parts = [f"## {command.name}", command.text, f"```shell\n{examples}\n```"]
     if command.options is not None:
         parser = argparse.ArgumentParser(add_help=False)
-        command_options.add(parser, command.options)
+        add(parser, command.options)
         parts += [_table(parser)]
     return "\n\n".join(parts) + "\n"
 
@@ -59,4 +60,4 @@ def _named(action: argparse.Action) -> str:
 def _told(action: argparse.Action) -> str:
     needed = " *(needed)*" if action.option_strings and action.required else ""
     told = as_cell(action.help or "")
-    return told.replace(command_options.VARIABLE, f"`{command_options.VARIABLE}`") + needed
+    return told.replace(shared.VARIABLE, f"`{shared.VARIABLE}`") + needed

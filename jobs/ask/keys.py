@@ -1,4 +1,4 @@
-"""What the commands about keys do (jobs/cli/command_options.py has their options)."""
+"""What the commands about keys do (jobs/cli/options/asking_keys.py has their options)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The table of the commands of `tidemark`: name, help texts, and the function that runs each.
 
-command_options.py defines their options. A new command is a new entry of COMMANDS. A name of two words is a
+The folder options/ defines their options. A new command is a new entry of COMMANDS. A name of two words is a
 subcommand: `plot cdf` belongs to `plot`.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.jobs.cli import command_options, exit_codes
-from tidemark.jobs.cli.command_options import Part
+from tidemark.jobs.cli import exit_codes
+from tidemark.jobs.cli.options import asking, asking_keys, changing, loading, serving, shared, watching
+from tidemark.jobs.cli.options.parts import Part
 
 ABOUT = """\
 Quantiles over all loaded data and over everything that has arrived since the last load. Each answer has
@@ -18,7 +19,7 @@ certified bounds. History is stored in Delta Lake; the live side is summarised i
 """
 
 ENDING = f"""\
-Name the warehouse with -w or with the environment variable {command_options.VARIABLE}. With --json a command
+Name the warehouse with -w or with the environment variable {shared.VARIABLE}. With --json a command
 prints one line of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN",
 "Infinity" and "-Infinity".
 
@@ -68,7 +69,7 @@ also creates the warehouse.""",
             "tidemark create -w flights --measure delay --key origin --time time",
             "tidemark create -w clicks --measure ms --time at --schema 'at timestamp, ms double'",
         ),
-        command_options.CREATE,
+        loading.CREATE,
         "tidemark.jobs.create:run",
     ),
     Command(
@@ -85,7 +86,7 @@ table of events once; answers stay. After a crash, run it again.""",
             "tidemark alter -w flights --add-measure distance --drop-measure delay",
             "tidemark alter -w flights --kappa 5 --grace '14 days'",
         ),
-        command_options.ALTER,
+        loading.ALTER,
         "tidemark.jobs.alter:run",
     ),
     Command(
@@ -101,7 +102,7 @@ appended since the last load. Small files are loaded by this process, larger one
             "tidemark load -w flights --from-stream",
             "tidemark load -w flights --engine spark --input 2001-03-20.parquet --batch 2001-03-20",
         ),
-        command_options.LOAD,
+        loading.LOAD,
         "tidemark.jobs.load_batch:run",
     ),
     Command(
@@ -117,7 +118,7 @@ set PYSPARK_SUBMIT_ARGS, or use spark-submit --packages with jobs/stream_events.
             "tidemark stream -w flights --source delta --path table --once",
             KAFKA,
         ),
-        command_options.STREAM,
+        loading.STREAM,
         "tidemark.jobs.stream_events:run",
     ),
     Command(
@@ -132,7 +133,7 @@ leaves; their numbers stay used. After a crash, run it again.""",
             "tidemark unload -w flights --batch 2001-03-19 --dry-run",
             "tidemark unload -w flights --source web --batches 7 9",
         ),
-        command_options.UNLOAD,
+        changing.UNLOAD,
         "tidemark.jobs.remove_rows:run_unload",
     ),
     Command(
@@ -150,7 +151,7 @@ certificate. After a crash, run it again.""",
             "tidemark delete -w flights --where 'delay < -1000' --request clean-2001",
             "tidemark delete -w orders --where \"user = 'ann'\" --purge --request ticket-17",
         ),
-        command_options.DELETE,
+        changing.DELETE,
         "tidemark.jobs.remove_rows:run_delete",
     ),
     Command(
@@ -166,7 +167,7 @@ again.""",
             "tidemark correct -w flights --batch fix-18 --input new.parquet --before old.parquet",
             "tidemark correct -w flights --batch feed-2001-03-20 --changes changes.jsonl",
         ),
-        command_options.CORRECT,
+        changing.CORRECT,
         "tidemark.jobs.remove_rows:run_correct",
     ),
     Command(
@@ -181,7 +182,7 @@ retention does it after each `tidemark load`, by the clock. After a crash, run i
             "tidemark alter -w flights --retention '400 days'",
             "tidemark expire -w flights",
         ),
-        command_options.EXPIRE,
+        changing.EXPIRE,
         "tidemark.jobs.remove_rows:run_expire",
     ),
     Command(
@@ -195,7 +196,7 @@ again.""",
             "tidemark restore -w flights --removal 5 --dry-run",
             "tidemark restore -w flights --step 120",
         ),
-        command_options.RESTORE,
+        changing.RESTORE,
         "tidemark.jobs.remove_rows:run_restore",
     ),
     Command(
@@ -205,7 +206,7 @@ again.""",
 Deletes files that no commit references and files past their retention (the grace), and compacts small files.
 A --grace that is shorter than the warehouse's own is safe only while no reader and no load runs.""",
         ("tidemark maintain -w flights", "tidemark maintain -w flights --grace '2 days'"),
-        command_options.MAINTAIN,
+        changing.MAINTAIN,
         "tidemark.jobs.maintain:run",
     ),
     Command(
@@ -216,7 +217,7 @@ Reads the whole warehouse once, without a JVM, and reports for each invariant wh
 code 1 if an invariant is broken. Writers may run at the same time: a check whose tables changed during every
 attempt is reported as busy, and does not count as broken.""",
         ("tidemark verify -w flights",),
-        command_options.COMMON,
+        shared.COMMON,
         "tidemark.jobs.verify:run",
     ),
     Command(
@@ -232,7 +233,7 @@ again.""",
             "tidemark repair -w flights",
             "tidemark repair -w flights --engine spark --json | jq .actions",
         ),
-        command_options.REPAIR,
+        changing.REPAIR,
         "tidemark.jobs.repair:run",
     ),
     Command(
@@ -246,7 +247,7 @@ version of each table and no earlier ones. Ends with exit code 1 if the copy bre
             "tidemark copy flights /backup/flights",
             "tidemark copy flights s3://backup/flights --to-storage-options backup.options",
         ),
-        command_options.COPY,
+        changing.COPY,
         "tidemark.jobs.copy_warehouse:run",
         needs_warehouse=False,
     ),
@@ -255,7 +256,7 @@ version of each table and no earlier ones. Ends with exit code 1 if the copy bre
         "steps, runs, live rows, bytes and versions",
         "Shows steps, runs by level, live batches and rows, bytes and table versions of the warehouse.",
         ("tidemark info -w flights", "tidemark info -w flights --json | jq .live_rows"),
-        command_options.INFO,
+        asking.INFO,
         "tidemark.jobs.ask.quantiles:info",
     ),
     Command(
@@ -266,7 +267,7 @@ Lists the steps, one for each load: when it was planned, by whom, on which machi
 rows that came, how many of them left again by unloads and deletes, the times of its rows, and its batches. A
 step that no load has finished is marked as planned.""",
         ("tidemark history -w flights", "tidemark history -w flights --newest 10 --json | jq .steps"),
-        command_options.HISTORY,
+        asking.HISTORY,
         "tidemark.jobs.ask.step_history:run",
     ),
     Command(
@@ -283,7 +284,7 @@ the last line shows the window.""",
             "tidemark quantile 0.5 -w flights --between 2001-02-01 2001-03-01 --mode exact",
             "tidemark quantile 0.99 -w flights --json | jq '.answers[0].value'",
         ),
-        command_options.QUANTILE,
+        asking.QUANTILE,
         "tidemark.jobs.ask.quantiles:quantile",
     ),
     Command(
@@ -296,7 +297,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
             "tidemark rank 60 -w flights",
             "tidemark rank -w flights --last 7d -- -15 0 15",
         ),
-        command_options.POINTS,
+        asking.POINTS,
         "tidemark.jobs.ask.quantiles:rank",
     ),
     Command(
@@ -304,7 +305,7 @@ not counted for any X. Put numbers such as -1e3 after a --.""",
         "the share of rows that are at most X",
         "The share of rows that are at most X: `cdf` is the estimate, `cdf_lo` and `cdf_hi` are bounds.",
         ("tidemark cdf 0 15 60 -w flights", "tidemark cdf 0 -w flights --between 2001-03-01 -"),
-        command_options.POINTS,
+        asking.POINTS,
         "tidemark.jobs.ask.quantiles:cdf",
     ),
     Command(
@@ -318,7 +319,7 @@ edges.""",
             "tidemark histogram -w flights --bins 10",
             "tidemark histogram -w flights --edges -60 0 15 60 1440 --measure delay",
         ),
-        command_options.HISTOGRAM,
+        asking.HISTOGRAM,
         "tidemark.jobs.ask.quantiles:histogram",
     ),
     Command(
@@ -333,7 +334,7 @@ apart. With --where and --by it is a scan of the rows of the window.""",
             "tidemark summary -w flights --by origin --top 5 --every 7d",
             "tidemark summary -w flights --where 'distance > 500' --json | jq .mean",
         ),
-        command_options.SUMMARY,
+        asking.SUMMARY,
         "tidemark.jobs.ask.quantiles:summary",
     ),
     Command(
@@ -346,7 +347,7 @@ count apart, and NaN is no number. The answers are exact.""",
             "tidemark largest 3 -w flights --measure delay --by origin",
             "tidemark largest -w flights --last 7d --where 'distance > 500'",
         ),
-        command_options.EXTREMES,
+        asking.EXTREMES,
         "tidemark.jobs.ask.quantiles:largest",
     ),
     Command(
@@ -354,7 +355,7 @@ count apart, and NaN is no number. The answers are exact.""",
         "the least numbers",
         "The K least numbers of a measure, least first; all else is as for `largest`.",
         ("tidemark smallest 3 -w flights --measure delay --by origin --every 7d",),
-        command_options.EXTREMES,
+        asking.EXTREMES,
         "tidemark.jobs.ask.quantiles:smallest",
     ),
     Command(
@@ -371,7 +372,7 @@ a crash, with the same id.""",
             "tidemark alert -w web --when \"burn(300, 0.999, last='1h') > 14.4\" --post-from hook.url",
             "tidemark alert -w web --when \"quantile(0.99, last='5m', by='origin', for='2m') > 900\"",
         ),
-        command_options.ALERT,
+        watching.ALERT,
         "tidemark.jobs.ask.alert:run",
     ),
     Command(
@@ -388,7 +389,7 @@ a --.""",
             "tidemark freq ATL -w flights --mode exact --json | jq '.answers[0].count'",
             "tidemark freq -w readings -- -1e3",
         ),
-        command_options.FREQUENCY,
+        asking_keys.FREQUENCY,
         "tidemark.jobs.ask.keys:frequency",
     ),
     Command(
@@ -403,7 +404,7 @@ the rows of the window.""",
             "tidemark top 5 -w flights --last 7d --mode exact",
             "tidemark top 3 -w flights --where 'delay > 60' --by 'hour(time)'",
         ),
-        command_options.TOP,
+        asking_keys.TOP,
         "tidemark.jobs.ask.keys:top",
     ),
     Command(
@@ -414,7 +415,7 @@ Every key with at least a share PHI of the rows that have a key, in descending o
 `lo` and `hi` are certain bounds of its count. `certain` means that the key surely reaches the share; the
 others may reach it.""",
         ("tidemark hitters 0.01 -w flights", "tidemark hitters 0.001 -w flights --between 2001-03-01 -"),
-        command_options.HITTERS,
+        asking_keys.HITTERS,
         "tidemark.jobs.ask.keys:hitters",
     ),
     Command(
@@ -429,7 +430,7 @@ paths, years and months of dates. No such prefix is missed. `lo` and `hi` are ce
             "tidemark hierarchy 0.05 --separator / --key path -w visits --last 7d",
             "tidemark hierarchy 0.01 --separator . -w flights --json | jq '.answers[0].prefix'",
         ),
-        command_options.HIERARCHY,
+        asking_keys.HIERARCHY,
         "tidemark.jobs.ask.keys:hierarchy",
     ),
     Command(
@@ -445,7 +446,7 @@ the answers are exact, by a scan of the rows of the window.""",
             "tidemark distinct -w flights --key origin --mode exact --json | jq .count",
             "tidemark distinct -w flights --by dest --order=-value --top 5",
         ),
-        command_options.SELECTED_KEYS,
+        asking_keys.SELECTED_KEYS,
         "tidemark.jobs.ask.keys:distinct",
     ),
     Command(
@@ -455,7 +456,7 @@ the answers are exact, by a scan of the rows of the window.""",
 The number of distinct keys of the window that no row before the window has. The window needs a start. The
 columns are those of `tidemark distinct`.""",
         ("tidemark new-keys -w flights --last 1d", "tidemark new-keys -w flights --last 7d --every 1d"),
-        command_options.KEY_QUESTION,
+        asking_keys.KEY_QUESTION,
         "tidemark.jobs.ask.keys:new_keys",
     ),
     Command(
@@ -468,7 +469,7 @@ those of `tidemark distinct`.""",
             "tidemark overlap -w flights --between 2001-03-01 2001-03-08 --and 2001-03-08 2001-03-15",
             "tidemark overlap -w flights --between - 2001-02-01 --and 2001-02-01 - --mode exact",
         ),
-        command_options.OVERLAP,
+        asking_keys.OVERLAP,
         "tidemark.jobs.ask.keys:overlap",
     ),
     Command(
@@ -483,7 +484,7 @@ rare.""",
             "tidemark persistent 0.8 -w flights --last 30d",
             "tidemark persistent 1 -w flights --last 8w --slot 1w --most 100",
         ),
-        command_options.PERSISTENT,
+        asking_keys.PERSISTENT,
         "tidemark.jobs.ask.keys:persistent",
     ),
     Command(
@@ -496,7 +497,7 @@ are written as for `tidemark freq`.""",
             "tidemark persistence ATL ORD -w flights --last 30d",
             "tidemark persistence ATL -w flights --slot 7d --mode exact --json | jq '.answers[0].slots'",
         ),
-        command_options.PERSISTENCE,
+        asking_keys.PERSISTENCE,
         "tidemark.jobs.ask.keys:persistence",
     ),
     Command(
@@ -514,7 +515,7 @@ are written as for `tidemark freq`.""",
         "the share of rows that are at most x",
         "Draws the share of rows that are at most x, between the quantiles 0.005 and 0.995.",
         ("tidemark plot cdf -w flights -o delays.png --last 14d --mode quick",),
-        command_options.PICTURE,
+        asking.PICTURE,
         "tidemark.jobs.ask.pictures:cdf",
     ),
     Command(
@@ -522,7 +523,7 @@ are written as for `tidemark freq`.""",
         "quantiles over time",
         "Draws quantiles over time: one answer per tick of the window, or per span given by --every.",
         ("tidemark plot quantiles -w flights -o week.png --phi 0.5 0.99 --every 7d",),
-        command_options.PLOT_QUANTILES,
+        asking.PLOT_QUANTILES,
         "tidemark.jobs.ask.pictures:quantiles",
     ),
     Command(
@@ -535,7 +536,7 @@ measure with a long tail, which would be one bar otherwise.""",
             "tidemark plot histogram -w flights -o delays.png --bins 30 --upto 0.99",
             "tidemark plot histogram -w flights -o distances.png --measure distance --log",
         ),
-        command_options.PLOT_HISTOGRAM,
+        asking.PLOT_HISTOGRAM,
         "tidemark.jobs.ask.pictures:histogram",
     ),
     Command(
@@ -545,7 +546,7 @@ measure with a long tail, which would be one bar otherwise.""",
 Draws the most frequent keys as bars: the exact count in history and the live count, each with its certain
 interval.""",
         ("tidemark plot top 10 -w flights -o origins.png --last 7d",),
-        command_options.PLOT_TOP,
+        asking_keys.PLOT_TOP,
         "tidemark.jobs.ask.pictures:top",
     ),
     Command(
@@ -556,7 +557,7 @@ Repeats the query every few seconds until Ctrl-C, or --times times. If the outpu
 results are printed one below the other. With --json it prints one document per repetition, with the keys in
 its field `top`.""",
         ("tidemark watch -w flights", "tidemark watch 0.99 0.999 -w flights --last 1d --every 5 --times 12"),
-        command_options.WATCH,
+        watching.WATCH,
         "tidemark.jobs.ask.watch:run",
     ),
     Command(
@@ -571,7 +572,7 @@ edges, and an edge counts once. The walks are in memory, about seven nodes each.
             "tidemark pagerank origin dest -w flights",
             "tidemark pagerank page link -w crawl --every 10 --top 20",
         ),
-        command_options.PAGERANK,
+        watching.PAGERANK,
         "tidemark.jobs.pagerank:run",
     ),
     Command(
@@ -591,7 +592,7 @@ tells the result to who asks, and ends when it was taken. map gets a pyarrow.Rec
 value); combine gets two values of a key and gives one, in any order and nesting. Keys and values are what
 JSON has.""",
         (SITES_MAP,),
-        command_options.SITE_MAP,
+        serving.SITE_MAP,
         "tidemark.jobs.site_reduce:run_map",
     ),
     Command(
@@ -601,7 +602,7 @@ JSON has.""",
 Waits for what all sites tell and prints the reduced value of each key. reduce gets a key and the list of its
 values, at most one of each site.""",
         (SITES_REDUCE,),
-        command_options.SITE_REDUCE,
+        serving.SITE_REDUCE,
         "tidemark.jobs.site_reduce:run_reduce",
         needs_warehouse=False,
     ),
@@ -618,7 +619,7 @@ Clients from other machines need a user name and a password.""",
             "tidemark sql-server -w flights=/data/flights --host 0.0.0.0 --port 10000 --users users",
             "TIDEMARK_WAREHOUSE=/data/flights tidemark sql-server",
         ),
-        command_options.SQL_SERVER,
+        serving.SQL_SERVER,
         "tidemark.jobs.sql_server:run",
         needs_warehouse=False,
     ),
@@ -633,7 +634,7 @@ from other machines need TLS, by --certificate or by a proxy in front of the ser
             "tidemark serve -w flights=/data/flights -w clicks=/data/clicks --port 8080",
             SERVE_TLS,
         ),
-        command_options.SERVE,
+        serving.SERVE,
         "tidemark.jobs.serve.start:run",
         needs_warehouse=False,
     ),
@@ -647,7 +648,7 @@ nowhere. To take a token back, delete its line: a running server reads the file 
             "tidemark token grafana --grant flights=aggregates,metrics --tokens tokens",
             "tidemark token ann --grant '*=aggregates,rows,sql,metrics' --tokens tokens",
         ),
-        command_options.TOKEN,
+        serving.TOKEN,
         "tidemark.jobs.serve.start:run_token",
         needs_warehouse=False,
     ),
@@ -660,7 +661,7 @@ nowhere. To take a token back, delete its line: a running server reads the file 
             'eval "$(tidemark completion zsh)"       # in ~/.zshrc, below compinit',
             "tidemark completion fish | source       # in ~/.config/fish/config.fish",
         ),
-        command_options.COMPLETION,
+        serving.COMPLETION,
         "tidemark.jobs.cli.completion:run",
         needs_warehouse=False,
     ),

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tidemark.jobs.cli.command_options import FILE, FOLDER
 from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.options.parts import FILE, FOLDER
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli.command_options import storage_options_of, warehouse_of
+from tidemark.jobs.cli.options.parsed import storage_options_of, warehouse_of
 
 if TYPE_CHECKING:
     import argparse

@@ -16,9 +16,9 @@ import os
 import sys
 from importlib import import_module
 
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
 from tidemark.jobs.cli.exit_codes import DONE, FAILED, INTERRUPTED, control_c, run_warehouse_job
+from tidemark.jobs.cli.options import parts, shared
 from tidemark.jobs.cli.process import arguments
 
 
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    command_options.WAREHOUSE.add(top)
+    shared.WAREHOUSE.add(top)
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     levels = {"": top.add_subparsers(title="commands", metavar="COMMAND", required=True)}
     for command in COMMANDS:
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         if command.options is None:
             levels[command.name] = page.add_subparsers(title="commands", metavar="COMMAND", required=True)
         else:
-            command_options.add(page, command.options)
+            parts.add(page, command.options)
             page.set_defaults(run=command.run, needs_warehouse=command.needs_warehouse)
     return top
 

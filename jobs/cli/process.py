@@ -17,8 +17,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NoReturn
 
-from tidemark.jobs.cli.command_options import VARIABLE, Part, add
 from tidemark.jobs.cli.exit_codes import REFUSED, RULE, control_c
+from tidemark.jobs.cli.options.parts import Part, add
+from tidemark.jobs.cli.options.shared import VARIABLE
 
 
 def job_arguments(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.quantiles import parse_span
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.exit_codes import DONE, run_job
 from tidemark.jobs.cli.named_warehouses import is_local_address, named_warehouses
+from tidemark.jobs.cli.options import parsed, shared
 from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.jobs.serve.tokens import Grant, Tokens, all_rights, digest_of, line_of, new_token, parse_rights
 from tidemark.warehouse.columns.json_values import json_text
@@ -73,10 +73,10 @@ def _serve(given: argparse.Namespace) -> int:
 
 def _warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
     """The warehouses by name, opened; that of the environment variable if none is named."""
-    texts = list(given.warehouse or filter(None, [os.environ.get(command_options.VARIABLE)]))
+    texts = list(given.warehouse or filter(None, [os.environ.get(shared.VARIABLE)]))
     if not texts:
         raise InputError("no warehouse was named. Give --warehouse NAME=PATH.")
-    options = command_options.storage_options_of(given)
+    options = parsed.storage_options_of(given)
     return {
         name: query.open(uri, options, memory=given.memory, max_staleness=given.max_staleness)
         for name, uri in named_warehouses(texts).items()

@@ -30,7 +30,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tidemark.jobs.cli import command_options, main
+from tidemark.jobs.cli import main
+from tidemark.jobs.cli.options import changing, loading, parts, serving, shared
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -41,10 +42,10 @@ KINDS = ("python", "shell", "sql", "json", "ini", "text")
 # What needs more than this machine, or a shell, or does not end by itself.
 ELSEWHERE = ("tidemark serve ", " --master ", " --bootstrap ", " /data/", "completion ", "sql_server.py ")
 JOBS = {
-    "load_batch": command_options.LOAD,
-    "stream_events": command_options.STREAM,
-    "maintain": command_options.MAINTAIN,
-    "sql_server": command_options.SQL_SERVER,
+    "load_batch": loading.LOAD,
+    "stream_events": loading.STREAM,
+    "maintain": changing.MAINTAIN,
+    "sql_server": serving.SQL_SERVER,
 }
 
 
@@ -179,7 +180,7 @@ def _checked_submit(words: list[str]) -> Callable[[], object]:
 def _checked_job(name: str, argv: list[str]) -> Callable[[], object]:
     """`verify` and `demo` have what every command has."""
     parser = argparse.ArgumentParser()
-    command_options.add(parser, JOBS.get(name, command_options.COMMON))
+    parts.add(parser, JOBS.get(name, shared.COMMON))
     parser.parse_args(argv)
     main = import_module(f"tidemark.jobs.{name}").main
     return lambda: _succeed(main, argv)

@@ -15,7 +15,7 @@ from tests.jobs.said import tidemark
 from tests.query.answers import several
 from tests.warehouse.disk import files_of
 from tidemark import query
-from tidemark.jobs.cli import command_options
+from tidemark.jobs.cli.options import asking, shared
 from tidemark.query.reading.modes import MODES
 from tidemark.warehouse.columns.json_values import json_value
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_is_refused_with_2_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(command_options.VARIABLE, raising=False)
+    monkeypatch.delenv(shared.VARIABLE, raising=False)
     bad = tmp_path / "bad.parquet"
     bad.write_bytes(b"PAR1 no more")
     argv, words = REFUSED[case]
@@ -212,19 +212,19 @@ def test_a_file_that_cannot_be_read_ends_with_1_and_is_named(
 def test_the_warehouse_is_named_before_or_behind_the_command_or_by_the_variable(
     flights: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(command_options.VARIABLE, str(flights))
+    monkeypatch.setenv(shared.VARIABLE, str(flights))
     by_variable = tidemark(capsys, "quantile", 0.5, "--json")
-    monkeypatch.setenv(command_options.VARIABLE, "/nowhere")
+    monkeypatch.setenv(shared.VARIABLE, "/nowhere")
     assert tidemark(capsys, "-w", flights, "quantile", 0.5, "--json") == by_variable
     assert tidemark(capsys, "quantile", 0.5, "--warehouse", flights, "--json") == by_variable
     assert by_variable.code == 0
     assert tidemark(capsys, "quantile", 0.5).code == 2
-    assert query.VARIABLE == command_options.VARIABLE
+    assert query.VARIABLE == shared.VARIABLE
     assert query.open(flights).quantile(0.5).value == by_variable.json["answers"][0]["value"]
 
 
 def test_modes_are_those_of_the_reader() -> None:
-    assert command_options.MODES == MODES
+    assert asking.MODES == MODES
 
 
 @pytest.mark.usefixtures("spark")

@@ -16,7 +16,7 @@ from tests.warehouse.disk import files_of
 from tests.warehouse.keyworld import TYPES, KeyWorld
 from tests.warehouse.test_keys import VALUES
 from tidemark import query
-from tidemark.jobs.cli import command_options
+from tidemark.jobs.cli.options import asking_keys
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.reading.modes import KEY_MODES
 from tidemark.warehouse.columns.json_values import json_text, json_value
@@ -107,7 +107,7 @@ def test_an_overlap_is_what_python_answers(flights: Path, capsys: pytest.Capture
 
 
 def test_modes_are_those_of_the_reader() -> None:
-    assert command_options.KEY_MODES == KEY_MODES
+    assert asking_keys.KEY_MODES == KEY_MODES
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tidemark import warehouse
-from tidemark.jobs.cli import command_options
 from tidemark.jobs.cli.main import parser
+from tidemark.jobs.cli.options import parsed
 from tidemark.options import OPTIONS, Option
 from tidemark.warehouse import InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.settings.option_kinds import KINDS
@@ -127,6 +127,6 @@ def test_the_command_has_every_flag_and_gives_what_create_takes(capsys: pytest.C
             assert row.flag in said
             assert text in said
             words += [row.flag, str(row.default or "x")]
-    given = command_options.creation_options(parser().parse_args(words))
+    given = parsed.creation_options(parser().parse_args(words))
     assert given.keys() == {row.name for row in OPTIONS.values() if row.flag}
     assert (given["measures"], given["keys"], given["kappa"]) == (["x"], [["x"]], 10)

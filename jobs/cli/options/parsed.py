@@ -1,0 +1,105 @@
+"""What the options of a command line mean: the warehouse, its store, types and options of creation."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from tidemark.jobs.cli.options.shared import VARIABLE
+from tidemark.options import OPTIONS
+
+
+def warehouse_of(given: argparse.Namespace) -> str | dict[str, str]:
+    """The warehouse of -w, else of the environment variable; a usage error if both are missing.
+
+    Several of -w are a mapping of their names: NAME of NAME=URI, else the address.
+    """
+    named: Any = getattr(given, "warehouse", None) or os.environ.get(VARIABLE)
+    if not named:
+        given.parser.error(f"no warehouse was named. Give -w PATH, or set the variable {VARIABLE}.")
+    if isinstance(named, str):
+        return named
+    if len(named) == 1:
+        return str(named[0])
+    found: dict[str, str] = {}
+    for text in named:
+        match = re.fullmatch(r"([\w-]+)=(.+)", text)
+        name, uri = match.groups() if match else (text, text)
+        if name in found:
+            given.parser.error(f"-w names {name!r} twice, whose rows would count twice. Name it once.")
+        found[name] = uri
+    return found
+
+
+def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str, str] | None:
+    """The storage options that were given, those of the line over those of the file; None if there are none.
+
+    prefix   "to-" for those of the store that gets a copy
+
+    A usage error for what is no KEY=VALUE; it does not show the text, which may be a secret.
+    """
+    flag, attribute = f"--{prefix}storage-option", f"{prefix.replace('-', '_')}storage_option"
+    file, texts = getattr(given, f"{attribute}s"), getattr(given, attribute)
+    lines: list[tuple[str, str]] = []
+    if file:
+        try:
+            content = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            given.parser.error(f"{flag}s {file} cannot be read: {error}")
+        for number, line in enumerate(content.splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                lines.append((f"line {number} of {file}", line.strip()))
+    lines += [(flag, text) for text in texts or ()]
+    options = {}
+    for place, text in lines:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            given.parser.error(f"{place} must be KEY=VALUE, such as AWS_REGION=eu-central-1.")
+        options[name.strip()] = value.strip()
+    return options or None
+
+
+def types_of(given: argparse.Namespace, option: str = "type") -> dict[str, str]:
+    """The types of --type, or of another option, by column.
+
+    A usage error for what is no COLUMN=TYPE, or for a column twice.
+    """
+    types: dict[str, str] = {}
+    for text in getattr(given, option) or ():
+        name, equals, kind = text.rpartition("=")
+        if not equals or not name.strip() or not kind.strip() or name.strip() in types:
+            given.parser.error(
+                f"--{option} {text}: expected COLUMN=TYPE, such as zip=int, once for each column."
+            )
+        types[name.strip()] = kind.strip()
+    return types
+
+
+def creation_options(given: argparse.Namespace) -> dict[str, Any]:
+    """The values of the options of the command, as keywords of `warehouse.create`; None if not given."""
+    options = {}
+    for option in OPTIONS.values():
+        attribute = (option.flag or "").removeprefix("--").replace("-", "_")
+        if hasattr(given, attribute):
+            value = getattr(given, attribute)
+            options[option.name] = _columns(value) if option.kind == "keys" else value
+    return options
+
+
+def key_columns(given: argparse.Namespace) -> list[str]:
+    """The columns of the keys and groups that were given."""
+    options = creation_options(given)
+    return [name for role in ("keys", "groups") for columns in options[role] or () for name in columns]
+
+
+def _columns(keys: list[str] | None) -> list[list[str]] | None:
+    """The columns of each key, from texts such as "origin" and "origin,dest"."""
+    return None if keys is None else [key.split(",") for key in keys]
+
+
+def ahead(given: argparse.Namespace) -> dict[str, Any]:
+    """The argument `ahead` of loads and streams; none without `--ahead`, which leaves the default."""
+    return {} if given.ahead is None else {"ahead": None if given.ahead == "any" else given.ahead}
