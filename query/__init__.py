@@ -205,8 +205,8 @@ def alert(
         raises an exception, and after a crash. Receivers leave out an `id` that they know.
 
     The states of a group: clear, possible (a part of its certain interval is beyond the threshold), certain
-    (all of it is), and stale (nothing can be said about now). Questions are asked in mode quick first, and in
-    the next mode where that leaves open what to say.
+    (all of it is), and stale (nothing can be said about now). A question is asked in the cheapest mode first,
+    and in the next mode if the interval of a group does not decide; the last mode is exact.
 
     Raises InputError for a condition that does not parse or cannot be asked, and for a state file that is
     none or that another process uses.
