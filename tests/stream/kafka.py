@@ -161,9 +161,12 @@ share.coordinator.state.topic.min.isr=1
 
 
 class Producer:
-    """Kafka's console producer: each line is a record, acknowledged once and in order."""
+    """Kafka's console producer: each line is a record, acknowledged once and in order.
 
-    def __init__(self, broker: Broker, topic: str) -> None:
+    keyed   whether a line is KEY|VALUE, and the value NULL is none
+    """
+
+    def __init__(self, broker: Broker, topic: str, *, keyed: bool = False) -> None:
         # Of its own the console producer gives a batch up after three tries, which a restart outlasts.
         settings = ["acks=all", "enable.idempotence=true", "linger.ms=20", "delivery.timeout.ms=120000"]
         settings += ["retries=2147483647", "request.timeout.ms=30000"]
@@ -171,6 +174,8 @@ class Producer:
         command += ["--bootstrap-server", broker.address, "--topic", topic]
         for one in settings:
             command += ["--producer-property", one]
+        for one in ("parse.key=true", "key.separator=|", "null.marker=NULL") if keyed else ():
+            command += ["--property", one]
         self._log = (broker.folder / "producer.log").open("wb")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True

@@ -304,3 +304,49 @@ def test_the_stream_of_a_notebook_comes_from_kafka_where_a_broker_is_named(
     uri = folder.parents[1] / "build/notebooks/nightly_and_stream/flights"
     assert query.open(uri).info()["rejected"] == {"live": 1}
     assert query.open(uri).quantile(0.5).N == 20_000
+
+
+def changes_of(draw: random.Random, rows: dict[int, tuple[str, float]], count: int) -> list[str]:
+    """Lines of a keyed producer: rows that come, change and go, as Debezium writes them; `rows` follow."""
+    lines = []
+    for _ in range(count):
+        number = draw.randrange(20)
+        before = rows.get(number)
+        after = None if before is not None and draw.random() < 0.3 else (draw.choice("abc"), draw.random())
+        images = [one and {"id": number, "name": one[0], "amount": one[1]} for one in (before, after)]
+        op = "c" if before is None else "d" if after is None else "u"
+        change = {"payload": {"op": op, "before": images[0], "after": images[1]}}
+        lines.append(f"{number}|{json.dumps(change)}")
+        if after is None:
+            lines.append(f"{number}|NULL")  # so that Kafka may forget the key
+            del rows[number]
+        else:
+            rows[number] = after
+    return lines
+
+
+def test_changes_of_a_topic_are_corrections_also_when_the_job_is_killed(
+    spark: SparkSession, broker: Broker, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    uri, log = tmp_path / "w", tmp_path / "job.log"
+    warehouse.create(spark, uri, ["amount"], key="name", schema="id bigint, name string, amount double")
+    broker.create("orders")
+    producer, draw, rows = Producer(broker, "orders", keyed=True), random.Random(7), dict[int, Any]()
+    request.addfinalizer(producer.kill)
+    producer.send(changes_of(draw, rows, 60))
+    job = submit(ROOT / "jobs" / "stream_events.py", "--warehouse", str(uri), "--source", "kafka")
+    jars = ["--jars", ",".join(map(str, client_jars()))]
+    where = ["--bootstrap", broker.address, "--topic", "orders", "--changes", "--max-per-batch", "30"]
+    process = start([job[0], *jars, *job[1:], *where], log)
+    give_up = time.monotonic() + PATIENCE
+    while "batch 0: " not in log.read_text():
+        assert time.monotonic() < give_up, log.read_text()
+        time.sleep(0.1)
+    kill(process)
+    producer.send(changes_of(draw, rows, 40))
+    producer.end()
+    process = start([job[0], *jars, *job[1:], *where, "--once"], log)
+    assert process.wait(PATIENCE) == 0, log.read_text()
+    found = query.open(uri).sql("SELECT id, name, amount FROM events ORDER BY id").fetchall()
+    assert found == [(number, *row) for number, row in sorted(rows.items())]
+    assert warehouse.verify(uri).ok
