@@ -110,7 +110,7 @@ def open(  # noqa: A001, PLR0913
         about the rows of all of them, with the same promises. The errors of their live sides add, and `last`
         counts back from the newest tick of all. Each warehouse is consistent in itself; together they are no
         one moment, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
-        groups with their types, the time column and the tick must be equal. SQL is of one warehouse.
+        groups with their types, the time column and the tick must be equal.
     storage_options: options of the object store, as delta-rs defines them; for several warehouses those of
         all, or those of each by its name.
     memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and

@@ -50,7 +50,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.sites import AnySnapshot
+from tidemark.warehouse.snapshots.sites import AnySnapshot, Site
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 DEFAULT_MEMORY = 2**28
@@ -135,6 +135,11 @@ class Reader(KeyReader):
     def store(self) -> Store:
         """Where the warehouse is; InputError for several warehouses."""
         return self._session.store
+
+    @property
+    def sites(self) -> dict[str, Site]:
+        """What reads each of several warehouses, by its name; of one by the name ""."""
+        return self._session.sites
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -223,6 +228,10 @@ class Reader(KeyReader):
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""
         return self._session.contents()
+
+    def contents_by_site(self) -> dict[str, Contents]:
+        """The same of each of several warehouses, by its name; of one by the name ""."""
+        return self._session.contents_by_site()
 
     def companion(
         self, name: str, *, last: Any = None, as_of: Any = None, between: Any = None

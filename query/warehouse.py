@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.snapshots.sites import refuse_several
 
 if TYPE_CHECKING:
     from tidemark.query.sql.relations import Database, Relation
@@ -35,6 +34,9 @@ class Warehouse(Reader):  # noqa: D101  described once
 
         >>> wh.sql("SELECT * FROM quantile(0.99, '7 days')").df()            # doctest: +SKIP
 
+        Of several warehouses, the views have the rows of all, with the name of each one's warehouse in the
+        column `_site`.
+
         statement: one query, such as SELECT or FROM; InputError otherwise, and for what DuckDB refuses.
         params: values for ? and $name.
 
@@ -45,7 +47,6 @@ class Warehouse(Reader):  # noqa: D101  described once
         """
         from tidemark.query.sql.duckdb_sql import checked_query, connected
 
-        refuse_several(self._session.snapshot, "SQL")
         checked_query(statement)
         # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
         # relation keeps its connection alive, and that must be the one with the functions. These have types

@@ -6,7 +6,7 @@ import copy
 import operator
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -37,7 +37,7 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.site_contents import AnyContents
-from tidemark.warehouse.snapshots.sites import AnySnapshot, SitesReader, SitesSnapshot, refuse_several
+from tidemark.warehouse.snapshots.sites import AnySnapshot, Site, SitesReader, SitesSnapshot, refuse_several
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -191,6 +191,22 @@ class Session:
         refuse_several(self.snapshot, "what the tables have")
         with self._lock:
             return cast("Contents", self._newest(ALL).contents())
+
+    def contents_by_site(self) -> dict[str, Contents]:
+        """The same of each of several warehouses, by its name; of one by the name ""."""
+        with self._lock:
+            return dict(zip(self.sites, self._newest(ALL).contents().sites, strict=True))
+
+    @property
+    def sites(self) -> dict[str, Site]:
+        """What reads each of several warehouses, by its name; of one by the name ""."""
+        snapshot = self.snapshot
+        names: Iterable[str] = ("",)
+        if isinstance(snapshot, SitesReader):
+            names = snapshot.readers
+        elif isinstance(snapshot, SitesSnapshot):
+            names = snapshot.snapshots
+        return dict(zip(names, snapshot.sites, strict=True))
 
     def info(self) -> dict[str, Any]:
         """What the warehouse is, and facts about its tables, as of now."""

@@ -114,6 +114,8 @@ def _moment(value: Any, column: ColumnType) -> Any:
 
 def _cell(name: str, value: Any) -> Any:
     """A value of a column for JSON."""
+    if name in _STRUCTS and isinstance(value, Mapping):  # of several warehouses
+        return {site: _cell(name, of_site) for site, of_site in value.items()}
     if name in _STRUCTS and value is not None:
         return dict(zip(_STRUCTS[name], map(_plain, value), strict=True))
     return _plain(value)

@@ -34,7 +34,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.snapshots.past import At, opened
-from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, PARTS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -49,6 +49,7 @@ def _close() -> None:
         connection.close()
 
 
+SITE = "_site"  # the column of the views over several warehouses that has the name of each
 _NOW = "epoch_us(now())"
 _CHECKED = f"CASE WHEN starts_with(text, '{duckdb_calls.REFUSED}') THEN error(text[2:]) ELSE text END"
 
@@ -69,24 +70,30 @@ def _register(
 ) -> None:
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     define = _FunctionRegistry(connection, f"tidemark_{prefix}")
-    files = define(f"{EVENTS}_files", readers.files, ["VARCHAR"])
-    batches = _table(define("batches", partial(readers.rows_of, "batches")), BATCH_COLUMNS)
+    files = define(f"{EVENTS}_files", readers.files, ["VARCHAR", "VARCHAR"])
+    tables = {
+        name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
+        for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
+    }
 
-    def visible(part: str) -> str:
-        paths = _texts(f"{files}('{part}', {_NOW})")
+    def table(name: str, site: str) -> str:
+        function, columns = tables[name]
+        return _table(f"{function}({literal(site)}, {_NOW})", columns)
+
+    def visible(part: str, site: str) -> str:
+        paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
+        chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
         return (
             f"SELECT e.* FROM read_parquet({paths}, hive_partitioning = false, union_by_name = true) e "
-            f"SEMI JOIN ({batches}) b "
-            "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
+            f"SEMI JOIN ({table('batches', site)}) b "
+            f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
         )
 
-    views = {"events": visible("events")}
-    views |= {part: f"{visible(part)} AND b.part = '{part}'" for part in ("history", "live")}
-    for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
-        views[name] = _table(define(name, partial(readers.rows_of, name)), columns)
+    views = {part: _of_all(readers, partial(visible, part)) for part in (EVENTS, *PARTS)}
+    views |= {name: _of_all(readers, partial(table, name)) for name in ("steps", "runs")}
     view = sql_rows.SUMMARY_VIEW
-    summary = define(view, partial(readers.rows_of, view))
-    views["summary"] = _table(summary, sql_rows.columns(view, wh.options))
+    summary = f"{define(view, readers.summary)}({_NOW})"
+    views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
     for name, text in views.items():
         connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
     readers.has_views = True
@@ -98,14 +105,22 @@ def _register(
         measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
         for measure in (None, *measures):
             full_name = quoted(f"{prefix}{name}" if measure is None else f"{prefix}{measure}_{name}")
-            macro = _macro_definition(name, functions, wh, measure)
+            shown = sql_rows.columns(name, wh.options, measure, several=readers.are_named)
+            macro = _macro_definition(name, functions, shown, measure)
             connection.execute(f"{make}MACRO {full_name}{macro}")
 
 
-def _table(function: str, columns: Sequence[tuple[str, str]]) -> str:
-    """A query of the rows that a function without arguments returns."""
-    source = f"unnest({function}({_NOW})) AS text"
-    return _rows_query(source, f"'{duckdb_calls.structure(columns)}'", columns)
+def _of_all(readers: PinnedReaders, query_of: Callable[[str], str]) -> str:
+    """A query of the rows of all warehouses; if they have names, with that of each in the column SITE."""
+    if not readers.are_named:
+        return query_of("")
+    queries = (f"SELECT {literal(name)} AS {SITE}, * FROM ({query_of(name)})" for name in readers.sites)
+    return " UNION ALL BY NAME ".join(queries)
+
+
+def _table(call: str, columns: Sequence[tuple[str, str]]) -> str:
+    """A query of the rows that a call of a function returns."""
+    return _rows_query(f"unnest({call}) AS text", f"'{duckdb_calls.structure(columns)}'", columns)
 
 
 def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -123,7 +138,9 @@ def _texts(call: str) -> str:
     return f"list_transform({call}, lambda text: {_CHECKED})"
 
 
-def _macro_definition(name: str, functions: tuple[str, str], wh: Reader, measure: str | None) -> str:
+def _macro_definition(
+    name: str, functions: tuple[str, str], shown: Sequence[tuple[str, str]], measure: str | None
+) -> str:
     """The parameters and the body of a table macro: of one measure, or of the one that a call names."""
     signature = SIGNATURES[name]
     subjects = [name if signature.needed else f"{name} := NULL" for name in signature.subjects]
@@ -135,7 +152,6 @@ def _macro_definition(name: str, functions: tuple[str, str], wh: Reader, measure
     about = "NULL" if measure is None else literal(measure)
     called = f"unnest({answers}(to_json(given), typeof(given), {about}, {_NOW})) AS text, given"
     source = f"{called} FROM (SELECT {{{fields}}} AS given)"
-    shown = sql_rows.columns(name, wh.options, measure)
     body = _rows_query(source, f"{columns}(typeof(given), {about}, {_NOW})", shown)
     return f"({parameters}) AS TABLE {body}"
 
@@ -188,13 +204,17 @@ def register_duckdb(
             "instead, or open the warehouse with query.open(path, at=...)."
         )
     wh = warehouse if isinstance(warehouse, Reader) else Reader(opened(warehouse, storage_options, at=at))
-    uri = _check_path(wh)
-    register(connection, wh, checked_name(Path(uri).name if name is None else name) + "_", temporary=True)
+    _check_paths(wh)
+    if name is None:
+        if "" not in wh.sites:
+            raise InputError("several warehouses have no name together. Give name=, as in NAME_events.")
+        name = Path(wh.store.uri).name
+    register(connection, wh, checked_name(name) + "_", temporary=True)
 
 
 def connected(wh: Reader) -> Database:
     """A new in-memory database with the views and macros of the warehouse."""
-    _check_path(wh)
+    _check_paths(wh)
     connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
     readers = register(connection, wh, "", temporary=False)
@@ -216,12 +236,11 @@ def checked_query(statement: str) -> None:
         raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")
 
 
-def _check_path(wh: Reader) -> str:
-    """The address of the warehouse. Raises InputError if DuckDB would take a local one for a pattern."""
-    store = wh.store
-    if re.search(r"[*?]", store.files.folder or ""):
-        raise InputError(
-            f"DuckDB reads warehouses by paths without * and ?; this one is at {store.uri}. Rename the "
-            "folder, or use query.register_views and Spark."
-        )
-    return store.uri
+def _check_paths(wh: Reader) -> None:
+    """Raises InputError if DuckDB would take the path of a local warehouse for a pattern."""
+    for site in wh.sites.values():
+        if re.search(r"[*?]", site.store.files.folder or ""):
+            raise InputError(
+                f"DuckDB reads warehouses by paths without * and ?; this one is at {site.store.uri}. Rename "
+                "the folder, or use query.register_views and Spark."
+            )

@@ -21,12 +21,14 @@ from tidemark.query.reading.duckdb_errors import Raised
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.registered import Registered
+from tidemark.query.sql.shown_types import NOT_GIVEN
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import TidemarkError, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
 from tidemark.warehouse.temporary_folders import make_folder
 
@@ -52,8 +54,50 @@ def _refusing(method: Callable[..., list[str]]) -> Callable[..., list[str]]:
     return answer
 
 
+class SiteFiles:
+    """The files of `events` of a warehouse, as DuckDB reads them.
+
+    site: the warehouse. folder: a folder for copies of its files, which exists.
+    """
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.store, self._folder, self._lock = site.store, folder, threading.Lock()
+        self._registered = Registered(site.store, site.identity)
+        # The first file of each list: it gives the view its columns even if there are no rows, or only files
+        # from before a column came.
+        self.empty = f"{folder}/empty.parquet"
+        schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        if known := dict(site.options.columns):  # at an earlier moment without those that came since
+            schema = pa.schema([one for one in schema if one.name in {**SYSTEM_COLUMNS, **known}])
+        pq.write_table(data_files.table_without_rows(schema), self.empty)
+
+    def check(self) -> None:
+        """NotAWarehouse if another warehouse is at the address now."""
+        self._registered.check()
+
+    def readable(self, path: str) -> str:
+        """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
+        if self.store.files.folder is not None:
+            return self.store.table(path)
+        copy = self._folder / path.rsplit("/", 1)[-1]
+        with self._lock:
+            if not copy.exists():
+                part = copy.with_suffix(".part")
+                with (
+                    report_unreadable_file(f"{path} of the warehouse {without_secrets(self.store.uri)}"),
+                    self.store.filesystem().open_input_stream(path) as source,
+                    part.open("wb") as target,
+                ):
+                    shutil.copyfileobj(source, target, _COPY_BYTES)
+                part.rename(copy)
+        return str(copy)
+
+
 class PinnedReaders:
-    """A warehouse pinned at moments; a moment is the `now()` of a transaction, in microseconds."""
+    """A warehouse, or several, pinned at moments; a moment is the `now()` of a transaction, in microseconds.
+
+    sites: the files of each warehouse by its name; of one by the name "".
+    """
 
     def __init__(self, wh: Reader) -> None:
         self.raised = Raised()
@@ -61,20 +105,17 @@ class PinnedReaders:
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
-        self._store = wh.store
-        self._registered = Registered(wh.store, wh.identity)
-        self._folder = Path(make_folder("sql-"))
-        self.folders = (wh.store.uri, str(self._folder))  # where the files of the views lie
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        folder = Path(make_folder("sql-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.sites = dict[str, SiteFiles]()
+        for number, (name, site) in enumerate(wh.sites.items()):
+            own = folder / str(number)
+            own.mkdir()
+            self.sites[name] = SiteFiles(site, own)
+        # where the files of the views lie
+        self.folders = (*(site.store.uri for site in self.sites.values()), str(folder))
         # While a view is made its files are not listed: it needs their columns alone.
         self.has_views = False
-        # The first file of each list: it gives the view its columns even if there are no rows, or only files
-        # from before a column came.
-        self._empty = f"{self._folder}/empty.parquet"
-        schema = pa.schema(tables.open_table(self._store, EVENTS).schema())
-        if known := dict(wh.options.columns):  # at an earlier moment without those that came since
-            schema = pa.schema([one for one in schema if one.name in {**SYSTEM_COLUMNS, **known}])
-        pq.write_table(data_files.table_without_rows(schema), self._empty)
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
@@ -82,47 +123,41 @@ class PinnedReaders:
             kept = self._cache.at(moment)
             if kept.value is not None:
                 return kept.value
-            self._registered.check()
+            for site in self.sites.values():
+                site.check()
             return kept.keep(self._wh.pinned())
 
     @_refusing
-    def files(self, part: str, moment: int) -> list[str]:
-        """The files that may hold rows of the part, after one without rows."""
+    def files(self, part: str, site: str, moment: int) -> list[str]:
+        """The files of a warehouse that may hold rows of the part, after one without rows."""
+        own = self.sites[site]
         if not self.has_views:
-            return [self._empty]
-        contents = self.at(moment).contents()
-        return [self._empty, *map(self._readable, contents.event_paths(part))]
-
-    def _readable(self, path: str) -> str:
-        """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
-        if self._store.files.folder is not None:
-            return self._store.table(path)
-        copy = self._folder / path.rsplit("/", 1)[-1]
-        with self._lock:
-            if not copy.exists():
-                part = copy.with_suffix(".part")
-                with (
-                    report_unreadable_file(f"{path} of the warehouse {without_secrets(self._store.uri)}"),
-                    self._store.filesystem().open_input_stream(path) as source,
-                    part.open("wb") as target,
-                ):
-                    shutil.copyfileobj(source, target, _COPY_BYTES)
-                part.rename(copy)
-        return str(copy)
+            return [own.empty]
+        contents = self.at(moment).contents_by_site()[site]
+        return [own.empty, *map(own.readable, contents.event_paths(part))]
 
     @_refusing
-    def rows_of(self, name: str, moment: int) -> list[str]:
-        """The rows of a system table or of the view `summary`, as JSON."""
-        wh = self.at(moment)
-        if name == sql_rows.SUMMARY_VIEW:
-            return _texts(sql_rows.columns(name, wh.options), sql_rows.rows(wh, name, None, (), {}))
-        contents = wh.contents()
+    def rows_of(self, name: str, site: str, moment: int) -> list[str]:
+        """The rows of a system table of a warehouse as JSON."""
+        contents = self.at(moment).contents_by_site()[site]
         columns, rows = {
             "batches": (BATCH_COLUMNS, contents.batches),
             "steps": (STEP_COLUMNS, contents.step_rows),
             "runs": (RUN_COLUMNS, contents.run_rows),
         }[name]
         return _texts(columns, rows())
+
+    @_refusing
+    def summary(self, moment: int) -> list[str]:
+        """The rows of the view `summary` as JSON."""
+        wh = self.at(moment)
+        columns = sql_rows.columns(sql_rows.SUMMARY_VIEW, wh.options, several=self.are_named)
+        return _texts(columns, sql_rows.rows(wh, sql_rows.SUMMARY_VIEW, None, (), {}))
+
+    @property
+    def are_named(self) -> bool:
+        """Whether the warehouses have names, as those that are asked as one have."""
+        return "" not in self.sites
 
     @_refusing
     def answers_of(self, name: str, values: str, kinds: str, measure: str | None, moment: int) -> list[str]:
@@ -143,16 +178,16 @@ class PinnedReaders:
         try:
             found = self._columns(name, kinds, measure, moment)
         except TidemarkError:
-            found = sql_rows.columns(name, self._wh.options, measure)
+            found = sql_rows.columns(name, self._wh.options, measure, several=self.are_named)
         return duckdb_calls.structure(found)
 
     def _columns(self, name: str, kinds: str, measure: str | None, moment: int) -> list[tuple[str, str]]:
-        options = self._wh.options
-        if name not in sql_rows.SHOWS_POINTS:
-            return sql_rows.columns(name, options, measure)
-        given = duckdb_calls.given_points(kinds, SIGNATURES[name].subjects[0])
-        beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name, measure)
-        return sql_rows.columns(name, options, measure, given, beyond_double=beyond)
+        given, beyond = NOT_GIVEN, False
+        if name in sql_rows.SHOWS_POINTS:
+            given = duckdb_calls.given_points(kinds, SIGNATURES[name].subjects[0])
+            beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name, measure)
+        options, several = self._wh.options, self.are_named
+        return sql_rows.columns(name, options, measure, given, beyond_double=beyond, several=several)
 
 
 def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) -> list[str]:

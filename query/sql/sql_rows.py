@@ -2,7 +2,8 @@
 
 A row has the answer's own columns, then its scope: n, m, nulls, eps, mode, window, widened and as_of.
 `window` is (start, end), the end exclusive, NULL for all rows; `widened` says how it differs from what was
-asked, NULL if it does not. `as_of` has the versions of the tables that were read.
+asked, NULL if it does not. `as_of` has the versions of the tables that were read; of several warehouses it is
+a map, of the names of the warehouses.
 Functions that take where and by also have `group`, the values of their columns as text, and `rows_scanned`;
 those about measures `group_certain`, too, which is `certain` of an answer with top.
 
@@ -59,7 +60,8 @@ SUMMARY_PHIS = (0.5, 0.9, 0.95, 0.99, 0.999)
 _ASKED_KEYS = ("frequency", "persistence")
 # Functions whose rows show what was asked: the first parameter.
 SHOWS_POINTS = ("rank", "cdf", "histogram", *_ASKED_KEYS)
-_AS_OF = "struct<runs: bigint, steps: bigint, ledger: bigint>"
+_TABLES = ("runs", "steps", "ledger")
+_AS_OF = f"struct<{', '.join(f'{table}: bigint' for table in _TABLES)}>"
 _ANSWERS: dict[str, type[Scope] | type[Bin]] = {
     "quantile": Answer,
     SUMMARY_VIEW: Answer,
@@ -97,11 +99,13 @@ def columns(
     given: Given = NOT_GIVEN,
     *,
     beyond_double: bool = False,
+    several: bool = False,
 ) -> list[tuple[str, str]]:
     """The (name, SQL type) of each column of a function.
 
     measure: types for this measure; None for types that all measures widen to.
     given, beyond_double: the points or edges of the call, see shown_types.py.
+    several: whether several warehouses are asked as one.
     """
     if of_measure(name):
         kinds = [column.type for column in options.measures if measure in (None, column.name)]
@@ -128,7 +132,8 @@ def columns(
         if of_measure(name) or column != "group_certain"
     ]
     window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
-    return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", _AS_OF)]
+    as_of = f"map<string, {_AS_OF}>" if several else _AS_OF
+    return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", as_of)]
 
 
 def common_key_type(keys: Sequence[Key]) -> str:
@@ -181,8 +186,15 @@ def rows(
         values = [_value(answer, scope, column) for column, _ in names_and_kinds[:-1]]
         yield (
             *(convert(value) for convert, value in zip(converters, values, strict=False)),
-            tuple(scope.as_of[table] for table in ("runs", "steps", "ledger")),
+            _versions(scope.as_of),
         )
+
+
+def _versions(as_of: Mapping[str, Any]) -> Any:
+    """The versions of the tables in the order of their column; of several warehouses by their names."""
+    if all(table in as_of and not isinstance(as_of[table], Mapping) for table in _TABLES):
+        return tuple(as_of[table] for table in _TABLES)
+    return {site: _versions(of_site) for site, of_site in as_of.items()}
 
 
 def check(wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]) -> None:

@@ -70,7 +70,7 @@ def duckdb_type(kind: str) -> str:
     if parts := _parts(kind, "map"):
         return f"MAP({', '.join(map(duckdb_type, parts))})"
     if parts := _parts(kind, "struct"):
-        fields = (field.replace("`", '"').split(": ") for field in parts)
+        fields = (field.replace("`", '"').split(": ", 1) for field in parts)
         return "STRUCT(" + ", ".join(f"{name} {duckdb_type(inner)}" for name, inner in fields) + ")"
     found = sql_column_type(kind)
     return found.duckdb if found is not None and found.duckdb else kind.upper()
@@ -82,7 +82,7 @@ def spark_type(kind: str) -> Any:
         key, value = map(spark_type, parts)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if parts := _parts(kind, "struct"):
-        fields = [field.replace("`", "").split(": ") for field in parts]
+        fields = [field.replace("`", "").split(": ", 1) for field in parts]
         return {"type": "struct", "fields": [spark_field(name, inner) for name, inner in fields]}
     found = sql_column_type(kind)
     return kind if found is None else found.name
@@ -95,4 +95,11 @@ def spark_field(name: str, kind: str) -> dict[str, Any]:
 
 def _parts(kind: str, name: str) -> list[str]:
     """What stands in the angle brackets of a nested type with this name; empty for other types."""
-    return kind[len(name) + 1 : -1].split(", ") if kind.startswith(f"{name}<") else []
+    parts, depth = [""], 0
+    for letter in kind[len(name) + 1 : -1] if kind.startswith(f"{name}<") else "":
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part]

@@ -214,7 +214,7 @@ def test_names_are_checked_and_registering_again_replaces(
         query.register_duckdb(connection, one, "flights")
     assert connection.sql("SELECT count(*) FROM flights_live").fetchall() == [(len(LIVE),)]
     with pytest.raises(InputError, match=r"without \* and \?"):
-        duckdb_sql._check_path(query.open(shutil.copytree(uri, uri.parent / "w*")))
+        duckdb_sql._check_paths(query.open(shutil.copytree(uri, uri.parent / "w*")))
 
 
 def test_a_relation_outlives_the_warehouse_and_nothing_is_left_of_it(uri: Path) -> None:

@@ -117,6 +117,8 @@ def federated(sites: dict[str, Site]) -> None:
     assert {name: facts.rows for name, facts in last.by_site().items()} == {
         name: len(site.states[-1]) for name, site in sites.items()
     }
+    rows = wh.sql("SELECT _site, count(*) FROM events GROUP BY _site").fetchall()
+    assert dict(rows) == {name: len(site.states[-1]) for name, site in sites.items()}
     for answer in [asked[len(asked) // 2], asked[-1], last] if asked else [last]:
         assert opened(sites, at=answer.moment).quantile(0.5, mode="exact").value == pytest.approx(
             answer.value, nan_ok=True
