@@ -8,8 +8,9 @@ with large slices has a `WindowBounds`, any other one has `SortedNumbers`.
 A large slice that is not much larger than the blocks that a question would read of it is read as a whole and
 kept in memory. A question may have many windows, such as each hour of a week: slices are read once for all.
 
-The live side is exact, so accurate answers are exact. Numbers in memory are read as blocks are, so only some
-of them are in the staircases, which stay small. Quick answers err by these steps and by the marks.
+The live rows are in memory, so accurate answers are exact. Of the numbers in memory only every `grain`-th one
+is a step of the staircase, so staircases stay small; the numbers between two steps are looked at where blocks
+are read. A quick answer has an error of at most these grains and the distances of marks.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from tidemark.warehouse.snapshots.views import GroupView
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
 Bounds: TypeAlias = WindowBounds | SortedNumbers
 
-ARRAYS = 8  # of 8 bytes a value, in the staircases of a window
+ARRAYS = 8  # the staircases of a window have so many arrays of 8 bytes for each value
 
 
 @dataclass(slots=True)
@@ -160,14 +161,17 @@ class GroupBounds:
 
 
 def _weight(bounds: Bounds) -> int:
-    """The weight in a cache, in values; groups are small, and there may be many."""
+    """The weight in a cache, in values of a staircase; 1,024 more for the object, as many groups are tiny."""
     if isinstance(bounds, SortedNumbers):
         return len(bounds.numbers) // ARRAYS + 2**10
     return len(bounds.combined.values) + len(bounds.history.in_memory) // ARRAYS + 2**10
 
 
 def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
-    """Whether the one window covers the run; several windows never do together, each has a part."""
+    """Whether no window cuts the run: there is one window, and it covers the run.
+
+    Of several windows, which are disjoint, each has only a part of the run.
+    """
     return len(windows) == 1 and marks.covered_by(windows[0])
 
 

@@ -1,7 +1,7 @@
 """The order of the groups in an answer, and how many of them: `order`, `top` and `least_rows`.
 
-Each window has an order of its own. All groups have quick answers first, which need no read. Their bounds
-limit the positions that a group can have, so blocks are read only for the groups that can be among the `top`.
+Each window has an order of its own. First all groups are answered in mode quick, without reads. The bounds of
+these answers show which groups can be among the `top`; blocks are read only for them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ A = TypeVar("A", bound=MeasureScope)
 class GroupOrder:
     """Which groups of a window are answered, and in what order.
 
-    by: one of ORDERS, '-' for the greatest first; None: as the questions come. Equal groups, too, stay as the
-        questions come. Groups whose value is NaN are the last ones.
-    top: the most groups of a window; None for all. least_rows: groups with fewer rows, N, are left out.
+    by: one of ORDERS, '-' for the greatest first. None: the order of the questions, in which equal groups
+        always stay. Groups whose value is NaN are the last ones.
+    top: how many groups of a window are answered; None for all.
+    least_rows: groups with fewer rows, N, are left out.
     """
 
     by: str | None
@@ -46,7 +47,7 @@ class GroupOrder:
     def read(self, questions: Sequence[ReadQuestion], wanted: Wanted[A], windows: int) -> list[list[A]]:
         """The answers, window by window; blocks are read only for groups that can be among the `top`.
 
-        questions: those of a group one after the other, one for each of the `windows`.
+        questions: by group, and for each group one question for each of the `windows`.
         """
         lists: list[Sequence[A]] = []
         for candidates in self._by_window(questions, windows):
@@ -55,7 +56,7 @@ class GroupOrder:
         return [list(answers) for answers in lists]
 
     def of_cells(self, questions: CellQuestions, wanted: Wanted[A], windows: int) -> CellQuestions:
-        """The questions that are answered, window by window: their answers are exact.
+        """The cells (a group in a window) that are answered, window by window. Their answers are exact.
 
         questions: as in `read`.
         """
@@ -68,10 +69,10 @@ class GroupOrder:
     def places(
         self, rows: NDArray[np.int64], values: Sequence[Any] | NDArray[Any], windows: int
     ) -> NDArray[np.int64]:
-        """Which of exact answers are given, window by window.
+        """The indices of the answers that are given, window by window, if all answers are exact.
 
         rows: the N of each group and window, the windows of a group one after the other.
-        values: what the answers are ordered by, if that is their value; an array has no NaN.
+        values: the value of each answer, if the order is by value; otherwise empty. An array has no NaN.
         """
         places = []
         for number in range(windows):
@@ -89,7 +90,7 @@ class GroupOrder:
         return np.concatenate(places)
 
     def _values_of(self, questions: CellQuestions, wanted: Wanted[A]) -> list[Any]:
-        """What the answers are ordered by, if that is their value; the errors of all of them are 0."""
+        """The value of each answer if the order is by value, else nothing: N is known, and errors are 0."""
         if self.by is None or self.by.endswith("rows"):
             return []
         columns = wanted.columns(questions.cells, questions.fields["measure"])
@@ -108,7 +109,7 @@ class GroupOrder:
     def _to_read(
         self, candidates: Sequence[ReadQuestion], wanted: Wanted[A]
     ) -> tuple[Sequence[ReadQuestion], Sequence[Sequence[A]]]:
-        """The questions of one window to be answered, and the quick answers of those that need not be."""
+        """The questions of one window that need an answer, and the quick answers of all others."""
         if self.top is None or (self.by or "").endswith("error"):
             return candidates, ()
         if self.by is None or self.by.endswith("rows"):
@@ -137,12 +138,15 @@ class GroupOrder:
     def _placed(
         self, found: Sequence[tuple[Any, Sequence[A]]], left: Sequence[Sequence[A]]
     ) -> list[Sequence[A]]:
-        """The answers of one window in their order; `left` are those of groups that were found too low."""
+        """The answers of one window in their order.
+
+        left: the quick answers of groups that cannot be among the `top`.
+        """
         ordered = self._sorted(found)
         if self.by is None or not self.by.endswith("value"):
             return [_marked(answers, self._certain(True)) for _, answers in ordered[: self.top]]
         bounds = [self._bounds(answers) for _, answers in ordered]
-        best: Any = None  # the first place that a group behind can have
+        best: Any = None  # the first place that a group later in the order, or a left one, can have
         for answers in left:
             best = self._first_of(best, self._bounds(answers)[0])
         certain = []

@@ -9,12 +9,13 @@ the two marks are read to find the exact row. Then
 If no mark stands inside the slice, all its rows were read: it is kept as values and ticks. Otherwise its
 numbers are `RunValues`, with the marks inside the slice and its first and last number as further marks.
 
-A window may hold only some ticks of the run. The number of window rows before a, b, c and d is exact: the
-start of the span before the edge has an exact count, and the ticks of the rows from there to the edge are
-read. So a slice has anchors, as a run has: its edges, and the starts of the spans between a and b.
+A window may hold only some ticks of the run. For each of the edges a, b, c and d the number of window rows
+before it is found exactly: it is known at the start of the span that contains the edge, and the ticks of the
+rows from there to the edge are read. An *anchor* is a row with such an exact number. The anchors of a slice
+are a, b, and the starts of the spans between them.
 
-Slices do not depend on the window, except for the ticks at their edges, which only a window that cuts a run
-needs. All slices of a question are read in one round, the ticks at edges in a second one.
+Reads. All slices of a question are read in one round. They are the same for every window. If the window has
+only some ticks of a run, the ticks at the edges are read in a second round.
 """
 
 from __future__ import annotations
@@ -156,9 +157,9 @@ class GroupIndex:
         return low, int(nan), int(null), high
 
     def gaps(self, group: Group) -> list[Rows]:
-        """For each edge of the group's slice the rows (start, stop) that are read to find it.
+        """For each edge of the group's slice, the rows start..stop that are read to find it.
 
-        The edge is `start` or a later row, at most `stop`.
+        `stop` is exclusive. start <= edge <= stop.
         """
         positions, rows = self.marks.positions, self.marks.rows
         return [
@@ -176,7 +177,7 @@ class GroupIndex:
 
 
 class SliceReader:
-    """Finds slices and keeps them in a cache of decoded data whose weights are bytes."""
+    """Finds slices, and keeps them in `memory`, a cache of decoded data that counts bytes."""
 
     def __init__(self, blocks: BlockReader, memory: LRUCache[Any], spans: SpanCache) -> None:
         self._blocks, self._memory, self._spans = blocks, memory, spans
@@ -329,7 +330,7 @@ def _slice_of(
     distinct = list(dict.fromkeys(gaps))
     if len(distinct) == 1:
         return _small_slice(projection, group, [rows for _, rows in parts[distinct[0]]])
-    # The rows of the group in the gaps are the last ones before its first mark and the first ones after it.
+    # The first and the last number of the slice become marks of it. Both were read: they lie in the gaps.
     first, last = marks.positions.searchsorted([a, b])
     positions = marks.positions[first:last]
     values = cast("NDArray[Any]", marks.sort_keys[-1])[first:last]

@@ -18,8 +18,7 @@ def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
     """The `where` of texts: each is COLUMN=VALUE, without quotes, or the only one is a condition in SQL.
 
     A column that is given several times has a list of values. A space on both sides of `=` is no part of the
-    value. InputError for values that do not parse, and
-    for a condition beside others.
+    value. InputError for values that do not parse, and for a condition beside others.
     """
     columns = dict(options.columns)
     found: dict[str, list[str]] = {}

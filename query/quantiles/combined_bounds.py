@@ -77,7 +77,7 @@ class CombinedBounds:
         return replace(self.total, lo=self.total.lo - self.live.lo, hi=self.total.hi - self.live.hi)
 
     def around(self, ranks: Ranks) -> CombinedBounds:
-        """The part from the first to the last end of the ranks' brackets, inclusive; valid between them."""
+        """The part that contains the brackets of all these ranks; it is valid only inside it."""
         first, last = self.total.bracket(ranks)
         return self._section(int(first.min()), int(last.max()))
 
@@ -170,10 +170,11 @@ def narrow_readings(
     with L_hi = L_hi(upper) and L_lo = L_lo(lower). The error of x0 depends only on two ranks of history:
     at x0 and just before x0. Both stay exact between these two rows. If x0 = lower, the first row is
     negative, and rows are kept from the start. If x0 = upper, the last row is c or more, and rows are kept to
-    the end. In both cases x0 is an end of the interval, where the reading gives the exact rank. The rows from
-    the first to the last that any rank of the interval needs are kept. Outside of them the bounds from
-    before the reading apply again; no answer needs these. The next value on either side of the kept rows
-    becomes the end of the narrower interval.
+    the end. In both cases x0 is an end of the interval, where the reading gives the exact rank.
+
+    If several ranks have their bracket in the interval, the rows from the least first row to the greatest
+    last row are kept. The next values below and above the kept rows are the ends of the narrower interval.
+    Outside of it the bounds from before the reading apply; no answer needs them.
 
     Worked example. The interval (10, 20) holds the history rows 11, 12 ... 19, and below = 100 rows are <=
     10. The live rank is at least L_lo(10) = 40 and at most L_hi(20) = 42. For r = 145:
@@ -184,7 +185,7 @@ def narrow_readings(
     with below = 102 and the rows 13, 14, 15. A second rank r = 147 on the same interval would extend it to
     the row with index 6, which is 17.
 
-    O(c) per reading plus O(log c) per piece.
+    Cost: O(c) for a reading of c rows, and O(log c) for each of its sorted pieces.
     """
     lows, highs = (np.array(ends, dtype=live.values.dtype) for ends in zip(*brackets, strict=True))
     narrowed = []

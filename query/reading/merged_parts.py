@@ -1,16 +1,20 @@
-"""Numbers of many parts that lie in ascending stretches of several arrays, such as of groups in sorted runs.
+"""Ranks in many parts whose numbers are spread over several arrays.
 
-To bring the numbers of each part together takes tens of nanoseconds a number. Where stretches are long, a few
-ranks of each part are found without that:
+A *part* is a set of numbers, such as those of one group. Each array, such as a sorted run, has the numbers of
+a part in *stretches*: ranges of places in which the numbers ascend.
 
-1. Every STEP-th place of each array is a sample. The samples of a part, in order, give two values between
-   which its rank should lie: some samples below and above the expected one.
-2. A binary search in each stretch counts the numbers of the part below the first value and up to the second.
-3. Only the numbers from the first to the second are brought together (number_parts.py). With b numbers below
-   the first value, rank r of the part is rank r - b of these.
+Copying all numbers of each part to one place takes tens of nanoseconds a number. If stretches are long, a few
+ranks of each part are found with fewer copies:
 
-The counts of step 2 are exact, so they tell where a rank is not between its two values. Then it is found
-among all numbers of the part. So answers do not depend on the samples, only the cost does.
+1. Every STEP-th place of each array is a sample. The rank is estimated among the sorted samples of the part.
+   A sample some places below the estimate and one some places above it are the two limits.
+2. A binary search in each stretch counts the numbers of the part that are below the lower limit, and those up
+   to the upper limit.
+3. Only the numbers between the limits are copied (number_parts.py). With b numbers below the lower limit,
+   rank r of the part is rank r - b of these.
+
+The counts of step 2 are exact. If they show that a rank is not between its limits, it is found among all
+numbers of the part. So the samples affect the cost, and never the answers.
 
 Cost, for r numbers in s stretches: O(r / STEP + s log(r / s)) for a few ranks, else that of `NumberParts`.
 """
@@ -31,15 +35,16 @@ from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
 
 STEP = 16  # places of an array from one sample to the next
-LONG = 32  # numbers of a stretch, on average, from which on the samples are less work
-MANY = 2**18  # numbers from which on it matters
+LONG = 32  # samples are used if stretches have at least so many numbers on average
+MANY = 2**18  # and if there are at least so many numbers in all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches:
     """Ascending numbers: those of stretch i are ``numbers[starts[i] : stops[i]]``, of the part parts[i].
 
-    The parts of stretches ascend; a part may have several stretches. Other places of the array have anything.
+    The parts of stretches ascend; a part may have several stretches. Places of the array outside the
+    stretches are not read.
     """
 
     numbers: NDArray[Any]
@@ -49,7 +54,7 @@ class Stretches:
 
     @classmethod
     def of(cls, numbers: NDArray[Any], starts: Ints, stops: Ints, parts: Ints) -> Stretches:
-        """Stretches in any order; those of a part below 0, and empty ones, are left out."""
+        """From stretches in any order. Empty ones, and those whose part is negative, are left out."""
         kept = (parts >= 0) & (stops > starts)
         if not kept.all():
             starts, stops, parts = starts[kept], stops[kept], parts[kept]
@@ -60,7 +65,7 @@ class Stretches:
 
     @classmethod
     def of_rows(cls, numbers: NDArray[Any], parts: NDArray[np.signedinteger[Any]]) -> Stretches:
-        """Numbers in any order, each with its part, cut where the part changes and where they descend."""
+        """From numbers in any order, each with its part; cut where the part changes or numbers descend."""
         if np.any(parts[1:] < parts[:-1]):
             order = stable_order(parts)
             numbers, parts = numbers[order], parts[order]
@@ -80,7 +85,7 @@ class Stretches:
 
     @property
     def are_whole(self) -> bool:
-        """Whether each part has one stretch at most, and the array has nothing else, in their order."""
+        """Whether the array is exactly the stretches in their order, and no part has two of them."""
         if not len(self):
             return not len(self.numbers)
         meet = bool((self.starts[1:] == self.stops[:-1]).all() and (self.parts[1:] > self.parts[:-1]).all())
@@ -93,9 +98,10 @@ class Stretches:
         return Stretches.of(self.numbers[first::STEP], starts, stops, self.parts)
 
     def below(self, points: NDArray[Any], *, inclusive: bool) -> Ints:
-        """For each stretch the place of the first number that is not below its point, or not up to it.
+        """For each stretch the place of its first number >= its point; with `inclusive`, > its point.
 
-        points: (stretches,). O(log n) steps for the longest stretch, each of all stretches that are left.
+        points: (stretches,), the point of each. If no number is so great: the end of the stretch.
+        Cost: O(log n) steps, for n numbers in the longest stretch; a step handles all unfinished stretches.
         """
         low, high = self.starts.copy(), self.stops.copy()
         left = np.arange(len(self))
@@ -109,15 +115,18 @@ class Stretches:
         return low
 
     def between(self, starts: Ints, stops: Ints, parts: Ints) -> tuple[NDArray[Any], Ints]:
-        """The numbers of some places of each stretch, and of each number the part that it gets."""
+        """The numbers at the places starts..stops (exclusive) of each range, and the part of each number.
+
+        starts, stops, parts: those of the ranges.
+        """
         owners, places = expand_ranges(starts, stops)
         return self.numbers[places], parts[owners]
 
 
 class MergedParts:
-    """See `NumberParts`, which has the same questions.
+    """Answers the same questions as `NumberParts`, about parts that are spread over several arrays.
 
-    stretches: of each array. sizes: (parts,) how many numbers each part has in all.
+    stretches: one item for each array. sizes: (parts,) how many numbers each part has in all arrays.
     """
 
     def __init__(self, stretches: Sequence[Stretches], sizes: Ints, dtype: np.dtype[Any]) -> None:
@@ -174,7 +183,7 @@ class MergedParts:
 
     @cached_property
     def together(self) -> NumberParts:
-        """The numbers of each part side by side."""
+        """All numbers, copied so that those of a part are adjacent."""
         edges = np.concatenate([[0], np.cumsum(self.sizes)])
         if len(self._stretches) == 1 and self._stretches[0].are_whole:
             return NumberParts(self._stretches[0].numbers, edges, are_sorted=True)
@@ -188,7 +197,7 @@ class MergedParts:
         return MergedParts(found, sizes.astype(np.int64), self._dtype).together
 
     def _between_samples(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
-        """The value of a rank of each part, how many numbers are <= it, and whether it was found."""
+        """For a rank of each part its value, how many numbers are <= that, and whether it was found."""
         samples = self._samples.sizes
         ends = np.stack(sample_ranks(ranks, self.sizes, samples), axis=1)
         has_end = (ends >= 1) & (ends <= samples[:, np.newaxis])

@@ -71,10 +71,10 @@ class Prepared:
     """Ledger rows of a batch that are written but not committed.
 
     newest    the source's newest batch in the ledger when they were written; -1 if there was none
-    planned   the ranges that plans covered then; empty where that did not matter (see `fits`)
+    planned   the ranges that plans covered then; empty if the batch completes no range (see `fits`)
     action    adds the file of the batch
     wide      the add actions of the files of the ranges that the batch completes
-    uploads   end when the files are there
+    uploads   of these files; each ends when its file is in the store
     """
 
     newest: int

@@ -1,4 +1,4 @@
-"""Finishes removals that are under way: decides a planned one, and applies decided ones.
+"""Finishes removals. A removal is *planned*, then *decided* (effective or void), then *applied* to the runs.
 
     decide    one commit to `events` replaces the files and sets the transaction `tidemark.removed` to the
               number of the removal. If one of the files has changed since the plan, the commit replaces
@@ -7,10 +7,10 @@
               projection replaces all of its runs, if the runs table still lists exactly the files that were
               looked at
 
-Maintenance and removals call it before they begin, loads before their merges. So a removal that a crash
-interrupted is finished by the next of them. Several processes may do this at once: each commit succeeds once,
-and a process that loses the race reads the tables again. Readers never wait for it. The words are those of
-docs/signed_steps.md.
+Maintenance and removals call it before they begin, and loads before their merges. So the next of them
+finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
+once, and a process that loses the race reads the tables again. Readers never wait for it. The words are
+those of docs/signed_steps.md.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _LOG = logging.getLogger("tidemark.remove")
 class Finished:
     """The state after all removals are finished.
 
-    table     the table `removals`, opened before this looked for unfinished removals; None if there is no
-              such table. So a record that is committed as the next version is planned after all earlier
-              removals are finished
+    table     the table `removals`, at a version whose removals are all finished; None if there is no such
+              table. A new removal is planned by a commit that must be the next version: then no other process
+              planned one meanwhile
     removed   the removals that happened
     runs, bytes_written
               how many runs were built again, by title of the projection; the bytes of their files
@@ -71,8 +71,9 @@ class Finished:
 def finish_open(work: Work) -> Finished:
     """Decides and applies removals until all are finished. Does nothing if rows were never removed.
 
-    The options of `work` are those of `events`: they tell whether rows were removed. DamagedWarehouse if a
-    record is missing, or if `events` has another number of rows than was planned and not removed.
+    The options of `work` must be current: a feature in them says that rows were removed. DamagedWarehouse if
+    a record of a removal is missing, or if `events` has another number of rows than was planned and not
+    removed.
     """
     runs, size = Counter[str](), 0
     while SIGNED in work.options.features:
@@ -111,7 +112,7 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
     except DamagedWarehouse:
         if tables.open_table(store, REMOVALS).version() == table.version():
             raise
-        return None  # it was planned and decided since
+        return None  # another process planned and decided a removal since
 
 
 def decide(work: Work, removal: Removal) -> bool:

@@ -1,17 +1,19 @@
-"""The first stage of a purge: what has left names nothing of its rows any more, in any table.
+"""The first stage of a purge: no table names a file with removed rows any more, or has other traces of them.
 
-Called once every removal is decided and applied, so no projection and no file of `events` has the rows. Then:
+First all removals are finished (finish.py), so no current file of `events` or of a run has removed rows. Then
+the other traces are removed, table by table:
 
-    rejected   records whose text has a constant of the condition leave
-    steps      samples and times of the steps that lost rows are taken anew, from the rows that are left
-    removed    digests of removed rows, and statistics of files, leave the files of all removals
-    marks      those of runs that were built anew leave their tables
-    fences     a commit of each table, from which on it names no file with the rows (delta/fences.py)
-    purges     the certificate, at the stage 'left'
+    rejected   records whose text has a constant of the condition are removed
+    steps      samples and times of the steps that lost rows are computed again, from the remaining rows
+    removed    the records of removals are written again, without digests of rows and statistics of files
+    marks      the marks of runs that were built again are removed
+    fences     a commit to each table; from this version on the table names no file with the rows
+               (delta/fences.py)
+    purges     the certificate is written, at the stage 'left'
 
-Each part looks at what is there and does what is missing, so the same call goes on after a crash. A purge
-covers all rows that were ever removed, also by earlier deletes and unloads: a condition is stored nowhere.
-Old files and entries of logs stay for readers, for the grace; gone.py deletes them.
+Each part does only what is missing, so the same call goes on after a crash. A purge covers all rows that were
+ever removed, also by earlier deletes and unloads, because conditions are not stored. Old files and entries of
+logs stay for the grace, for readers; then gone.py deletes them.
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ _NUMBER = re.compile(r"-?[\d.]+")
 def forget(
     work: Work, constants: Sequence[str] | None, request: str | None, removal: int | None
 ) -> Certificate:
-    """Makes every table forget what left, and returns the certificate at the stage 'left'.
+    """Removes all traces of removed rows but old files and logs; returns the certificate of the first stage.
 
-    constants   of the condition; without any, all records leave the table `rejected`. None: no row was asked
-                for, and no record leaves
+    constants   of the condition: records of `rejected` that have one of them are removed. If it is empty, all
+                records are; if it is None, no record is
     removal     the number of the removal of this call; None if no row of history matched
     """
     store = work.store
@@ -126,7 +128,7 @@ def all_tables(store: Store, options: Options) -> list[str]:
 
 
 def _forget_records(store: Store, constants: Sequence[str]) -> None:
-    """Takes records out of `rejected`, by a commit that notes how many of which batch."""
+    """Removes records from `rejected`, by a commit that notes how many records of each batch it removes."""
     wanted = _pattern(constants)
     race = Race(store, REJECTED)
     while True:
@@ -171,7 +173,7 @@ def _pattern(constants: Sequence[str]) -> re.Pattern[str]:
 
 
 def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> None:
-    """Takes the samples and the times of steps that lost rows from the rows that are left."""
+    """Computes the samples and times of steps that lost rows again, from the rows that they still have."""
     store, race = work.store, Race(work.store, STEPS)
     events, renewed = tables.open_table(store, EVENTS), dict[int, StepFacts]()
     while True:

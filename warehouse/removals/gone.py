@@ -1,15 +1,17 @@
-"""The second stage of a purge: files and entries of logs that have the rows are deleted, and it is certified.
+"""The second stage of a purge: files and log entries with the rows are deleted, and the certificate says so.
 
-`maintain` calls it, once the grace has passed since the first stage (forget.py). Before that, `maintain` has
-taken the summaries of loaded batches out of the ledger, and deleted the files that no table names. Then:
+`maintain` calls it, once the grace has passed since the first stage (forget.py). `maintain` first takes the
+summaries of loaded batches out of the ledger, and deletes old files that no table names. Then, here:
 
-    waits     files that may still have the rows are looked for. If there are any, the purge stays at its
-              stage, and the next maintenance looks again
-    cut       logs are deleted up to the fence of the purge; those of dropped tables, up to their end
-    listing   the files that are there are counted, and the certificate gets its stage 'gone'
+    waits     files that may still have the rows are looked for. If there are any, the purge stays at stage
+              'left', and the next maintenance looks again
+    cut       log entries before the fence of the purge are deleted; of dropped tables, all entries before
+              the newest version
+    listing   the files in the warehouse are counted, and the certificate is written at the stage 'gone'
 
-A file that no table names may have the rows if it was written before the first stage, or within a grace after
-it, by a load or merge that had begun before. The same call goes on after a crash.
+Which files may have the rows? Those that no table names, and that were written before the end of the first
+stage. Also those written up to a grace later: a load or merge that began before may still have read the rows.
+After a crash, the same call goes on.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ _CLOCKS_US = int(TOLERANCE * 1e6)  # by which the clocks of the store and of thi
 
 
 def due(store: Store, grace_us: int) -> list[Certificate]:
-    """The purges whose rows left a grace ago, and that are not certified as gone."""
+    """The purges at the stage 'left' whose first stage ended a grace ago or earlier."""
     waiting = [one for one in purges.read_certificates(store) if one.stage == "left"]
     return [one for one in waiting if expired(one.left_ms, grace_us)]
 
 
 def newest_step(waiting: Iterable[Certificate]) -> int:
-    """The newest step of history when the rows of these purges had left; -1 for none."""
+    """The newest step of history at the end of the first stage of these purges; -1 for no purges."""
     return max((one.step for one in waiting), default=-1)
 
 
@@ -110,7 +112,7 @@ def _left_over(store: Store, options: Options, one: Certificate, grace_us: int) 
     events, records = tables.find_tables(store, EVENTS, REMOVALS)
     removed = (NOTHING if events is None else removed_at(store, events)).up_to(one.up_to)
     for projection in options.projections:
-        take_marks(store, projection, removed)  # those of a merge that lost its race since
+        take_marks(store, projection, removed)  # a merge that lost its race may have added some
     happened = {removal.file for removal in read_removals(store, records)}
     waits = _summaries(store, removed)
     for name, files in files_of_warehouse(store, one.versions).items():
@@ -141,7 +143,7 @@ def _is_from_before(written: int, one: Certificate, grace_us: int) -> bool:
 
 
 def _since_the_fence(store: Store, name: str, table: DeltaTable, one: Certificate) -> set[str]:
-    """The files that left the table since the fence: it named them there, so they do not have the rows."""
+    """Files that left the table after the fence. It named them at the fence, so they lack the rows."""
     version = one.versions[name]
     if not has_fence(store, name, version, one.id):
         return set()
@@ -178,7 +180,7 @@ def _overlaps(span: BatchRange, numbers: set[int]) -> bool:
 
 
 def _is_dropped(options: Options, name: str, one: Certificate) -> bool:
-    """Whether the table is of something that was dropped before the rows left."""
+    """Whether the table is that of a measure, key or group that was dropped before the first stage ended."""
     at = _dropped_at(options).get(name)
     return at is not None and at <= one.left_ms * 1000
 
@@ -192,7 +194,7 @@ def _dropped_at(options: Options) -> Mapping[str, int]:
 
 
 def _cut_logs(store: Store, options: Options, one: Certificate) -> None:
-    """Deletes the entries of logs from before the fences; a log that was begun anew since has none."""
+    """Deletes the log entries before the fences. A log that was replaced since has no fence, and stays."""
     for name, version in one.versions.items():
         (table,) = tables.find_tables(store, name)
         if table is None:

@@ -1,22 +1,21 @@
-"""Which tables are behind the others: what each table says of the steps is compared with the rest.
+"""Finds tables whose log lacks commits, by comparing the steps that the tables have.
 
 A load commits the plan of a step to `steps`, then the step to one projection after the other, to its marks
 before its runs. So three rules hold whenever a load was killed, if the tables are read in the order runs,
 steps, marks:
 
     planned      no runs table has a step without a plan
-    marks        if the marks of a projection have step s, its runs have all steps below s; if the newest
-                 marks are those of a merged run, the runs have step s, too
-    order        a runs table has every step that a later table has (in the order of commits), and lacks at
-                 most one step that an earlier table has
+    marks        if the marks of a projection have step s, its runs have all steps below s. They also have
+                 step s if these marks are of a merged run, because only loaded steps are merged
+    order        a load commits to the runs tables in a fixed order. If A comes before B in it, A has every
+                 step of B, and B lacks at most one step of A
 
-A log that breaks a rule has lost commits: its folder was copied while a load ran, its last lines were cut
-off, or it was put back to an earlier version. Its readers would see fewer rows, so the table is refused, and
-the error names it.
+A table that breaks a rule has lost commits: its folder was copied while a load ran, the end of its log was
+cut off, or it was replaced by an older copy. Readers would miss rows, so they refuse the table and name it.
 
 A step has *begun* once a projection, or its marks, have it. A projection that lacks the newest begun step is
-not damaged: the reader takes the rows of the step from `events` (snapshot_reader.py). Keys and groups that
-were added later may lack more: questions about them wait for a load.
+not damaged: the reader takes the rows of the step from `events` (snapshot_reader.py). A measure, key or group
+that was added later may lack more steps: questions about it are refused until a load adds them.
 
 Cost: a few comparisons, of numbers that are in memory.
 """
@@ -84,8 +83,8 @@ class StepsTold:
 
     planned      the newest planned step, -1 if there is none
     projections  in the order in which a load commits to them
-    dropped      the newest step in the runs tables of dropped measures: a load that read older options may
-                 have committed it to these alone, and readers have seen its batch there
+    dropped      the newest step in the runs tables of dropped measures. A load that read the options before
+                 the drop may have committed a step only there, and readers may have seen its rows
     """
 
     planned: int

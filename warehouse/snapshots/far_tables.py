@@ -8,8 +8,8 @@ that found a change, the tables that come later in that order are checked once m
     steps                     ledger
     the ledger, or nothing    none: all is done
 
-While the runs stay as they are, the steps are not checked: new plans matter only if a run has them. What
-the views will read (plans, marks, ledger rows, small files of live rows) is fetched in the same rounds
+If no runs table has changed, the steps are not checked: a new plan has no effect before a run has its step.
+What the views will read (plans, marks, ledger rows, small files of live rows) is fetched in the same rounds
 (round_trips.py). Runs tables are opened when a question needs them.
 """
 
@@ -48,7 +48,7 @@ from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.table_state import Parts, TableFiles, TableState, are_recent
 
-EVENTS_SECONDS = 60.0  # other tools rewrite `events`, and its old files stay for the grace
+EVENTS_SECONDS = 60.0  # that a list of the files of `events` is used: files that left it stay for the grace
 PREFETCHED_BYTES = 2**23  # of the live rows' files, at most
 
 
@@ -58,7 +58,7 @@ class FarTables:
     def __init__(self, store: Store) -> None:
         self._store, self._files, self._parts = store, store.far_files, Parts()
         self._opened: dict[str, LogReplica] = {}
-        # `events` has the options, which tell what else is read: all its commits are asked for in one round.
+        # The options are in `events` and say which tables are read. So all its commits are asked for at once.
         self._events = LogReplica(store, EVENTS, COMMITS_OF_STREAMS + 1)
         self._lock = threading.Lock()  # of `events`: live rows are read without the lock of the session
         self._prefetched: frozenset[BatchRange] = frozenset()
@@ -71,7 +71,7 @@ class FarTables:
         self.state = self.state.with_tables({name: self._opened[name].table for name in names})
 
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
-        """Looks at the options and the tables at once, and then again: see above."""
+        """Looks at the options and all tables in one round, then again as described above."""
         options = self.state.options
         runs = needed.runs_tables(options)
         if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
@@ -113,7 +113,7 @@ class FarTables:
             self._taken = numbers if self.state.removed.damage is None else None
 
     def _look_again(self, needed: Needed, order: Sequence[str], since: TableState) -> None:
-        """Looks again at the tables that come after one that moved, until none has moved."""
+        """Looks again at all tables after the first changed one, and repeats this until none has changed."""
         moved = [name for name in order if self.state.has_moved(name, since)]
         while moved:
             before, later = self.state, order[order.index(moved[0]) + 1 :]

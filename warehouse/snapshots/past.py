@@ -1,19 +1,24 @@
 """A warehouse as it was after a step, or at a time: history, and the live side of that moment.
 
-A step is opened at the versions that its completion record notes (events/completion.py). A time is opened at
-the newest version of each table that was committed by then. A table that the record of a step leaves out is
-opened at the time of the commit that completed the step. Without a record, all tables are opened at the time
-of the commit by which every projection had the step.
+Which version of a table is opened:
 
-Times are those of the clocks of the machines that committed, which may differ a little. So `steps` moves on
-until it has the plan of every step in the runs, and `events` until it has the live batches and those of the
-newest steps. Then each row of a committed batch is counted once, as at any moment: the runs decide which
-steps are in history. If rows were removed before, `events` also moves on until it has every removal that a
-run shows, and `removals` until it has their records. A runs table of which only some runs show a removal
-moves on, too.
+    a time                      the newest version that was committed by then
+    a step with a completion    the version that the record notes (events/completion.py); if it leaves a table
+    record                      out, that of the time of the commit that completed the step
+    a step without a record     that of the time of the commit after which every projection had the step
 
-A version is whole while its files are: they are kept for the grace after they left their table. A moment is
-refused if a newer version of a table is older than the grace, or if files are gone.
+Times come from the clocks of the machines that committed, which may differ a little, so versions that were
+found by time may not fit together. Then some tables are opened at a later version, the first one that fits:
+
+    steps       has the plan of every step in the runs
+    events      has the live batches, those of the newest steps, and every removal that a run shows
+    removals    has the records of these removals
+    runs        all runs of the table show the same removals
+
+Then each row of a committed batch is counted once: the runs decide which steps are in history.
+
+The files of a version are kept for the grace after they left their table. A moment is refused if a newer
+version of a table is older than the grace, or if files are gone.
 
 Cost: one opening of each table, a few entries of each log, and one listing of each table's folder.
 """
