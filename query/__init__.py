@@ -190,15 +190,17 @@ def alert(
 
     when: conditions, each a comparison of an answer with a number, or several with `and` between them:
         quantile, rank, cdf, frequency, distinct, self_join; count, sum, mean, min, max, stddev of a measure;
-        burn(x, objective): the share of rows above x by the share that may be there, 1 - objective. Arguments
+        burn(x, objective): the share of rows above x, divided by the allowed share, 1 - objective. Arguments
         are those of the method, as in SQL: ``quantile(0.99, 'delay', last='15m', by='origin') > 500``. A rank
         that is compared with a number between 0 and 1 is a share of the rows. Two arguments are the alert's:
-        ``least_rows=20``, fewer rows are clear, and ``for='5m'``, so long the condition has to hold first.
+        with ``least_rows=20``, a group with fewer rows is clear; with ``for='5m'``, the state changes from
+        clear only after the condition has held for five minutes.
     wh: the warehouse, or several that are open as one; by default that of `use`.
-    theta: what was beyond a threshold t is clear only once it is theta * abs(t) on the other side of it.
-    clear: instead of theta, the level from which on it is clear again, for conditions of one comparison.
-    lag: windows of `last` end at the clock of this machine less this time, for rows that come late.
-    stale: if the newest row of a warehouse is older than this the state is stale; by default the longest
+    theta: a group that was beyond a threshold t becomes clear only at a distance of theta * abs(t) from t, on
+        the other side.
+    clear: instead of theta, the level at which it becomes clear, for conditions of one comparison.
+    lag: windows of `last` end this long before the clock of this machine, for rows that come late.
+    stale: the state is stale if the newest row of a warehouse is older than this; by default the longest
         `last` of the condition. Without either, and without a time column, no row is too old.
     state: a file that keeps the states and what was not delivered; by default they end with this object.
     notify: called with each change, a mapping of JSON values; it is called again, with the same `id`, if it

@@ -5,11 +5,11 @@ States of a group:
     clear      the condition does not hold
     possible   it may hold: a part of the interval is beyond the threshold
     certain    the whole interval is beyond the threshold
-    stale      nothing can be said about now: the newest row is too old, or the question failed
+    stale      unknown: the newest row is too old, or the question failed
 
-A group that is possible or certain stays so until its whole interval is on the other side of the level from
-which on it is clear again. Stale takes the place of each of them, and the state before it is kept: stale is
-not clear.
+A group that is possible or certain becomes clear only when its whole interval is on the other side of a
+second level, the *clear level* (by default the threshold). A stale group keeps the state that it had before,
+and goes on from there.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Notice(GroupState):
 class _Seen(NamedTuple):
     """What one look says about a group.
 
-    verdict: how it stands to the thresholds. kept: how it stands to the levels from which on it is clear.
+    verdict: its comparison with the thresholds. kept: its comparison with the clear levels.
     """
 
     verdict: Verdict
@@ -348,7 +348,7 @@ class Alert:
 
 
 def _limits(parts: Sequence[Comparison], theta: float, clear: Any) -> list[tuple[Limit, Limit]]:
-    """The threshold of each comparison, and the level from which on it is clear again."""
+    """The threshold of each comparison, and its clear level."""
     if not 0 <= theta < 1:
         raise InputError(f"theta must be a share from 0 to below 1, got {theta!r}.")
     if clear is not None and len(parts) > 1:

@@ -1,11 +1,11 @@
-"""What the question of a comparison answers now: certain intervals by group, and what they say.
+"""Asks the question of a comparison, and tells for each group whether the comparison holds.
 
 A value lies certainly from `low` to `high`. With the threshold t and the operator >, the comparison
 *certainly* holds if low > t, does not hold if high <= t, and *possibly* holds otherwise. NaN is greater than
 every number, as in the ranks of a measure.
 
-A question is first asked in the mode that reads least. Only where an interval leaves open what to say, it is
-asked again in the next mode; the last one is exact.
+A question is first asked in the mode that reads least. It is asked again in the next mode if the comparison
+*possibly* holds for a group (alert.py decides); the last mode is exact.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Verdict(IntEnum):
 class Reading:
     """What an answer says about one group.
 
-    low, value, high: the value, and between what it certainly lies; None where there is none. Shares and burn
-        rates are fractions.
+    low, value, high: the value, and its certain bounds; None if there is none. Shares and burn rates are
+        fractions.
     rows: the rows that the answer is about.
     group: the values of the columns of `by` and `where`; None without.
     window: that of the answer; None for all rows, and where there are no rows.

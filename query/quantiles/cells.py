@@ -4,10 +4,12 @@
 cells that are asked, and finds the stretches of ascending numbers that a cell has in each part
 (reading/merged_parts.py). Every answer is exact.
 
-Cost, for r rows in memory of which s are selected: O(stretches) for a part that lies in the only window as a
-whole, else O(r), a few nanoseconds for each row. And that of the question: a fraction of O(s) for a few ranks
-of cells with long stretches; O(s) for few ranks of others, tens of nanoseconds for each row; O(s log s) for
-many ranks where several parts have rows.
+Cost, for r rows in memory of which s are selected.
+
+    to select the rows    O(stretches) if there is one window that covers the whole part; else O(r), a few
+                          nanoseconds a row
+    a few ranks a cell    a fraction of O(s) if stretches are long; else O(s), tens of nanoseconds a row
+    many ranks a cell     O(s log s) if several parts have rows
 """
 
 from __future__ import annotations

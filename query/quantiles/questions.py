@@ -1,9 +1,8 @@
-"""A question about a measure: the rows of one moment, what is wanted to know of them, and how it is found.
+"""A question about a measure: the rows of one moment, what is asked about them, and how it is computed.
 
-`Wanted` is what is asked: quantiles, ranks and shares (wanted.py), a histogram, or a summary. It is found in
-two steps that may read: the values of some ranks, then the ranks of some points; and exact sums, if these are
-wanted. `Wanted` says which, and makes the answers of what was found. It reads nothing itself, so a scan finds
-what many questions want together.
+`Wanted` is what is asked: quantiles, ranks and shares (wanted.py), a histogram, or a summary. It names the
+parts that it needs: first the values of some ranks, then the ranks of some points, and exact sums. From these
+it makes the answers. It reads nothing itself, so one scan can compute the parts for many questions.
 """
 
 from __future__ import annotations

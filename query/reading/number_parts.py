@@ -1,10 +1,13 @@
 """Numbers of many parts in one array, such as of groups in windows, in any order within a part.
 
-A few ranks of each part are found without a sort of all numbers. Small parts are sorted together: those of
-about equal size are rows of a matrix, so a part costs some nanoseconds and not the microseconds of a call.
-Others are partitioned at the ranks, and large ones only between two of their samples, if the counts of the
-numbers below and between these confirm that the rank lies there. More ranks, and points of their own for each
-part, need all parts sorted, once.
+A few ranks of each part are found without a sort of all numbers:
+
+    small parts     parts of about equal size are sorted together, as rows of a matrix. So a part costs some
+                    nanoseconds, and not the microseconds of a call
+    medium parts    are partitioned at the ranks
+    large parts     are partitioned only between two samples, if exact counts show that the rank lies there
+
+More ranks, and different points for each part, need all parts sorted, once.
 
 Cost, for r numbers in p parts: O(r) for a few ranks or points, else O(r log r).
 """

@@ -2,10 +2,11 @@
 
 No reader and no load sees such rows. They have three causes:
 
-    a crash, or an append at work    between its two commits: a stream's newest batch, above all numbers
-                                     that the ledger has taken
-    a bulk load that did not plan    its rows wait for the same load, which plans them
-    the ledger was changed           by another tool (RESTORE, DELETE), or put back: batches that it had taken
+    an append between its commits    it crashed, or still runs: the newest batch of a stream, with a number
+                                     above all numbers that the ledger had
+    a bulk load before its plan      the rows wait until the same load is run again and plans them
+    a change of the ledger           another tool (RESTORE, DELETE) removed rows of it, or it was replaced
+                                     by an older copy
 
 Cost: statistics of files where each file has the batches of one covered range. Other files are read only if
 the numbers of rows do not add up: events has those of the plans and of the live ranges, and no others.

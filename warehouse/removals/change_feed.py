@@ -5,8 +5,8 @@ Two forms are read:
     Delta       rows with the columns of the warehouse and `_change_type`: insert and update_postimage come,
                 delete and update_preimage leave. Columns that begin with `_commit_` are left out
     Debezium    JSON objects with `op`, `before` and `after`, alone or in `payload`: c and r come, d leaves, u
-                does both. Whole rows are needed in `before`. What is empty, as the record is that Kafka keeps
-                of a row that left, is no change
+                does both. Whole rows are needed in `before`. Empty records are ignored: Kafka keeps one
+                after the deletion of a row
 
 Netting. Each row is counted: +1 each time it comes, -1 each time it leaves. In the end, rows with a count
 above 0 come, rows with a count below 0 leave. So of a row that changes several times in one feed, the first

@@ -2,13 +2,12 @@
 
 Model. The given rows are held in memory, each distinct row once, in the order of a 64-bit hash of their
 columns. A row is looked up by its hash, and then compared with the given rows of that hash, value by value.
-So it is selected if it is equal, and not if only the hash is. Columns of nested types are compared by hashes
-of their own.
+So equal hashes alone do not select a row. Columns of nested types are compared by their hashes.
 
-Two values are equal as they are when rows are grouped: NaN equals NaN, -0.0 equals 0.0, text is compared by
-its bytes. NULL equals nothing, or NULL, as `nulls_match` says.
+Values are compared as GROUP BY does: NaN equals NaN, -0.0 equals 0.0, text is compared by its bytes. NULL
+equals nothing, or NULL, as `nulls_match` says.
 
-A file of which statistics tell that it has no such row is not read (value_ranges.py).
+A file is not read if its statistics show that it has no such row (value_ranges.py).
 
 Cost: O(log k) a row, with k given rows; memory is that of the given rows, in the driver and in each task.
 """

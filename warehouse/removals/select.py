@@ -1,8 +1,8 @@
 """Selects rows of `events` in tasks: a mask for each file, and how many rows of each batch it has.
 
-Nothing is evaluated again after this: files are written by the masks. A task reads the columns of the
-condition in one file, and holds a row group of these and a bit for each row of the file. A file is not read
-if it has one batch, and statistics that show that all of its rows are selected.
+The condition is evaluated only here: later steps use the masks. A task reads the columns of the condition in
+one file. In memory it has one row group of these columns, and a bit for each row of the file. A file is not
+read if all of its rows are of one batch, and its statistics show that all are selected.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ place of its value among them. The least and the greatest value of a file are tw
 whose value lies between them, both inclusive, are found by comparing integers. A file may have an equal row
 if some given row lies within the range of every column; otherwise it is not read.
 
-Columns of integers, doubles and text have such statistics. The column of event times has none in milliseconds
-that could be trusted to the microsecond; its rows are found by the statistics of `_tick`. What no statistics
-can exclude, NULL and NaN, counts as within every range.
+Columns of integers, doubles and text have such statistics. Those of the event times have milliseconds alone,
+so the statistics of `_tick` are used instead. NULL and NaN are in no statistics: they count as within every
+range.
 
 Cost: O(k) for each file and column, with k given rows.
 """

@@ -2,10 +2,10 @@
 
 Which version of a table is opened:
 
-    a time                      the newest version that was committed by then
-    a step with a completion    the version that the record notes (events/completion.py); if it leaves a table
-    record                      out, that of the time of the commit that completed the step
-    a step without a record     that of the time of the commit after which every projection had the step
+    a time                     the newest version that was committed by then
+    a step with a record       the version that the record notes (events/completion.py); for tables that it
+                               leaves out, the version at the time of the commit that completed the step
+    a step without a record    the version at the time of the commit after which every projection had the step
 
 Times come from the clocks of the machines that committed, which may differ a little, so versions that were
 found by time may not fit together. Then some tables are opened at a later version, the first one that fits:

@@ -1,10 +1,10 @@
-"""Batches that came to two warehouses: the same source, number, rows and contents.
+"""Batches that two warehouses have: the same source, number, rows and contents.
 
-A producer that sends to two places by mistake lets its rows count twice where both are asked as one. Each
-batch is known by the files of `events` that have it. Batches of the same source and number are compared in
-two steps: first by what the logs tell of their files, their rows and the least and greatest values of
-columns; where these agree, by the digests in the footers of the files. So hardly any file is opened unless
-batches are the same.
+If a producer sends a batch to two warehouses by mistake, a question to both as one counts its rows twice.
+Each batch is identified by the files of `events` that have it. Batches of the same source and number are
+compared in two steps: first by what the logs tell of their files, their rows and the least and greatest
+values of columns; where these agree, by the digests in the footers of the files. So hardly any file is opened
+unless batches are the same.
 
 A batch that one warehouse has in other files, cut or joined in another way, is not recognised.
 

@@ -1,11 +1,11 @@
 """Several warehouses that are read as one: the sites.
 
-Each site is read by a reader of its own, consistent in itself; all together are no one moment, because no
-clock orders the commits of different logs. What is read of them is united by views.py. Sites in object stores
-are looked at side by side.
+Each site has a reader of its own, and is read as of one moment. The moments of different sites may differ,
+because no clock orders the commits of different logs. views.py unites what is read. Sites in object stores
+are looked at in parallel.
 
-With missing="bounds", a site whose store does not answer is silent: a view of a measure has what was read of
-it last, with the time, and nothing of it is read. All other parts need every site.
+With missing="bounds", a site whose store does not answer is *silent*: a view of a measure then has the last
+state of the site that was read, with its time. All other questions need every site.
 """
 
 from __future__ import annotations
