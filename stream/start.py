@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from tidemark.stream.append import append_batch, checked_source
@@ -128,23 +127,23 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     options = read_options(store)
     executor.check_sendable(options.companions.known_kinds())
     fields = executor.input(streaming_df).fields(*parser_columns)
-    batch: Callable[[DataFrame, int], BatchReport]
+    how: _Appends | _Corrections
     _check_missing(missing, changes=changes)
     if changes:
         _check_changes(parser_columns, max_rejected_fraction, evolve=evolve)
         check_feed(fields, [column for column, _ in options.columns])
-        feed = FeedCorrections(spark, uri, name, missing, ahead, storage_options, tuning)
-        batch, newest = partial(_correct, feed), newest_correction(store, name)
+        how = _Corrections(FeedCorrections(spark, uri, name, missing, ahead, storage_options, tuning))
+        newest = newest_correction(store, name)
     else:
         check_columns(options, fields, evolve=evolve)
         how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
-        batch, newest = how.append, batch_numbers.newest(store, name)
+        newest = batch_numbers.newest(store, name)
     check_numbering(spark, newest, name, os.fspath(checkpoint))
     lock = busy or threading.Lock()
 
     def process(rows: DataFrame, number: int) -> None:
         with lock:
-            report = batch(rows, number)
+            report = how.process(rows, number)
             if progress is not None:
                 progress(report)
 
@@ -166,7 +165,7 @@ class _Appends:
     max_rejected_fraction: float | None
     evolve: bool
 
-    def append(self, rows: DataFrame, number: int) -> BatchReport:
+    def process(self, rows: DataFrame, number: int) -> BatchReport:
         """Appends the batch with this number, once."""
         began = time.perf_counter()
         done = append_batch(
@@ -183,10 +182,16 @@ class _Appends:
         return BatchReport(self.source, number, done.rows, done.rejected, spent, done.nulls)
 
 
-def _correct(feed: FeedCorrections, rows: DataFrame, number: int) -> BatchReport:
-    """Makes the changes of the batch with this number, once."""
-    done = feed.correct(rows, number)
-    return BatchReport(feed.source, number, done.rows_in, 0, done.seconds, removed=done.rows)
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """How the batches of a change feed are processed."""
+
+    feed: FeedCorrections
+
+    def process(self, rows: DataFrame, number: int) -> BatchReport:
+        """Makes the changes of the batch with this number, once."""
+        done = self.feed.correct(rows, number)
+        return BatchReport(self.feed.source, number, done.rows_in, 0, done.seconds, removed=done.rows)
 
 
 def _check_missing(missing: str, *, changes: bool) -> None:

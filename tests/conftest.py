@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import java, processor
 from tests.spark_daemon import FAST
-from tidemark.query.reading import costs
+from tidemark.query.reading import spending
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -226,7 +226,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _no_time_passes() -> Iterator[None]:
     """The way to an answer depends on estimates alone, and not on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "CLOCK", lambda: 0.0)
+        patch.setattr(spending.Spending, "seconds", lambda _: 0.0)
         yield
 
 

@@ -22,7 +22,6 @@ from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError, TidemarkError
 
-FORMS = ("json", "alertmanager")
 _LASTS = timedelta(days=30)  # how long Alertmanager keeps what is not said to be over
 
 

@@ -24,7 +24,6 @@ from typing import Any
 from tidemark.warehouse.columns.json_values import json_value
 from tidemark.warehouse.columns.moments import exact_us
 
-_FIRST = ("time", "time_end")
 _BOUNDS = ("value", "low", "high")
 
 

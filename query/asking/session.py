@@ -328,7 +328,7 @@ class Session:
     def _found(self, plan: Plan[W, T], view: W) -> T:
         """The answer from a view, which tells what was read for it."""
         check_stop()
-        with spending(self.costs.clock):
+        with spending():
             return plan.answer(view)
 
     @property

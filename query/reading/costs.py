@@ -18,16 +18,14 @@ second way; a way stops only where it looks at its limit.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.query.answers.plan import SCAN, Way
-from tidemark.query.reading.spending import Clock, Left, Limit, Spending, current
+from tidemark.query.reading.spending import Left, Limit, Spending, current
 from tidemark.warehouse.projections.key_marks import KeyMarks
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
-CLOCK: Clock = time.perf_counter
 PATIENCE = 0.25  # seconds
 _LEAST_US = 5000.0  # nothing is learned from an answer with a smaller estimate or a shorter time
 _FACTORS = 1 / 16, 16.0  # within which the rates are corrected
@@ -67,13 +65,11 @@ def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:
 class Costs:
     """Estimates in microseconds, and the choice. Safe to share between threads: a lost correction is no loss.
 
-    clock: seconds. patience: no way is stopped in its first `patience` seconds.
+    patience: no way is stopped in its first `patience` seconds.
     """
 
-    def __init__(
-        self, rates: Rates | None = None, clock: Clock | None = None, patience: float = PATIENCE
-    ) -> None:
-        self.rates, self.clock, self.patience = rates or Rates(), clock or CLOCK, patience
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self.rates, self.patience = Rates(), patience
         self.factors: dict[tuple[str, Way], float] = {}
 
     def windows(self, windows: int, targets: int, runs: int) -> float:
@@ -144,9 +140,9 @@ class Costs:
             most = max(most, self.patience)
             yield Attempt(way, spent, self, topic, estimates[way], most, is_told=is_told)
 
-    def learn(self, topic: str, way: Way, cost: float, began: float) -> None:
-        """Corrects the factor of the way by the time that it took since `began`."""
-        took = (self.clock() - began) * 1e6
+    def learn(self, topic: str, way: Way, cost: float, seconds: float) -> None:
+        """Corrects the factor of the way by the time that it took."""
+        took = seconds * 1e6
         if min(took, cost) < _LEAST_US:
             return
         least, most = _FACTORS
@@ -180,7 +176,7 @@ class Attempt:
 
     def __enter__(self) -> None:
         if self.spent is not None:
-            self._began, self._outer = self.costs.clock(), self.spent.way
+            self._began, self._outer = self.spent.seconds(), self.spent.way
             self._limit, self.spent.way = Limit(self._began + self.most), self.way
             self.spent.limits.append(self._limit)
 
@@ -194,7 +190,7 @@ class Attempt:
         if error is None and self.is_told:
             spent.plan.took(spent.way or self.way)
         if is_stopped or (error is None and spent.way == self.way and not spent.compared):
-            self.costs.learn(self.topic, self.way, self.cost, self._began)
+            self.costs.learn(self.topic, self.way, self.cost, spent.seconds() - self._began)
         spent.way = self._outer
         spent.limits.remove(self._limit)
         return is_stopped

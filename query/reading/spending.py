@@ -14,7 +14,8 @@ statements, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -23,7 +24,6 @@ from tidemark.query.answers.plan import SCAN, Plan, Way
 from tidemark.query.reading.time_limit import BegunLimit
 
 T = TypeVar("T")
-Clock = Callable[[], float]
 
 
 class Left(Exception):
@@ -35,7 +35,7 @@ class Left(Exception):
 
 
 class Limit:
-    """The moment, in seconds of the clock, at which a way is stopped."""
+    """The moment, in seconds as `Spending.seconds`, at which a way is stopped."""
 
     __slots__ = ("at",)
 
@@ -50,12 +50,16 @@ class Spending:
     compared: whether files were compared with their digests, which is done once in a process.
     """
 
-    __slots__ = ("_clock", "_files", "compared", "limits", "plan", "way")
+    __slots__ = ("_files", "compared", "limits", "plan", "way")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self) -> None:
         self.plan, self.limits, self.compared = Plan(), list[Limit](), False
         self.way: Way | None = None
-        self._files, self._clock = set[str](), clock
+        self._files = set[str]()
+
+    def seconds(self) -> float:
+        """The time now, of a clock that only goes forward."""
+        return time.perf_counter()
 
     def add(self, file: str | None, blocks: int, rows: int, size: int) -> None:
         """See `read`."""
@@ -70,7 +74,7 @@ class Spending:
     def check(self) -> None:
         """See `check`."""
         if self.limits:
-            now = self._clock()
+            now = self.seconds()
             for limit in self.limits:
                 if now > limit.at:
                     raise Left(limit)
@@ -109,13 +113,13 @@ def check_stop() -> None:
 
 
 @contextmanager
-def spending(clock: Clock) -> Iterator[Spending]:
+def spending() -> Iterator[Spending]:
     """The question of this thread, a new one unless a question is being answered already."""
     known = _current.get()
     if known is not None:
         yield known
         return
-    new = Spending(clock)
+    new = Spending()
     token = _current.set(new)
     try:
         yield new

@@ -268,13 +268,16 @@ def test_a_scan_that_takes_rows_outside_of_the_window_is_caught(
 
 
 class Work:
-    """A clock that shows the work that was done, in seconds."""
+    """A clock that shows the work that was done, in seconds; `questions` see no other."""
 
     def __init__(self) -> None:
         self.done = 0.0
 
-    def __call__(self) -> float:
-        return self.done
+    @contextmanager
+    def questions(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spending.Spending, "seconds", lambda _: self.done)
+            yield
 
     def step(self, seconds: float) -> None:
         spending.check()
@@ -290,7 +293,7 @@ def slow_blocks(clock: Work, seconds: float) -> Iterator[None]:
         clock.done += seconds
         return read(*arguments, **more)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with clock.questions(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_reader.BlockReader, "read", slow)
         yield
 
@@ -303,7 +306,7 @@ ERRORS = st.floats(0.1, 10)
 def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
     """The work of a question with two ways, whose estimates are wrong by these factors."""
     clock = Work()
-    chooser = Costs(clock=clock, patience=0.0)
+    chooser = Costs(patience=0.0)
 
     names: list[Any] = ["index", "scan"]
     true = dict(zip(names, costs, strict=True))
@@ -317,7 +320,7 @@ def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
                 return attempt.way
         raise AssertionError
 
-    with spending.spending(clock) as spent:
+    with clock.questions(), spending.spending() as spent:
         assert answer() == spent.plan.way
     assert spent.plan.left + spent.plan.ways in (["index"], ["scan"], ["index", "scan"], ["scan", "index"])
     return clock.done
@@ -356,7 +359,7 @@ def test_answers_are_right_whatever_the_rates_are(
     right, wh, clock = world.open(), world.open(), Work()
     rates = wh._session.costs.rates
     wh._session.costs.rates = replace(rates, **{name: getattr(rates, name) * wrong for name in names})
-    wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
+    wh._session.costs.patience = 0.0
     with slow_blocks(clock, 0.001):
         for question in QUESTIONS:
             assert str(told(wh, question, None)) == str(told(right, question, "index"))
@@ -366,7 +369,7 @@ def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> N
     """The broken variant says that no way was left."""
     wh, clock = world.open(), Work()
     wh._session.costs.rates = Rates(bounds=0, target=0, statement=1000)
-    wh._session.costs.clock, wh._session.costs.patience = clock, 0.0
+    wh._session.costs.patience = 0.0
     with slow_blocks(clock, 0.01):
         answer = wh.quantile(0.5, mode="exact")
     plan = answer.plan
@@ -379,10 +382,10 @@ def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> N
 def test_what_a_way_took_corrects_its_rates() -> None:
     """The first scan sets the factor of scans; what is not taken returns to 1."""
     clock = Work()
-    costs = Costs(clock=clock)
+    costs = Costs()
 
     def ask(way: Any, estimate: float, took: float) -> None:
-        with spending.spending(clock):
+        with clock.questions(), spending.spending():
             (attempt,) = costs.attempts("rows", {way: estimate * 1e6})
             with attempt:
                 clock.step(took)

@@ -97,10 +97,6 @@ class Layout:
         """The layout after a merge."""
         return Layout.of([run for run in self.runs if run not in merge.inputs] + [merge.output])
 
-    def allows(self, merge: Merge) -> bool:
-        """Whether all inputs of the merge are in the layout."""
-        return set(merge.inputs) <= set(self.runs)
-
 
 @dataclass(frozen=True, slots=True)
 class Merge:
