@@ -45,7 +45,6 @@ from tidemark.warehouse.settings.changes import (
     changed_properties,
     declared,
     widened,
-    wider_types,
     without,
 )
 from tidemark.warehouse.settings.options import Options, read_options
@@ -141,8 +140,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     _check(before, asked)
     executor.check_sendable(before.companions.known_kinds())
     if asked.widen:
-        types = asked.widen
-        widen_columns(Work(executor, store, before, progress), lambda options: wider_types(options, types))
+        widen_columns(Work(executor, store, before, progress), asked.widen)
+        _check(read_options(store), asked)  # another call may have given a column another type
     options = _declare(store, asked)
     work = Work(executor, store, options, progress)
     report = catch_up(work)

@@ -18,8 +18,9 @@ of more than MOST_BYTES. What checks a warehouse calls `forget` first, and reads
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
@@ -62,21 +63,35 @@ class _Lease:
 _kept: dict[str, _Lease] = {}  # by address, the one that was used last at the end
 
 
-def opened(store: Store, name: str, open_it: Callable[[Store, str], DeltaTable | None]) -> DeltaTable | None:
-    """A kept table at its newest version, or what `open_it` returns, which is kept later.
+@dataclass(frozen=True, slots=True)
+class IdleTable:
+    """The place of a table that may be kept; `table` is the kept one at its newest version.
 
-    In an object store always the latter. Raises its errors.
+    stamps   of its log before it is opened; None in an object store, where nothing is kept
     """
+
+    store: Store
+    name: str
+    stamps: Stamps | None
+    table: DeltaTable | None
+
+    def lend(self, table: DeltaTable) -> DeltaTable:
+        """The table, to be kept once nobody uses it."""
+        if self.stamps is not None:
+            vars(table)[_LEASE] = lease = _Lease(self.store, self.name, table._table, self.stamps)  # noqa: SLF001
+            weakref.finalize(table, lease.end).atexit = False
+        return table
+
+
+def taken(store: Store, name: str) -> IdleTable:
+    """The place of a table; one that is kept there is lent, and is at its newest version."""
     stamps = _stamps(store, name)
-    if stamps is None:
-        return open_it(store, name)
-    kept = _kept.pop(store.table(name), None)
-    table = None if kept is None else _again(kept, stamps)
-    if table is None:
-        table = open_it(store, name)
+    kept = None if stamps is None else _kept.pop(store.table(name), None)
+    table = None if kept is None or stamps is None else _again(kept, stamps)
+    place = IdleTable(store, name, stamps, table)
     if table is not None:
-        _lend(table, _Lease(store, name, table._table, stamps))  # noqa: SLF001  the only way
-    return table
+        place.lend(table)
+    return place
 
 
 def committed(table: DeltaTable) -> None:
@@ -100,11 +115,6 @@ def forget(store: Store) -> None:
     """Opens the tables of the warehouse from their logs the next time."""
     for place in [place for place in _kept.copy() if place.startswith(store.table(""))]:
         _kept.pop(place, None)
-
-
-def _lend(table: DeltaTable, lease: _Lease) -> None:
-    vars(table)[_LEASE] = lease
-    weakref.finalize(table, lease.end).atexit = False
 
 
 def _again(kept: _Lease, stamps: Stamps) -> DeltaTable | None:

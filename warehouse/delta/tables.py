@@ -27,7 +27,7 @@ from tidemark.warehouse.delta.retention import (
 )
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_open import existing, exists, find_directly, open_directly
+from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
 
 _NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
@@ -112,8 +112,8 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
 
 
 def _existing(store: Store, name: str) -> DeltaTable:
-    table = idle_tables.opened(store, name, open_directly)
-    return existing(name, table)
+    place = idle_tables.taken(store, name)
+    return place.table or place.lend(open_directly(store, name))
 
 
 def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
@@ -121,7 +121,9 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
     found = _open_copies(store, *names)
     for place, name in enumerate(names):
         if found[place] is None:
-            found[place] = idle_tables.opened(store, name, find_directly)
+            idle = idle_tables.taken(store, name)
+            table = idle.table or find_directly(store, name)
+            found[place] = table and idle.lend(table)
     return found
 
 

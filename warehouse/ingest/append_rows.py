@@ -239,7 +239,7 @@ def commit(work: Work, race: Race, written: Written) -> Appended | None:
 def _bring_columns(work: Work, race: Race, written: Written) -> bool:
     """Widens and adds the columns that the batch brings; False if another writer has committed meanwhile."""
     if written.wider and not has_batch(race.table, written.given.batch):
-        widen(work, lambda options: wider_columns(options, written.wider))
+        widen(work, written.wider)
         race.look_again()
     return not written.new_fields or _add_columns(work.store, race, written)
 

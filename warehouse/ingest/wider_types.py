@@ -12,7 +12,7 @@ doubles, unscaled decimals), and fingerprints of rows do not depend on the width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from deltalake import Field, Schema
@@ -24,21 +24,19 @@ from tidemark.warehouse.delta.data_files import DataFile, NewFile, list_files
 from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.ingest.event_files import JoinFiles
-from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.changes import wider_columns
+from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.work import Work
 
 
-def widen(work: Work, wanted: Callable[[Options], Mapping[str, str]]) -> None:
-    """Gives columns of `events` wider types, until none is wanted.
+def widen(work: Work, types: Mapping[str, str]) -> None:
+    """Gives columns of `events` these types, Delta's names by the columns', where they are wider.
 
-    wanted   of the newest options, the columns that are not as wide as they are to be, with Delta's names of
-             their wider types
-
-    The cost is that of writing `events` once.
+    What is no wider type of its column is left out. The cost is that of writing `events` once.
     """
     store, race = work.store, Race(work.store, EVENTS)
     looks, written = own_files.Looks(store, before_commit=True), dict[str, NewFile]()
-    while wider := wanted(read_options(store, race.table)):
+    while wider := wider_columns(read_options(store, race.table), types):
         schema = with_types(race.table.schema(), wider)
         files = [file for file in list_files(race.table) if file.rows]
         _write(work, schema, files, written)
