@@ -60,7 +60,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A comparison's operator with a number: the threshold, or that from which on it is clear again."""
+    """A comparison's operator with a number: the threshold, or the clear level (alert.py)."""
 
     operator: str
     number: Fraction | float
