@@ -6,8 +6,8 @@
     sort       tasks sort bounded shares of `events`; if there are several, the sorted chunks are merged
                without a shuffle
     marks      the marks of the run are appended
-    run        one commit adds the run to history. Readers see the rows of a bulk load from the first commit
-               of marks on (snapshots/behind.py), those of streams always
+    run        one commit adds the run to history. Readers see a bulk load once the first projection has the
+               step (snapshots/behind.py); they saw the rows of streams before
     merge      while a level holds more than kappa runs: files, marks, one commit
 
 Recovery. Running the same load again continues after a crash at any point:
