@@ -28,6 +28,7 @@ Its calls:
     wh.plot.cdf(); wh.plot.quantiles(every="7d", by="origin", top=3); wh.plot.histogram(ax=axes)
     wh.plot.distinct(every="1d", new=True); wh.plot.persistence(["ATL"], slot="7d"); wh.plot.top(20)
     wh.sql("SELECT * FROM quantile(0.99)")          # DuckDB's relation over events, live, history, runs ...
+    query.connect({"a": uri, "b": other}).sql("FROM a JOIN b USING (dest)")    # one statement over several
     query.register_duckdb(connection, uri, "flights")       # the same in a connection of the caller's
     query.register_views(spark, uri, name="flights")        # flights_quantile(...) and views, in Spark's SQL
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
@@ -73,11 +74,19 @@ from tidemark.query.answers.persistence_answers import PersistenceAnswer, Persis
 from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.sql.duckdb_sql import register_duckdb
 from tidemark.query.sql.spark_sql import register_views
+from tidemark.query.sql.statements import Connection
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
-from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse, TidemarkError
+from tidemark.warehouse.errors import (
+    DamagedWarehouse,
+    EmptyWindow,
+    InputError,
+    NotAWarehouse,
+    TidemarkError,
+    shortened,
+)
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.snapshots.open_sites import Address, SitesAt, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
@@ -157,6 +166,39 @@ def open(  # noqa: A001, PLR0913
         options = cast("dict[str, str] | None", storage_options)
         snapshot = opened(uri, options, kept, at=cast("At | None", at))
     return Warehouse(snapshot, parse_bytes(plain(memory)), progress, seconds)
+
+
+def connect(
+    warehouses: Mapping[str, Address | Warehouse],
+    storage_options: Mapping[str, dict[str, str] | None] | None = None,
+    **options: Any,
+) -> Connection:
+    """Several warehouses that one statement in SQL can name, such as to join their rows.
+
+    >>> both = query.connect({"rankings": "a", "visits": "s3://lake/b"})              # doctest: +SKIP
+    >>> both.sql("FROM rankings JOIN visits USING (url)").df()                        # doctest: +SKIP
+
+    warehouses: each by its name, an identifier: its path or address, or the warehouse opened before.
+    storage_options: options of the object store of each that is not open yet, by its name.
+    options: of `open`, for those that are not open yet.
+
+    Raises InputError for names that are no identifiers or start with another one and `_`, and the errors of
+    `open`.
+    """
+    if not isinstance(warehouses, Mapping):
+        raise InputError(
+            f"connect takes a mapping of names to warehouses, got {shortened(warehouses)}. Write "
+            "{'name': 'address'}."
+        )
+    given = storage_options or {}
+    if unknown := given.keys() - warehouses.keys():
+        raise InputError(f"storage options are for {sorted(unknown)}, which are no names of warehouses here.")
+    return Connection(
+        {
+            name: wh if isinstance(wh, Warehouse) else open(wh, given.get(name), **options)
+            for name, wh in warehouses.items()
+        }
+    )
 
 
 def use(
@@ -274,6 +316,7 @@ __all__ = [
     "Bin",
     "CdfAnswer",
     "CompanionAnswer",
+    "Connection",
     "CountAnswer",
     "DamagedWarehouse",
     "DistinctAnswer",
@@ -299,6 +342,7 @@ __all__ = [
     "alert",
     "cdf",
     "companion",
+    "connect",
     "distinct",
     "frequency",
     "heavy_hitters",

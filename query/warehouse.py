@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
-from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.query.sql.statements import Statements
 
 if TYPE_CHECKING:
-    from tidemark.query.sql.relations import Database, Relation
+    from tidemark.query.sql.relations import Relation
 
 
 class Warehouse(Reader):  # noqa: D101  described once
     __doc__ = Reader.__doc__
 
     @cached_property
-    def _duck(self) -> threading.local:
-        return threading.local()
+    def _statements(self) -> Statements:
+        return Statements({"": self})
 
     @property
     def plot(self) -> Plots:
@@ -45,21 +44,10 @@ class Warehouse(Reader):  # noqa: D101  described once
         fetchall, show ...), on the data of that moment. DuckDB reads the files; the cost is that of its
         scans.
         """
-        from tidemark.query.sql.duckdb_sql import checked_query, connected
-
-        checked_query(statement)
-        # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
-        # relation keeps its connection alive, and that must be the one with the functions. These have types
-        # that depend on the options.
-        options = self.options
-        with report_os_errors("sql"):
-            if getattr(self._duck, "options", None) != options:
-                self._duck.database, self._duck.options = connected(self), options
-            database: Database = self._duck.database
-            return database.sql(statement, params)
+        return self._statements.sql(statement, params)
 
     def twin(self) -> Self:
         """A shallow copy, which shares the snapshot and caches but has its own DuckDB connections."""
         other = super().twin()
-        vars(other).pop("_duck", None)
+        vars(other).pop("_statements", None)
         return other

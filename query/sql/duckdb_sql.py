@@ -16,14 +16,14 @@ import atexit
 import os
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.query.reader import Reader
-from tidemark.query.reading.duckdb_errors import connect, report_duckdb_errors
+from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_errors
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
@@ -54,22 +54,39 @@ _NOW = "epoch_us(now())"
 _CHECKED = f"CASE WHEN starts_with(text, '{duckdb_calls.REFUSED}') THEN error(text[2:]) ELSE text END"
 
 
-def register(connection: DuckDBPyConnection, wh: Reader, prefix: str, *, temporary: bool) -> PinnedReaders:
+def register(
+    connection: DuckDBPyConnection,
+    wh: Reader,
+    prefix: str,
+    *,
+    temporary: bool,
+    rows_view: str = "",
+    raised: Raised | None = None,
+) -> PinnedReaders:
     """Creates the views and macros, with names that start with the prefix; existing ones are replaced.
+
+    rows_view: the name of a view of the rows beside these; none by default.
+    raised: keeps the errors of the functions.
 
     Returns what they read by.
     """
-    readers = PinnedReaders(wh)
+    readers = PinnedReaders(wh, raised or Raised())
+    make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     with report_duckdb_errors("making the SQL functions", readers.raised):
-        _register(connection, wh, prefix, readers, temporary=temporary)
+        define = _FunctionRegistry(connection, f"tidemark_{prefix}")
+        views = {f"{prefix}{name}": text for name, text in _views(define, wh, readers).items()}
+        if rows_view:
+            views[rows_view] = f'FROM "{prefix}{EVENTS}"'
+        for name, text in views.items():
+            connection.execute(f'{make}VIEW "{name}" AS {text}')
+        readers.has_views = True
+        for name, text in _macros(define, wh, readers).items():
+            connection.execute(f"{make}MACRO {quoted(prefix + name)}{text}")
     return readers
 
 
-def _register(
-    connection: DuckDBPyConnection, wh: Reader, prefix: str, readers: PinnedReaders, *, temporary: bool
-) -> None:
-    make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
-    define = _FunctionRegistry(connection, f"tidemark_{prefix}")
+def _views(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
+    """The queries of the views by their names without the prefix."""
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR", "VARCHAR"])
     tables = {
         name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
@@ -94,9 +111,12 @@ def _register(
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
-    for name, text in views.items():
-        connection.execute(f'{make}VIEW "{prefix}{name}" AS {text}')
-    readers.has_views = True
+    return views
+
+
+def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
+    """The parameters and the bodies of the macros by their names without the prefix."""
+    macros = {}
     for name in SIGNATURES:
         functions = (
             define(name, partial(readers.answers_of, name), ["VARCHAR", "VARCHAR", "VARCHAR"]),
@@ -104,10 +124,10 @@ def _register(
         )
         measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
         for measure in (None, *measures):
-            full_name = quoted(f"{prefix}{name}" if measure is None else f"{prefix}{measure}_{name}")
             shown = sql_rows.columns(name, wh.options, measure, several=readers.are_named)
-            macro = _macro_definition(name, functions, shown, measure)
-            connection.execute(f"{make}MACRO {full_name}{macro}")
+            full_name = name if measure is None else f"{measure}_{name}"
+            macros[full_name] = _macro_definition(name, functions, shown, measure)
+    return macros
 
 
 def _of_all(readers: PinnedReaders, query_of: Callable[[str], str]) -> str:
@@ -212,13 +232,22 @@ def register_duckdb(
     register(connection, wh, checked_name(name) + "_", temporary=True)
 
 
-def connected(wh: Reader) -> Database:
-    """A new in-memory database with the views and macros of the warehouse."""
-    _check_paths(wh)
+def connected(warehouses: Mapping[str, Reader]) -> Database:
+    """A new in-memory database with the views and macros of warehouses.
+
+    warehouses: each by its name, the prefix of its views and macros; one alone by "". The view of a name has
+        the rows.
+    """
+    for wh in warehouses.values():
+        _check_paths(wh)
     connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
-    readers = register(connection, wh, "", temporary=False)
-    return Database(connection, readers.folders, readers.raised)
+    raised, folders = Raised(), list[str]()
+    for name, wh in warehouses.items():
+        prefix = f"{name}_" if name else ""
+        readers = register(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
+        folders += readers.folders
+    return Database(connection, folders, raised)
 
 
 def checked_query(statement: str) -> None:

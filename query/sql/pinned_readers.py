@@ -96,11 +96,12 @@ class SiteFiles:
 class PinnedReaders:
     """A warehouse, or several, pinned at moments; a moment is the `now()` of a transaction, in microseconds.
 
+    raised: keeps the errors of the functions.
     sites: the files of each warehouse by its name; of one by the name "".
     """
 
-    def __init__(self, wh: Reader) -> None:
-        self.raised = Raised()
+    def __init__(self, wh: Reader, raised: Raised) -> None:
+        self.raised = raised
         # Not the warehouse itself: it may hold the connection that holds this object, and Python cannot
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()

@@ -1,0 +1,73 @@
+"""Queries in SQL over one warehouse, or over several by names: a database of DuckDB for each thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any
+
+from tidemark.query.reader import Reader
+from tidemark.query.sql.duckdb_sql import checked_query, connected
+from tidemark.query.sql.relations import Database, Relation
+from tidemark.query.sql.spark_sql import checked_name
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.os_errors import report_os_errors
+
+
+class Statements:
+    """Runs queries over warehouses.
+
+    warehouses: each by its name, which is the prefix of its views and functions; one alone by "".
+    """
+
+    def __init__(self, warehouses: Mapping[str, Reader]) -> None:
+        self._warehouses, self._own = dict(warehouses), threading.local()
+
+    def sql(self, statement: str, params: Any) -> Relation:
+        """See `Warehouse.sql`."""
+        checked_query(statement)
+        # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
+        # relation keeps its connection alive, and that must be the one with the functions. These have types
+        # that depend on the options.
+        options = [wh.options for wh in self._warehouses.values()]
+        with report_os_errors("sql"):
+            if getattr(self._own, "options", None) != options:
+                self._own.database, self._own.options = connected(self._warehouses), options
+            database: Database = self._own.database
+            return database.sql(statement, params)
+
+
+class Connection:
+    """Several warehouses that one statement can name: `query.connect` makes it.
+
+    warehouses: each by its name.
+    """
+
+    def __init__(self, warehouses: Mapping[str, Reader]) -> None:
+        """InputError for a name that is no identifier, or whose views would have names of another's."""
+        if not warehouses:
+            raise InputError("no warehouse was given. Give a mapping of names to addresses.")
+        names = {checked_name(name).lower(): name for name in warehouses}
+        if len(names) < len(warehouses):
+            raise InputError(f"names that differ in case alone are one name in SQL: {sorted(warehouses)}.")
+        for (name, given), (other, first) in permutations(names.items(), 2):
+            if name.startswith(f"{other}_"):
+                raise InputError(
+                    f"the name {given!r} starts with {first + '_'!r}, as the views of {first!r} do. Choose "
+                    "another name."
+                )
+        self.warehouses = dict(warehouses)
+        self._statements = Statements(self.warehouses)
+
+    def __repr__(self) -> str:
+        return f"Connection({self.warehouses})"
+
+    def sql(self, statement: str, *, params: Any = None) -> Relation:
+        """A SQL query over all of the warehouses; see `Warehouse.sql`.
+
+        The view NAME has the visible rows of a warehouse. Its other views and functions are NAME_live,
+        NAME_history, NAME_steps, NAME_runs, NAME_summary, NAME_quantile(...) and so on. All of a statement
+        sees each warehouse at one moment, its newest.
+        """
+        return self._statements.sql(statement, params)
