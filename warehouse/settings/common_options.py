@@ -10,23 +10,13 @@ warehouses have them with one type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tidemark.warehouse.columns.column_types import type_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
 from tidemark.warehouse.settings.options import Options
-
-_EQUAL: Mapping[str, Callable[[Options], Any]] = {
-    "the measures": lambda options: sorted(options.measure_names),
-    "the time column": lambda options: options.time,
-    "the tick in microseconds": lambda options: options.tick_us,
-    "the keys": lambda options: sorted(map(list, options.key_names)),
-    "the groups": lambda options: sorted(map(list, options.group_names)),
-    "key_delta": lambda options: options.key_delta if options.key_names else None,
-    "the companions": lambda options: sorted(map(str, options.companion_names)),
-}
 
 
 def common_options(by_name: Mapping[str, Options]) -> Options:
@@ -43,8 +33,9 @@ def common_options(by_name: Mapping[str, Options]) -> Options:
                 "Ask the others without it until then."
             )
     for other_name, other in others:
-        for what, value in _EQUAL.items():
-            _check_equal(what, {name: value(first), other_name: value(other)})
+        own, theirs = _equal_facts(first), _equal_facts(other)
+        for what, value in own.items():
+            _check_equal(what, {name: value, other_name: theirs[what]})
         for column in _named(first):
             kinds = {name: dict(first.columns)[column], other_name: dict(other.columns)[column]}
             _check_equal(f"the type of {column!r}", {one: type_text(kind) for one, kind in kinds.items()})
@@ -58,6 +49,19 @@ def common_options(by_name: Mapping[str, Options]) -> Options:
         built_from={},
         dropped={},
     )
+
+
+def _equal_facts(options: Options) -> dict[str, Any]:
+    """What must be equal in all warehouses, by its name in errors."""
+    return {
+        "the measures": sorted(options.measure_names),
+        "the time column": options.time,
+        "the tick in microseconds": options.tick_us,
+        "the keys": sorted(map(list, options.key_names)),
+        "the groups": sorted(map(list, options.group_names)),
+        "key_delta": options.key_delta if options.key_names else None,
+        "the companions": sorted(map(str, options.companion_names)),
+    }
 
 
 def _named(options: Options) -> list[str]:
