@@ -6,23 +6,25 @@ for each of several quantiles, follow each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.value_encoding import Measure
+
 A = TypeVar("A")
 
 
 class Column(Sequence[Any]):
-    """The values of an array as Python's, each through `decode`, if there is one."""
+    """The values of an array as Python's; stored numbers of a measure in its own type."""
 
-    __slots__ = ("_array", "_decode")
+    __slots__ = ("_array", "_measure")
 
-    def __init__(self, array: NDArray[Any], decode: Callable[[Any], Any] | None = None) -> None:
-        self._array, self._decode = array, decode
+    def __init__(self, array: NDArray[Any], measure: Measure | None = None) -> None:
+        self._array, self._measure = array, measure
 
     def __len__(self) -> int:
         return len(self._array)
@@ -30,11 +32,11 @@ class Column(Sequence[Any]):
     def __getitem__(self, at: Any) -> Any:
         """One value; no slices."""
         value = self._array[at].item()
-        return value if self._decode is None else self._decode(value)
+        return value if self._measure is None else self._measure.decode(value)
 
     def __iter__(self) -> Iterator[Any]:
         values = self._array.tolist()
-        return iter(values) if self._decode is None else map(self._decode, values)
+        return iter(values) if self._measure is None else map(self._measure.decode, values)
 
 
 class Picked(Sequence[Any]):

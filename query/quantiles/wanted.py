@@ -54,7 +54,7 @@ class Quantiles(Wanted[Answer]):
         stored, ranks_le, are_numbers = cells.values_at(ranks)
         others = np.flatnonzero(~are_numbers)
         marks = {at: math.nan if ranks.flat[at] else None for at in others.tolist()}
-        value = Marked(Column(stored.ravel(), measure.decode), marks)
+        value = Marked(Column(stored.ravel(), measure), marks)
         rank = Column(np.where(are_numbers, ranks_le, rows[:, np.newaxis]).ravel())
         phi = Picked([float(phi) for phi in self.phis], np.tile(np.arange(self.targets), len(cells)))
         own = {"phi": phi, "value": value, "low": value, "high": value, "rank_lo": rank, "rank_hi": rank}
