@@ -151,7 +151,7 @@ def maintain_store(
         tables.check_no_links(store, name)
     check_clock(store)
     _check_complete(store)
-    if finish_open(Work(executor, store, options, progress)).runs:
+    if finish_open(Work(executor, store, options, progress), with_kept=True).runs:
         runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     for name in names:
         if (retention := extend_log_retention(store, name, grace_us)) is not None:
@@ -333,6 +333,7 @@ def _last_step(store: Store, name: str) -> int:
 
 def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> None:
     """Removes files of removals that never happened, and deletes what is past its retention."""
+    upkeep.forget_kept(store, read_options(store).projections)
     upkeep.expire_removed(store, grace_us)
     for name in (REMOVALS, REMOVED):
         _sweep(store, name, grace_us, report)

@@ -34,7 +34,7 @@ from tidemark.warehouse.events.purges import Certificate, read_certificates
 from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import RemovedFile, ReplacedFile
-from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
@@ -47,6 +47,7 @@ from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
 from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
+from tidemark.warehouse.removals.room import Room, room_for
 from tidemark.warehouse.removals.row_values import RowValues, all_of
 from tidemark.warehouse.removals.select import Selected, select
 from tidemark.warehouse.removals.value_ranges import EventTime
@@ -55,6 +56,7 @@ from tidemark.warehouse.removals.wanted import (
     open_complete,
     parts_of,
     removed_batches,
+    rows_with_steps,
     select_live,
 )
 from tidemark.warehouse.settings.features import KNOWN, SIGNED
@@ -107,8 +109,9 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     for a batch that was never loaded, or never came; then nothing was changed. Files that Spark reads as a
     stream from the table `events` must not be rewritten: such a stream fails at the first removal.
 
-    The cost is that of writing the files of `events` with rows of the batch, and of sorting each run that has
-    some, for each projection.
+    The cost is that of writing the files of `events` with rows of the batch. If these are more than
+    `Tuning.kept_rows`, or than a quarter of the rows that stay, each run that has some is sorted again, for
+    each projection. Else runs keep them until they are written again, and readers subtract them.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):
@@ -128,7 +131,8 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
             raise InputError(f"the batch {batch!r} was never loaded. Nothing was changed.")
     else:
         own = _range_of_stream(work, events, source, batches)
-    return remove(work, Wanted("unload", (own,), None, request), began, dry_run=dry_run)
+    wanted = Wanted("unload", (own,), None, request, may_keep=True)
+    return remove(work, wanted, began, dry_run=dry_run)
 
 
 @report_os_errors("delete")
@@ -182,8 +186,9 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
 
     The cost: one read of the columns of the condition and the keys, which are held in memory. With keys or a
     time, only of files of `events` that can have such rows, by the least and the greatest values of each. The
-    files with deleted rows are written again; each run that has some is sorted again from `events`, for each
-    projection.
+    files with deleted rows are written again. If these rows are more than `Tuning.kept_rows`, or than a
+    quarter of the rows that stay, and in a purge, each run that has some is sorted again from `events`, for
+    each projection. Else runs keep them until maintenance, and readers subtract them.
     """
     began = time.perf_counter()
     if where is None and keys is None:
@@ -202,7 +207,8 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     if work.options.columns:
         condition = _condition(work, where, keys, between)
         if condition is not None:
-            report = remove(work, Wanted("delete", None, condition, request), began, dry_run=dry_run)
+            wanted = Wanted("delete", None, condition, request, may_keep=not purge)
+            report = remove(work, wanted, began, dry_run=dry_run)
     if purge and not dry_run:
         constants = None if condition is None else condition.constants
         report.certificate = _certified(work, constants, request, report.removal, grace)
@@ -335,12 +341,17 @@ def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | No
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What leaves, by this version of `events`, and of a correction what comes, written and not committed."""
+    """What leaves, by this version of `events`, and of a correction what comes, written and not committed.
+
+    `room` is that for keeping the rows that leave.
+    """
 
     events: DeltaTable
+    plans: Sequence[StepPlan]
     selected: Sequence[Selected]
     parts: tuple[RemovedPart, ...]
     new: Written | None
+    room: Room
 
     @property
     def new_files(self) -> list[ReplacedFile]:
@@ -363,7 +374,10 @@ def _find(work: Work, wanted: Wanted) -> _Found | None:
             return None
         if coming is not None:
             new = coming.write(work, events, step_tick(work))
-    return _Found(events, selected, parts_of(wanted, plans, selected), new)
+    parts = parts_of(wanted, plans, selected)
+    rows = sum(part.rows for part in parts)
+    room = room_for(work, events, plans, rows, may_keep=wanted.may_keep)
+    return _Found(events, plans, selected, parts, new, room)
 
 
 def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | None:
@@ -379,20 +393,22 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     if finished.table is None and records:
         return None  # another process made the table and planned its removal
     with work.phase("rewrite"):
-        written = _write(work, found.events, found.selected, digests=wanted.kind != "expire")
+        written = _write(work, found, digests=wanted.kind != "expire")
     work.reached("rewritten")
     number = removals.next_number(records, removals.decided(tables.open_table(store, EVENTS)))
     files = [*(one.file for one in written), *found.new_files]
-    content = RemovedFile(files, removed_batches(wanted, found.parts, written))
+    keeps = found.room.fits
+    kept = rows_with_steps(found.plans, written) if keeps else None
+    content = RemovedFile(files, removed_batches(wanted, found.parts, written), kept)
     file = removed_rows.write_removed(store, number, content)
     work.reached("removal written")
     parts = found.parts if found.new is None else (*found.parts, _place_of(work, found.new))
-    removal = Removal(number, wanted.kind, parts, kept=False, file=file, request=wanted.request)
+    removal = Removal(number, wanted.kind, parts, kept=keeps, file=file, request=wanted.request)
     if not removals.commit_removal(store, Race(store, REMOVALS, table), removal):
         return None
     work.reached("removal planned")
     work = replace(work, options=read_options(store))
-    done = finish_open(work)
+    done = finish_open(work, with_kept=found.room.is_full)
     if all(one.number != number for one in done.removed.removals):
         return None  # it was void
     looks = own_files.Looks(store)
@@ -413,10 +429,11 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
     return RemovedPart(step, batch, -new.result.rows)
 
 
-def _write(work: Work, events: DeltaTable, selected: Sequence[Selected], *, digests: bool) -> list[Rewritten]:
-    schema = pa.schema(events.schema())
+def _write(work: Work, found: _Found, *, digests: bool) -> list[Rewritten]:
+    schema = pa.schema(found.events.schema())
     time = work.options.time_column
-    tasks = [RewriteTask(work.store, schema, time, one, digests) for one in selected]
+    keeps = found.room.fits
+    tasks = [RewriteTask(work.store, schema, time, one, digests, keeps) for one in found.selected]
     return list(work.executor.run(tasks))
 
 

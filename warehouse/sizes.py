@@ -21,7 +21,7 @@ _MAX_SIZE = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Sizes that a call works with; every field is a whole number from 1 to 2**40.
+    """Sizes that a call works with; every field is a whole number from 1 to 2**40, `kept_rows` also 0.
 
     Raises InputError for any other value, for `file_rows` that are not (least, most) with least <= most, and
     for a `fan` that is 1, a square or a cube.
@@ -45,6 +45,8 @@ class Tuning:
                      neither a square nor a cube: cascade.py
     summary_rows     rows that are summarised at once
     summary_parts    summaries of one tick that are held before they are joined
+    kept_rows        removed rows that runs may still have, and that readers subtract; a reader holds them.
+                     0: a removal takes its rows out of the runs at once
     """
 
     batch_rows: int = 2**16
@@ -63,6 +65,7 @@ class Tuning:
     fan: int = FAN
     summary_rows: int = 2**20
     summary_parts: int = 64
+    kept_rows: int = 2**20
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self)):
@@ -82,10 +85,11 @@ class Tuning:
 
 def _whole(name: str, value: Any) -> int:
     """The size, also of numpy's types; InputError for what is no whole number of the range."""
+    least = 0 if name == "kept_rows" else 1
     if not isinstance(value, bool):
         with suppress(TypeError):
             value = operator.index(value)
-    return whole_number(name, value, 1, _MAX_SIZE)
+    return whole_number(name, value, least, _MAX_SIZE)
 
 
 DEFAULT = Tuning()

@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
@@ -147,22 +150,33 @@ def _answer(
 
 
 def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> list[Cell]:
-    """The cells of a run in the window."""
+    """The cells of a run in the window; from `events` those that it cuts, and those with rows that left."""
     ticks = marks.totals.ticks
     if not window.holds(ticks).any():
         return []
     cells = _cells_of_run(scan, view, marks)
-    taken = [cell for cell in cells if window.covers(cell.first, cell.last)]
+    gone = np.sort(view.kept.ticks_of(marks.run)) if view.kept is not None else ticks[:0]
+    is_taken = [
+        window.covers(cell.first, cell.last) and not _rows_within(gone, Window(cell.first, cell.last + 1))
+        for cell in cells
+    ]
+    taken = [cell for cell, taken in zip(cells, is_taken, strict=True) if taken]
     cut = [
         Window(max(cell.first, window.start), min(cell.last + 1, window.stop))
-        for cell in cells
-        if not window.covers(cell.first, cell.last) and not window.misses(cell.first, cell.last)
+        for cell, taken in zip(cells, is_taken, strict=True)
+        if not taken and not window.misses(cell.first, cell.last)
     ]
     missing = [part for part in cut if part.holds(ticks).any()]
     if missing:
-        rows = sum(sum(marks.totals.within(part)) for part in missing)
+        rows = sum(sum(marks.totals.within(part)) - _rows_within(gone, part) for part in missing)
         taken += scan.cells(_batches_of_run(scan.contents, marks), missing, rows, view.removed)
     return taken
+
+
+def _rows_within(ticks: NDArray[np.int64], window: Window) -> int:
+    """How many of the rows, given by their ascending ticks, lie in the window."""
+    start, stop = ticks.searchsorted([window.start, window.stop]).tolist()
+    return int(stop - start)
 
 
 def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Cell]:

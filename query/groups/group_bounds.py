@@ -31,6 +31,7 @@ from tidemark.query.groups.group_slices import (
     cut_slice,
 )
 from tidemark.query.quantiles.history_ranks import History
+from tidemark.query.quantiles.kept_numbers import numbers_without
 from tidemark.query.quantiles.window_bounds import CACHED_VALUES, Counts, LiveBounds, WindowBounds
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.row_counts import SortedNumbers
@@ -57,13 +58,15 @@ class _Rows:
     """The rows of a selection in a window.
 
     `sorted_parts` are sorted numbers in memory. `runs` are read by block; `anchors` has one item per run,
-    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows of all of them.
+    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows of all of them without
+    those that left, whose numbers, among the others, are `kept`.
     """
 
     sorted_parts: list[NDArray[Any]] = field(default_factory=list)
     runs: list[RunValues] = field(default_factory=list)
     anchors: list[Anchors | None] = field(default_factory=list)
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
+    kept: list[NDArray[Any]] = field(default_factory=list)
 
 
 class GroupBounds:
@@ -141,6 +144,8 @@ class GroupBounds:
                         else:
                             spans = self._slices.spans(projection, marks)
                             _add_large(rows, part, *cut_slice(part, edge_ticks[run, group], spans, window))
+            if view.kept is not None:
+                _take_kept(of_windows, view.kept.rows, selection, windows)
         return history, blocks_read + whole_read + more_read
 
     def _live_rows(
@@ -156,7 +161,7 @@ class GroupBounds:
             for selection in selections:
                 of_windows = [live[selection, window] for window in windows]
                 for group in selection:
-                    _add_live(of_windows, part.rows, group, windows)
+                    _add_held(of_windows, part.rows, group, windows)
         return live
 
 
@@ -212,8 +217,8 @@ def _add_large(rows: _Rows, part: LargeSlice, counts: Counts, anchors: Anchors |
         rows.anchors.append(anchors)
 
 
-def _add_live(of_windows: Sequence[_Rows], part: GroupRows, group: Group, windows: Sequence[Window]) -> None:
-    """Adds the live rows of a group to the rows of each window."""
+def _add_held(of_windows: Sequence[_Rows], part: GroupRows, group: Group, windows: Sequence[Window]) -> None:
+    """Adds the rows of a group that are in memory, such as live ones, to the rows of each window."""
     start, stop = part.range_of(group)
     if start == stop:
         return
@@ -225,11 +230,25 @@ def _add_live(of_windows: Sequence[_Rows], part: GroupRows, group: Group, window
             rows.sorted_parts.append(values[own][own_kinds == NUMBER])
 
 
+def _take_kept(
+    of_windows: Sequence[_Rows], kept: GroupRows, selection: Selection, windows: Sequence[Window]
+) -> None:
+    """Takes the rows of a selection that left out of the rows of each window."""
+    left = [_Rows() for _ in of_windows]
+    for group in selection:
+        _add_held(left, kept, group, windows)
+    for rows, gone in zip(of_windows, left, strict=True):
+        rows.counts -= gone.counts
+        rows.kept += gone.sorted_parts
+
+
 def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows, eps: float) -> Bounds:
     dtype = view.measure.dtype
     counts, live_counts = _counts(history), _counts(live)
     numbers = sort_numbers([*history.sorted_parts, *live.sorted_parts], dtype)
+    kept = sort_numbers(history.kept, dtype)
     if not history.runs:
+        numbers = numbers_without(numbers, kept)
         return SortedNumbers(
             n=counts[0] + counts[1],
             m=live_counts[0] + live_counts[1],
@@ -245,6 +264,7 @@ def _bounds(view: GroupView, window: Window, history: _Rows, live: _Rows, eps: f
         anchors=tuple(history.anchors),
         in_memory=numbers,
         grain=max(1, int(eps * len(numbers) / 4)),
+        kept=kept,
     )
     live_bounds = LiveBounds(counts=live_counts, staircases=[], is_exact=True)
     return WindowBounds.of(view, window, ranked, ranked.staircase, counts, live_bounds)

@@ -41,7 +41,7 @@ class ManyGroups:
         cells = groups * len(windows)
         if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view):
             return None
-        return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
+        return self._runs.cost(view, [window.ticks for window in windows])
 
     def all_groups(
         self,
@@ -95,11 +95,11 @@ class ManyGroups:
         self, snapshot: AnySnapshot, view: GroupView, windows: Sequence[ShownWindow]
     ) -> tuple[list[tuple[PackedRows, bool]], list[Any], int]:
         """The rows of runs and live ranges; the names of these; and how many row groups were read."""
-        runs = runs_within(view.runs, [window.ticks for window in windows])
-        history, blocks_read = self._runs.rows(view.projection, runs)
+        ticks = [window.ticks for window in windows]
+        history, blocks_read = self._runs.rows(view, ticks)
         live = list(self._live.rows(snapshot, view.projection, view))
         packed = [(pack(part.rows), True) for part in live]
-        names = [marks.files[0].path for marks in runs]
+        names = [marks.files[0].path for marks in runs_within(view.runs, ticks)]
         return (
             [*((rows, False) for rows in history), *packed],
             [*names, *(one.place for one in live)],

@@ -65,7 +65,7 @@ def count_slots(rows: WindowRows, slots: Slots, least: int, most_rows: int) -> C
     ticks = ", ".join(str(partial.tick) for partial in rows.partial)
     is_sure = f"(live > 0 OR tick NOT IN ({ticks}))" if ticks else "true"
     with database(rows) as opened:
-        given = f"(SELECT *, {is_sure} AS sure FROM {opened.relation(rows, slots.of)})"
+        given = f"(SELECT *, {is_sure} AS sure FROM {opened.relation(rows, slots.of, by_tick=True)})"
         counted = _as_bits(given) if slots.count <= FEW_SLOTS else _as_rows(given)
         found = opened.columns(
             f"FROM ({counted}) WHERE most >= {least} AND rows_least <= {most_rows} ORDER BY name"

@@ -6,8 +6,9 @@
 No prefix with at least phi of the rows is missed, and lo and hi are certain: they differ where the window
 covers a tick only in part. Live rows are counted in `events`.
 
-Where the window covers its runs as a whole, marks tell which prefixes may have the share, and few blocks are
-read (prefix_ranges.py). Else DuckDB counts the prefixes in one scan of the rows of the keys (key_scan.py).
+Where the window covers its runs as a whole, and they have no rows that left, marks tell which prefixes may
+have the share, and few blocks are read (prefix_ranges.py). Else DuckDB counts the prefixes in one scan of the
+rows of the keys (key_scan.py).
 
 Source of the notion: Cormode, Korn, Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data
 streams", VLDB 2003; `rest` is what theirs counts against a discounted threshold.
@@ -91,7 +92,7 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
 
 def _found(question: KeyQuestion, cuts: bytes | Sequence[str], least: int) -> tuple[list[Prefix], int]:
     """The prefixes that may have `least` rows, and how many rows of keys were read."""
-    if not question.window.partial_ticks:
+    if not question.window.partial_ticks and not question.has_kept:
         history = question.history(question.window.overlapping)
         found = prefixes_by_ranges(history, question.all_live_rows(), cuts, least)
         if found is not None:

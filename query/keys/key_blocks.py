@@ -34,6 +34,7 @@ from tidemark.warehouse.columns.keys import (
     find_names,
     name_at,
     name_less,
+    names_from,
     number_names,
     take_names,
 )
@@ -71,11 +72,15 @@ class KeyHistory:
     """The history of a view in a window, and the reader of its blocks.
 
     rows, nulls: the window's rows with a key, and with a NULL key.
+    kept: rows of the runs that left and do not count; None without any in the window.
     """
 
     def __init__(self, blocks: BlockReader, view: KeysView, window: Window) -> None:
         self.blocks, self.view, self.window = blocks, view, window
         self.rows, _, self.nulls = view.history_counts.within(window)
+        self.kept: KeyRows | None = None
+        if view.kept is not None and view.has_kept(window):
+            self.kept = view.kept.rows.within(window)
 
     @cached_property
     def shares(self) -> tuple[KeyShare, ...]:
@@ -113,11 +118,22 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
     for run_block, block in read_blocks(history, needs, without_ticks=True):
         for i, rows in _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window):
             counts[i] += rows
-    return counts
+    return counts if history.kept is None else counts - kept_counts(history.kept, names_from(key, names))
+
+
+def kept_counts(kept: KeyRows, names: Names) -> Ints:
+    """How many rows of names, each once, are among rows that left; shape (names,)."""
+    sums = np.add.reduceat(kept.counts, kept.starts()) if len(kept) else kept.counts
+    places = find_names(kept.names, names)
+    found = np.zeros(len(places), np.int64)
+    found[places >= 0] = sums[places[places >= 0]]
+    return found
 
 
 def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints]) -> tuple[Ints, Ints, Ints]:
     """The rows in the window of names in some runs: for each the index of its name, its tick and its count.
+
+    Rows that left are among them.
 
     wanted: the indices of the wanted names by run, an index into `history.shares`; ascending.
 
@@ -183,6 +199,8 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
             needs |= {(run, first), (run, last)}
         else:
             needs |= {(run, block) for block in range(first, last + 1)}
+    if history.kept is not None:
+        total -= count_rows_between(history.kept, history.window, low, high)
     return total + sum(
         count_rows_between(rows, history.window, low, high)
         for _, block in read_blocks(history, needs)

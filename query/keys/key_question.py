@@ -91,6 +91,14 @@ class KeyQuestion:
         """The live rows of the window, from `events`."""
         return sum_counts([no_rows(self.view.key), *self.live_rows()])
 
+    @property
+    def has_kept(self) -> bool:
+        """Whether runs have rows of the window that left.
+
+        Samples, and listings of persistent keys, count these: they do not answer then.
+        """
+        return self.view.has_kept(self.window.overlapping)
+
     def rows(self) -> WindowRows:
         """The rows of the window, to be scanned once; from `events` where that is less work."""
         window = self.window.overlapping

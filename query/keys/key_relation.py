@@ -12,14 +12,15 @@ from `events`; a row of the relation is then a row of what was read. DuckDB spil
 into memory. Cost: a scan of all blocks of the runs that have rows in the window.
 
 Where the window has far fewer rows than these blocks, the rows come from `events` (`EventRows`), and a row of
-the relation is one of them.
+the relation is one of them. Rows that left and that runs still have are in the relation, too, with negative
+counts: sums by key are those of the rows that are left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -124,9 +125,12 @@ class KeyDatabase:
         self._registered: list[str] = []
         self._files: list[str] = []
 
-    def relation(self, rows: WindowRows, codes: Callable[[Ints], Ints] | None = None) -> str:
+    def relation(
+        self, rows: WindowRows, codes: Callable[[Ints], Ints] | None = None, *, by_tick: bool = False
+    ) -> str:
         """SQL of the relation, to be used once.
 
+        by_tick: whether each key and tick is to have rows; else sums over the ticks of a key may be 0, too.
         codes: the code of each tick; rows whose code is negative are left out. None: there is no code.
         """
         if rows.events is not None:
@@ -147,7 +151,10 @@ class KeyDatabase:
                 f"SELECT {name} AS name, tick, {code}count AS history, 0::BIGINT AS live "
                 f"FROM {parquet_rows(files)}{joined}{inside}"
             )
-        return f"({' UNION ALL '.join(parts)})"
+        relation = f"({' UNION ALL '.join(parts)})"
+        if not by_tick or rows.history.kept is None:
+            return relation
+        return _without_kept(relation, with_codes=codes is not None)
 
     def _coded(self, rows: WindowRows, codes: Callable[[Ints], Ints] | None) -> tuple[str, str]:
         """SQL of the column of codes, and of the join that brings it; both empty without codes."""
@@ -209,6 +216,15 @@ def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
         finally:
             opened.close()
             give_back(taken)
+
+
+def _without_kept(relation: str, *, with_codes: bool) -> str:
+    """SQL of the sums of the relation, in which counts of rows that left are negative, without zeros."""
+    code = "code, " if with_codes else ""
+    return (
+        f"(SELECT name, tick, {code}sum(history)::BIGINT AS history, sum(live)::BIGINT AS live "
+        f"FROM {relation} GROUP BY name, tick, {code}live > 0 HAVING sum(history) <> 0 OR sum(live) <> 0)"
+    )
 
 
 def stored_names(key: Key, found: pa.Table) -> Names:
@@ -291,6 +307,10 @@ def _batches(
         for block in _blocks(history.blocks, history.view, file):
             for part in history.view.projection.from_stored(block):
                 yield _batch(rows.key, part.within(history.window), schema, codes, is_live=False)
+    if history.kept is not None:
+        yield _batch(
+            rows.key, replace(history.kept, counts=-history.kept.counts), schema, codes, is_live=False
+        )
     for part in rows.live:
         yield _batch(rows.key, part, schema, codes, is_live=True)
 

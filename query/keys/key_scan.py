@@ -193,7 +193,7 @@ def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:
 def distinct(a: WindowRows) -> BoundedEstimate:
     """The number of keys that have rows in the window."""
     with database(a) as opened:
-        if not a.partial:
+        if not a.partial and a.history.kept is None:
             ((keys,),) = opened.rows(f"SELECT count(DISTINCT name) FROM {opened.relation(a)}")
             return keys, float(keys), keys
         sums = ", ".join(f"sum({term})" for term in _presence("a"))
@@ -261,7 +261,7 @@ def _found(opened: KeyDatabase, rows: WindowRows) -> str:
         "(SELECT *, whole + live AS certain, whole + partial_estimate + live AS estimate, "
         f"whole + partial_most + live AS rows FROM (SELECT *, {estimate} AS partial_estimate, "
         f"({most})::BIGINT AS partial_most FROM (SELECT name, {whole} AS whole, {live} AS live{cuts} "
-        f"FROM {opened.relation(rows)} GROUP BY name)))"
+        f"FROM {opened.relation(rows)} GROUP BY name)) WHERE rows > 0)"
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.keys.key_blocks import KeyHistory, kept_counts
 from tidemark.query.keys.key_samples import WindowKeys, combine
 from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
@@ -78,11 +78,14 @@ class KeySource:
     def listed(self, history: KeyHistory) -> ListedKeys:
         """The keys that the marks list in the window of the history."""
         view = history.view
-        kept = self._listed.at(history.window, topic=view.root, sources=view.runs)
+        kept = self._listed.at(history.window, topic=view.root, sources=view.sources)
         if kept.value is not None:
             return kept.value
         lists = [self._lists_of(view, share.marks) for share in history.shares]
-        return kept.keep(listed_names(history, lists))
+        listed = listed_names(history, lists)
+        if history.kept is not None:
+            listed = listed.without(kept_counts(history.kept, listed.names))
+        return kept.keep(listed)
 
     def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
         kept = self._lists.at((view.root, marks.files[0].path))

@@ -200,7 +200,7 @@ def _newest(view: KeysView, grid: TickGrid) -> int | None:
     if limit is None:
         return None
     ends = [live.times[1] + 1 for live in view.live if live.times and live.tick <= limit]
-    ticks = [int(tick) for run in view.runs for tick in ticks_up_to(run.totals.ticks, limit)[-1:]]
+    ticks = [int(tick) for one in view.history_totals for tick in ticks_up_to(one.ticks, limit)[-1:]]
     newest = max((tick for tick in ticks if tick != NO_TICK), default=None)
     if newest is not None and (not ends or max(ends) <= grid.start_of(newest)):
         return grid.start_of(newest + 1)

@@ -16,7 +16,7 @@ and B with 5. A has exactly 56 rows. B has 5 to 5 + 9 = 14 rows. A key that no c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ class ListedKeys:
     rows: NDArray[np.int64]
     slack: NDArray[np.int64]
     unlisted_max: int
+
+    def without(self, gone: NDArray[np.int64]) -> ListedKeys:
+        """The keys after so many rows of each, shape (k,), have left; other names have fewer at most."""
+        rows = np.maximum(self.rows - gone, 0)
+        return replace(self, rows=rows, slack=self.rows + self.slack - gone - rows)
 
 
 Lists = tuple[HeavyKeys, HeavyKeys]  # of a run: as one cell, and by tick

@@ -13,7 +13,8 @@ No persistent key is missed. A key that no listing has is in at most S slots, wh
     sample lacks keys
 
 While S is below the wanted number of slots, the listed keys are the candidates. Otherwise, or where that is
-less work, one scan counts the slots of all keys (counted_slots.py).
+less work, one scan counts the slots of all keys (counted_slots.py). So it does while runs have rows that
+left: listings have these, too.
 
 Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
 these pairs sorted, so history needs no sample and has no error.
@@ -77,7 +78,7 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
         evidence = Evidence.of(question, slots)
         names, unlisted = evidence.candidates(least)
         estimates = {SCAN: question.scan_cost}
-        if unlisted < least:
+        if unlisted < least and not question.has_kept:
             runs = sum(source.slack > 0 for source in evidence.sources)
             estimates[INDEX] = question.lookups(len(names), runs)
         for attempt in question.source.costs.attempts("keys", estimates):
@@ -135,7 +136,7 @@ class Persistence(WantedKeys[tuple[Answered[PersistenceAnswer], bool]]):
         values, several = values_of(key, self.value)
         names = [key.name_of(value) for value in values]
         unique = sorted({name for name in names if name is not None})
-        evidence = Evidence.of(question, slots)
+        evidence = Evidence.of_names(question, slots, names_from(key, unique))
         answers: dict[Any, PersistenceAnswer] = {}
         for part in _in_parts(names_from(key, unique), len(evidence.columns)):
             found = evidence.presence(part)

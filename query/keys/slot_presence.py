@@ -16,7 +16,7 @@ one or two blocks a name and run, and only for names that may still reach the wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from tidemark.query.keys.key_question import KeyQuestion
 from tidemark.query.keys.listed_slots import Source, possible_names
 from tidemark.query.keys.live_slots import ABSENT, MAYBE, PRESENT, LiveSlots, States
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.keys import Names, no_names, take_names
+from tidemark.warehouse.columns.keys import Names, find_names, no_names, take_names
+from tidemark.warehouse.projections.key_rows import KeyRows, count_of_each, sum_counts
 
 Ints = NDArray[np.int64]
 UNLIMITED = 2**62  # more rows than any key has
@@ -90,6 +91,18 @@ class Evidence:
             Source.of_run(number, share, listing, history.window, slots)
             for number, (share, listing) in enumerate(zip(history.shares, listings, strict=True))
         ]
+        return cls._of(question, slots, history, sources)
+
+    @classmethod
+    def of_names(cls, question: KeyQuestion, slots: Slots, names: Names) -> Evidence:
+        """As `of`, to be asked about these names alone: they are looked up while runs have rows that left."""
+        history = question.history(question.window.overlapping)
+        if history.kept is None:
+            return cls.of(question, slots)
+        return cls._of(question, slots, history, [Source.read(_rows_left(history, names), timed=False)])
+
+    @classmethod
+    def _of(cls, question: KeyQuestion, slots: Slots, history: KeyHistory, sources: list[Source]) -> Evidence:
         live = None
         if question.mode == "exact":
             sources.append(live_source(question))
@@ -176,6 +189,19 @@ class Evidence:
         table.states[index[~cut], column[~cut]] = PRESENT
         np.add.at(table.rows_most, index, counts)
         np.add.at(table.rows_least, index, np.where(cut, 0, counts))
+
+
+def _rows_left(history: KeyHistory, names: Names) -> KeyRows:
+    """The rows of names in the window, without those that left."""
+    every = dict.fromkeys(range(len(history.shares)), np.arange(len(names)))
+    index, ticks, counts = rows_of_names(history, names, every)
+    left = [count_of_each(names, index, ticks, counts)]
+    if history.kept is not None:
+        asked = find_names(names, history.kept.names)[history.kept.codes] >= 0
+        gone = history.kept.where(asked)
+        left.append(replace(gone, counts=-gone.counts))
+    rows = sum_counts(left)
+    return rows.where(rows.counts != 0)
 
 
 def live_source(question: KeyQuestion) -> Source:

@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 _SUMS = """
 SELECT *, history + live AS rows FROM (
     SELECT name, code AS part, {} AS history, {} AS live FROM {} GROUP BY name, code
-)
+) WHERE history + live > 0
 """
 _SPREAD = """
 SELECT name, spans.part AS part, sum(history)::BIGINT AS history, sum(live)::BIGINT AS live,

@@ -7,12 +7,13 @@ once and keeps only the rows inside the intervals, so memory holds these rows an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.quantiles.kept_numbers import bounds_without, numbers_without
 from tidemark.query.quantiles.read_plan import (
     Interval,
     Reading,
@@ -37,6 +38,7 @@ class History:
     anchors: one per run; None where the window covers the run.
     in_memory: the sorted numbers of rows that are in no run above, live ones, too.
     grain: the ranks at `in_memory` are known to this many rows before it is read.
+    kept: sorted numbers among all of these, which left and do not count.
     """
 
     root: str
@@ -46,13 +48,15 @@ class History:
     anchors: tuple[Anchors | None, ...]
     in_memory: NDArray[Any]
     grain: int = 1
+    kept: NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
     @property
     def staircase(self) -> RankBounds:
-        """The certified ranks at the marks of all runs and at the numbers in memory."""
+        """The certified ranks at the marks of all runs, at the numbers in memory, and at the kept ones."""
         runs = zip(self.runs, self.anchors, strict=True)
         bounds = [run.bounds(anchors) for run, anchors in runs]
-        return combine([*bounds, RankBounds.from_sorted(self.in_memory, self.dtype, grain=self.grain)])
+        whole = combine([*bounds, RankBounds.from_sorted(self.in_memory, self.dtype, grain=self.grain)])
+        return bounds_without(whole, self.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,17 @@ def read_intervals(
             below[i] += part.below - part.before
             inside[i].append(part.inside)
     readings = [Reading(interval, below[i], inside[i]) for i, interval in enumerate(intervals)]
-    return readings, blocks_read
+    return [_without_kept(reading, history.kept) for reading in readings], blocks_read
+
+
+def _without_kept(reading: Reading, kept: NDArray[Any]) -> Reading:
+    """The reading without the rows that left."""
+    if not len(kept):
+        return reading
+    start = int(kept.searchsorted(reading.interval.lower, "right"))
+    gone = kept[start : int(kept.searchsorted(reading.interval.upper))]
+    pieces = reading.pieces if not len(gone) else [numbers_without(reading.inside, gone)]
+    return replace(reading, below=reading.below - start, pieces=pieces)
 
 
 def with_footer_marks(

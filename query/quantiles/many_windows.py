@@ -18,7 +18,7 @@ from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import FEWEST_CELLS, Costs
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.windows import ShownWindow, runs_within
+from tidemark.query.reading.windows import ShownWindow
 from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.sites import AnySnapshot
@@ -41,7 +41,7 @@ class ManyWindows:
             return None
         if not self._live.fits(view):
             return None
-        return self._runs.cost(runs_within(view.runs, [window.ticks for window in windows]), view.root)
+        return self._runs.cost(view, [window.ticks for window in windows])
 
     def questions(
         self,
@@ -55,9 +55,8 @@ class ManyWindows:
         Raises the errors of `WholeRuns.rows`, and DamagedWarehouse if the live rows do not match the ledger.
         """
         ticks = [window.ticks for window in windows]
-        projection, runs = view.projection, runs_within(view.runs, ticks)
-        history, blocks_read = self._runs.rows(projection, runs)
-        live = self._live.rows(snapshot, projection, view)
+        history, blocks_read = self._runs.rows(view, ticks)
+        live = self._live.rows(snapshot, view.projection, view)
         here = np.zeros(1, np.int64)
         parts = [
             *(Part(rows, here, is_live=False) for rows in history),
@@ -65,8 +64,8 @@ class ManyWindows:
         ]
         cells = numbers_by_cell(parts, ticks, 1, view.measure.dtype)
         # NaN and NULL are in no run of a measure: the marks and the ledger count them.
-        for run in view.runs:
-            cells.history[:, 1:] += run.totals.by_window(ticks)[:, 1:]
+        for totals in view.history_totals:
+            cells.history[:, 1:] += totals.by_window(ticks)[:, 1:]
         missing = np.array([(row.nans, row.nulls) for row in view.live], np.int64).reshape(-1, 2)
         for window, rows in enumerate(rows_by_window(np.array(view.live_ticks, np.int64), ticks)):
             cells.live[window, 1:] += missing[rows].sum(axis=0)

@@ -3,25 +3,32 @@
 To find a group in a run, or the bounds of a window, takes a tenth of a millisecond or more; to go once
 through a run that is in memory takes some nanoseconds a row. So with enough cells it is less work to select
 the rows of all of them together (cells.py). A run that was read whole is kept, and serves the next question.
+
+Of a run with rows that left and that it still has (snapshots/kept_rows.py), the rows without these are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.quantiles.cells import KINDS, PackedRows, stretches
+from tidemark.query.quantiles.cells import KINDS, PackedRows, pack, stretches
+from tidemark.query.quantiles.kept_cells import rows_without
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
+from tidemark.query.reading.windows import runs_within
 from tidemark.warehouse.columns.keys import Names, join_names
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.span_marks import SpanMarks
+from tidemark.warehouse.snapshots.kept_rows import KeptRows
+from tidemark.warehouse.snapshots.views import GroupView, View
 
 Ints = NDArray[np.int64]
 
@@ -32,28 +39,41 @@ class WholeRuns:
     def __init__(self, blocks: BlockReader, memory: LRUCache[Any], costs: Costs) -> None:
         self._blocks, self._memory, self._costs = blocks, memory, costs
 
-    def cost(self, runs: Sequence[SpanMarks], root: str) -> float | None:
-        """The estimated microseconds of an answer from these runs; None if they take too much memory."""
-        rows = sum(marks.rows for marks in runs)
-        if sum(map(_packed_bytes, runs)) > self._memory.budget // 2:
+    def cost(self, view: View | GroupView, windows: Sequence[Window]) -> float | None:
+        """The estimated microseconds of an answer from the runs with rows in the windows.
+
+        None if they take too much memory.
+        """
+        runs = _runs_within(view, windows)
+        rows = sum(marks.rows for marks, _ in runs)
+        if sum(_packed_bytes(marks) for marks, _ in runs) > self._memory.budget // 2:
             return None
-        unknown = sum(marks.rows for marks in runs if self._memory.peek(_key(root, marks)) is None)
+        unknown = sum(
+            marks.rows
+            for marks, kept in runs
+            if all(self._memory.peek(key) is None for key in _keys(view.root, marks, kept))
+        )
         return self._costs.whole_runs(rows, unknown)
 
-    def rows(
-        self, projection: SortedValues | SortedGroups, runs: Sequence[SpanMarks]
-    ) -> tuple[list[PackedRows], int]:
-        """All rows of each run, and how many row groups were read.
+    def rows(self, view: View | GroupView, windows: Sequence[Window]) -> tuple[list[PackedRows], int]:
+        """All rows of each run with rows in the windows, and how many row groups were read.
+
+        The runs are those of `runs_within`, in its order.
 
         Raises DamagedWarehouse if a file cannot be read.
         """
         found, blocks_read = [], 0
-        for marks in runs:
-            key = _key(projection.runs_table, marks)
+        for marks, kept in _runs_within(view, windows):
+            whole, key = _keys(view.root, marks, kept)
             rows = self._memory.peek(key)
             if rows is None:
-                rows, count = self._read(projection, marks)
-                blocks_read += count
+                rows = self._memory.peek(whole)
+                if rows is None:
+                    rows, count = self._read(view.projection, marks)
+                    blocks_read += count
+                if kept is not None:
+                    rows = rows_without(rows, pack(kept.rows_of(marks.run)))
+                    self._memory.drop(whole)
                 self._memory.put(key, rows)
             found.append(rows)
         return found, blocks_read
@@ -85,8 +105,21 @@ class WholeRuns:
         return PackedRows(groups, sizes, values, ticks, codes), blocks_read
 
 
-def _key(root: str, marks: SpanMarks) -> tuple[str, str, str]:
-    return "rows", root, marks.files[0].path
+def _runs_within(
+    view: View | GroupView, windows: Sequence[Window]
+) -> list[tuple[SpanMarks, KeptRows[Any] | None]]:
+    """The runs with rows in the windows; those with rows that left with all of these of their warehouse."""
+    return [
+        (marks, site.kept if site.kept is not None and site.kept.waiting_in(marks.run) else None)
+        for site in view.sites
+        for marks in runs_within(site.runs, windows)
+    ]
+
+
+def _keys(root: str, marks: SpanMarks, kept: KeptRows[Any] | None) -> tuple[Hashable, Hashable]:
+    """The keys of the run's rows in memory: of all, and of those without the ones that left."""
+    path = marks.files[0].path
+    return ("rows", root, path), ("rows", root, path, *(() if kept is None else [kept.waiting_in(marks.run)]))
 
 
 def _code_type(marks: SpanMarks) -> np.dtype[Any]:

@@ -29,6 +29,7 @@ from tidemark.query.quantiles.combined_bounds import (
     splice,
 )
 from tidemark.query.quantiles.history_ranks import History
+from tidemark.query.quantiles.kept_numbers import bounds_without
 from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.quantiles.read_plan import Reading
 from tidemark.query.reading.row_counts import RowCounts
@@ -183,7 +184,7 @@ class WindowBoundsCache:
         if kept.value is not None:
             return kept.value
         # The marks of a run are the same object as long as the run exists.
-        of_history = self._histories.at(window, topic=view.root, sources=view.runs)
+        of_history = self._histories.at(window, topic=view.root, sources=view.sources)
         history = of_history.value or of_history.keep(self._history(view, window))
         return kept.keep(self._with_live(view, window, *history))
 
@@ -194,7 +195,7 @@ class WindowBoundsCache:
     def _with_live(
         self, view: View, window: Window, history: History, history_bounds: RankBounds
     ) -> WindowBounds:
-        counts = np.sum([run.totals.within(window) for run in view.runs] or [(0, 0, 0)], axis=0)
+        counts = np.sum([one.within(window) for one in view.history_totals] or [(0, 0, 0)], axis=0)
         live = [row for row in view.live if not window.misses(row.tick, row.tick)]
         live_bounds = LiveBounds(
             counts=(
@@ -214,7 +215,8 @@ class WindowBoundsCache:
         dtype, empty = view.measure.dtype, np.empty(0, view.measure.dtype)
         history = History(view.root, window, dtype, (), (), in_memory=empty)
         runs = [self._unread(view.root, run, window) for run in view.runs if run.totals.within(window)[0]]
-        return self._with_live(view, window, history, combine_or_empty(runs, dtype))
+        bounds = bounds_without(combine_or_empty(runs, dtype), _kept_in(view, window))
+        return self._with_live(view, window, history, bounds)
 
     def _unread(self, root: str, run: ValueMarks, window: Window) -> RankBounds:
         """The staircase of a run in a window by what is in memory.
@@ -235,13 +237,25 @@ class WindowBoundsCache:
         runs = tuple(run.run_values for run in marks)
         anchors = tuple(self._anchors(view.root, run, window) for run in marks)
         dtype = view.measure.dtype
-        history = History(view.root, window, dtype, runs, anchors, in_memory=np.empty(0, dtype))
+        nothing = np.empty(0, dtype)
+        history = History(
+            view.root, window, dtype, runs, anchors, in_memory=nothing, kept=_kept_in(view, window)
+        )
         return history, history.staircase
 
     def _anchors(self, root: str, run: ValueMarks, window: Window) -> Anchors | None:
         if run.covered_by(window):
             return None
         return self._spans.get(root, run).anchors(window, run.rows)
+
+
+def _kept_in(view: View, window: Window) -> NDArray[Any]:
+    """The sorted numbers of rows in the window that left and that the runs still have."""
+    if view.kept is None:
+        return np.empty(0, view.measure.dtype)
+    rows = view.kept.rows
+    inside: NDArray[Any] = rows.values[window.holds(rows.ticks)]
+    return inside
 
 
 def _weight_of_window(bounds: WindowBounds) -> int:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidemark.query.reading.live_cache import LiveCache, LiveRows
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
@@ -42,6 +45,9 @@ class WindowSums:
         for run in view.runs:
             if any(run.totals.within(window)[0] for window in windows):
                 _add(found, self._of_run(view.root, run), windows)
+        if view.kept is not None:
+            kept = _summed(view.kept.rows, view.kept.totals.ticks)
+            found = [sums - kept.within(window) for sums, window in zip(found, windows, strict=True)]
         for part in self._live.rows(snapshot, view.projection, view):
             _add(found, self._of_live(part), windows)
         return found
@@ -52,15 +58,16 @@ class WindowSums:
 
     def _of_live(self, part: LiveRows[ValueRows]) -> TickSums:
         if part.place is None:
-            return _summed(part)
+            return _summed(part.rows, part.totals.ticks)
         kept = self._memory.at((part.place, "sums"))
-        found: TickSums = kept.value or kept.keep(_summed(part))
+        found: TickSums = kept.value or kept.keep(_summed(part.rows, part.totals.ticks))
         return found
 
 
-def _summed(part: LiveRows[ValueRows]) -> TickSums:
-    summer = TickSummer(part.totals.ticks)
-    summer.add(part.rows.values, part.rows.ticks)
+def _summed(rows: ValueRows, ticks: NDArray[np.int64]) -> TickSums:
+    """The sums of rows, which have some of the ticks."""
+    summer = TickSummer(ticks)
+    summer.add(rows.values, rows.ticks)
     return summer.finish()
 
 

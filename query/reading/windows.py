@@ -255,7 +255,7 @@ def tick_range(view: AnyView, upto: int = ALL_TIME.stop) -> tuple[int, int] | No
     Ticks after `upto` do not count.
     """
     parts = view.with_silent
-    runs = [ticks_up_to(run.totals.ticks, upto) for one in parts for run in one.runs]
+    runs = [ticks_up_to(totals.ticks, upto) for one in parts for totals in one.history_totals]
     ends = [tick for ticks in runs for tick in _ends(ticks[ticks != NO_TICK])]
     ends += [tick for one in parts for tick in one.live_ticks if NO_TICK != tick <= upto]
     return (min(ends), max(ends)) if ends else None
@@ -281,13 +281,15 @@ def data_ticks(view: AnyView) -> NDArray[np.int64]:
     """The ticks that have rows with a time, ascending. O(n log n) for the ticks of all runs and live rows."""
     parts = view.with_silent
     live = np.array([tick for one in parts for tick in one.live_ticks], dtype=np.int64)
-    ticks = np.unique(np.concatenate([live, *(run.totals.ticks for one in parts for run in one.runs)]))
+    ticks = np.unique(
+        np.concatenate([live, *(totals.ticks for one in parts for totals in one.history_totals)])
+    )
     timed: NDArray[np.int64] = ticks[ticks != NO_TICK]
     return timed
 
 
 def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
-    """The runs that have stored rows in one of the windows, by their marks."""
+    """The runs that have stored rows in one of the windows, by their marks; kept rows are among them."""
     return [marks for marks in runs if marks.rows and marks.totals.by_window(windows).any()]
 
 
@@ -297,7 +299,7 @@ def rows_of(view: AnyView, windows: Sequence[Window]) -> int:
     A view by group or key does not have the rows of its runs without a group or key.
     """
     windows = joined_windows(windows)
-    rows = sum(int(run.totals.by_window(windows).sum()) for run in view.runs)
+    rows = sum(int(totals.by_window(windows).sum()) for totals in view.history_totals)
     ticks = np.array([tick for _, tick in view.live_counts], dtype=np.int64)
     live = np.array([*view.live_counts.values()], dtype=np.int64)
     return rows + int(live[window_codes(ticks, windows) >= 0].sum())
@@ -308,7 +310,7 @@ def rows_in_the_future(view: View, grid: TickGrid | None) -> int:
     if grid is None:
         return 0
     now = grid.tick_of(now_us())
-    by_tick = [(tick, rows) for run in view.runs for tick, rows in run.totals.by_tick.items()]
+    by_tick = [(tick, rows) for totals in view.history_totals for tick, rows in totals.by_tick.items()]
     by_tick += [(row.tick, row.rows) for row in view.live]
     return sum(rows for tick, rows in by_tick if tick > now)
 

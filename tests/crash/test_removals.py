@@ -50,6 +50,7 @@ POINTS = {
 }
 PURGED = ("samples purged", "marks purged", "fences put", "purge recorded")
 NAMED = ("batch named", "batch planned")  # of a correction alone
+BUILDS = ("removal sorted", "removal marked", "removal applied")  # not of a delete whose rows are kept
 BEFORE_THE_RECORD = {"selected", "rewritten", "removal written", *NAMED}
 IN_REMOVALS = {*POINTS, *PURGED, *NAMED, "select", "rewrite", "remove", "purge", "records purged"}
 IN_REMOVALS |= {"digests purged", "horizon raised"}
@@ -87,7 +88,7 @@ def test_a_removal_killed_at_any_point_is_finished_or_never_happened(
     attacked = [stage.copy("plain") for _ in points]
     gone, jobs, changes = Gone("/2", 10 * DAY_US // 2), list[Job](), list[Change]()
     for at, (one, (point, nth)) in enumerate(zip(attacked, points, strict=True)):
-        is_correction = point in NAMED or (at % 2 and point not in PURGED)
+        is_correction = point in (*NAMED, *BUILDS) or (at % 2 and point not in PURGED)
         changes.append(Change(frozenset({gone, 11} if is_correction else {gone})))
         one.truth.changing([changes[-1]])
         if is_correction:

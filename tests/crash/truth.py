@@ -207,6 +207,7 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
         held = sum(file.rows for file in data_files.list_files(tables.open_table(asked.store, view.root)))
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
+        stored -= 0 if view.kept is None else len(view.kept.rows)
         values, nans, nulls = column(measure, truth.arrived)
         live = sum(row.rows - row.nans - row.nulls for row in view.live)
         if stored + live != len(values):
@@ -312,9 +313,9 @@ def _wrong_events(uri: str, truth: Truth) -> list[str]:
 def look(snapshot: SnapshotReader, measure: str, *, fresh: bool = False) -> Seen:
     """What a snapshot's view holds, without asking for quantiles."""
     view = snapshot.current().view(measure)
-    totals = [run.totals for run in view.runs]
+    totals, kept = view.history_totals, view.kept
     nans = sum(int(one.nans.sum()) for one in totals) + sum(row.nans for row in view.live)
     nulls = sum(int(one.nulls.sum()) for one in totals) + sum(row.nulls for row in view.live)
-    stored = sum(run.rows for run in view.runs)
+    stored = sum(run.rows for run in view.runs) - (0 if kept is None else len(kept.rows))
     live = sum(row.rows - row.nans - row.nulls for row in view.live)
     return Seen(measure, stored + live + nans + nulls, nans, nulls, live, fresh=fresh)

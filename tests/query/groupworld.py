@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import Tuning
 
-TINY = Tuning(sort_rows=60, slice_rows=40, file_rows=(40, 80), block_rows=16, span_cells=24, fan=3)
+TINY = Tuning(
+    sort_rows=60, slice_rows=40, file_rows=(40, 80), block_rows=16, span_cells=24, fan=3, kept_rows=0
+)
+KEEPS = replace(TINY, kept_rows=2**20)  # few rows that leave are kept for readers to subtract
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SCHEMA = pa.schema(

@@ -160,9 +160,11 @@ def test_the_answers_are_those_of_plain_lists(mixed: GroupWorld, mode: Any, aske
     assert wrong == []
 
 
-def wrong_answers(world: GroupWorld, mode: Any = "accurate", **asked: Any) -> list[Any]:
+def wrong_answers(
+    world: GroupWorld, mode: Any = "accurate", wh: query.Warehouse | None = None, **asked: Any
+) -> list[Any]:
     """The answers that are not those of sorted lists of the rows of their groups and windows."""
-    wh, wrong = world.open(), []
+    wh, wrong = wh or world.open(), list[Any]()
     for by in ("origin", ["number", "origin"]):
         answers = ask(wh, lambda wh, by=by: wh.quantile(PHIS, by=by, mode=mode, **asked), together=True)
         names = [by] if isinstance(by, str) else by
@@ -249,9 +251,9 @@ def test_only_many_cells_are_answered_together(mixed: GroupWorld, monkeypatch: p
     read: list[Any] = []
     right = whole_runs.WholeRuns.rows
 
-    def counted(self: Any, projection: Any, runs: Any) -> Any:
-        read.append(projection)
-        return right(self, projection, runs)
+    def counted(self: Any, view: Any, windows: Any) -> Any:
+        read.append(view)
+        return right(self, view, windows)
 
     monkeypatch.setattr(whole_runs.WholeRuns, "rows", counted)
     questions: list[tuple[int, Ask]] = [

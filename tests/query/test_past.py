@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.events import completion
+from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.snapshots import past
 
 
@@ -279,27 +281,33 @@ def test_spark_sees_rows_and_answers_of_a_moment(
 def kill(loader: Loader, point: str) -> None:
     """A delete that ends where it reaches the point."""
     with pytest.raises(Killed):
-        warehouse.delete(None, loader.uri, "k = 'k1'", progress=killer(point))
+        warehouse.delete(None, loader.uri, "k = 'k1'", progress=killer(point), tuning=loader.tuning)
 
 
 REMOVALS: dict[str, Callable[[Loader], object]] = {
-    "delete": lambda loader: warehouse.delete(None, loader.uri, "n = 3"),
-    "unload": lambda loader: warehouse.unload(None, loader.uri, "night-1"),
-    "expire": lambda loader: warehouse.expire(None, loader.uri, "1970-01-02"),
+    "delete": lambda loader: warehouse.delete(None, loader.uri, "n = 3", tuning=loader.tuning),
+    "unload": lambda loader: warehouse.unload(None, loader.uri, "night-1", tuning=loader.tuning),
+    "expire": lambda loader: warehouse.expire(None, loader.uri, "1970-01-02", tuning=loader.tuning),
     "other rows": lambda loader: warehouse.load(None, loader.uri, rows_of(77), "night-1"),
     "killed": lambda loader: kill(loader, "decided"),
     "load": Loader.load,
     "stream": Loader.stream,
     "maintain": lambda loader: loader.maintain("7 days"),
-    "delete all": lambda loader: warehouse.delete(None, loader.uri, "k IN ('k1', 'k2')"),
+    "delete all": lambda loader: warehouse.delete(
+        None, loader.uri, "k IN ('k1', 'k2')", tuning=loader.tuning
+    ),
 }
 Moments = list[tuple[datetime, list[Any], Any]]
 
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Loader, Moments]:
-    """Rows left in all ways, also killed; the answers at each moment."""
-    loader = Loader.create(tmp_path_factory.mktemp("lost") / "w", groups=["k"])
+    """Rows left in all ways, also killed, and runs were written again; the answers at each moment."""
+    rewrites = replace(DEFAULT, kept_rows=0)
+    return lived_through(Loader.create(tmp_path_factory.mktemp("lost") / "w", rewrites, groups=["k"]))
+
+
+def lived_through(loader: Loader) -> tuple[Loader, Moments]:
     then = []
     for act in (Loader.stream, Loader.load, Loader.load, Loader.load_live, *REMOVALS.values()):
         act(loader)
@@ -313,8 +321,11 @@ def at_killed(then: Moments) -> datetime:
     return then[4 + list(REMOVALS).index("killed")][0]
 
 
-def test_a_moment_answers_as_it_did_then_whatever_left_since(lost: tuple[Loader, Moments]) -> None:
-    loader, then = lost
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_moment_answers_as_it_did_then_whatever_left_since(
+    lost: tuple[Loader, Moments], tmp_path: Path, keeps: bool
+) -> None:
+    loader, then = lived_through(Loader.create(tmp_path / "w", groups=["k"])) if keeps else lost
     for moment, expected, read in then[1:]:
         wh = query.open(loader.uri, at=moment)
         assert versions(wh) == read

@@ -35,6 +35,12 @@ class Silenced:
         self.name, more = "site 1", drawn(chance, 600)  # so many that its marks do not know each row
         warehouse.load(None, folder / self.name, table(more), "more")
         self.sites.rows[self.name] += more
+        report = warehouse.delete(None, folder / self.name, "x > 20 AND x < 40")
+        assert report.rows
+        assert not report.runs_rewritten  # the runs still have the rows, and a reader subtracts them
+        own = self.sites.rows[self.name]
+        own[:] = [row for row in own if row["x"] is None or not 20 < row["x"] < 40]
+        self.sites.stream(self.name, drawn(chance, 80), 51)
         self.wh = self.sites.open(missing="bounds", **options)
         self.gone = folder / "elsewhere"
 

@@ -286,6 +286,8 @@ class World:
 
     def read(self, place: int) -> Steps:
         began, seen = self.events.removed, self.seen[place]
+        older = self.removals
+        yield
         while True:
             if self.broken == "events is looked at before the runs":
                 events = self.events
@@ -297,7 +299,8 @@ class World:
                 events = self.events
             plans = self.plans
             yield
-            records = self.valid(events, self.removals)
+            known = older if self.broken == "the records are older than events" else self.removals
+            records = self.valid(events, known)
             last = runs[-1].last if runs else NONE
             state = self.state(runs, records, last)
             if state is not None:
@@ -332,9 +335,12 @@ class World:
         found = Counter[int]()
         for run in runs:
             found.update(run.rows)
-            for one in self.pending(run, records):
+            is_blind = self.broken == "kept rows are subtracted from runs that are net of them"
+            for one in records if is_blind else self.pending(run, records):
                 if one.kept:
                     steps = {plans[step] for step in range(run.first, run.last + 1)}
+                    if self.broken == "kept rows of other runs are subtracted, too":
+                        steps = set(plans)
                     found.subtract(row for row in one.rows if self.batch_of[row] in steps)
         history = {plans[step] for run in runs for step in range(run.first, run.last + 1)}
         assert min(found.values(), default=0) >= 0, "a row is subtracted that is not there"

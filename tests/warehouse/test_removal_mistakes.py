@@ -83,12 +83,12 @@ def test_a_merge_that_does_not_wait_for_a_removal_is_noticed(
     with pytest.raises(Killed):
         delete(world, WHERE, progress=killer("decided"))
 
-    def does_not_wait(work: Any, merge: Any, runs: Any) -> int:
-        net_of = inner(work, merge, runs)
-        return 0 if net_of is None else net_of
+    def does_not_wait(work: Any, merge: Any, runs: Any) -> Any:
+        source = inner(work, merge, runs)
+        return history._Merge(work, merge, runs, 0) if source is None else source
 
-    inner = history._net_of_inputs
-    monkeypatch.setattr(history, "_net_of_inputs", does_not_wait)
+    inner = history._merge_source
+    monkeypatch.setattr(history, "_merge_source", does_not_wait)
     monkeypatch.setattr(import_module("tidemark.warehouse.load"), "finish_open", lambda _: None)
     assert is_noticed(world, lambda: world.add(rows(2), load=True))
 

@@ -131,6 +131,14 @@ def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts
     return TickCounts(unique[used], (rows - nans - nulls)[used], nans[used], nulls[used])
 
 
+def tick_counts_without(parts: Sequence[TickCounts], gone: TickCounts) -> TickCounts:
+    """The rows of all parts by tick, less those of `gone`, which are among them; only ticks with some."""
+    less = TickCounts(gone.ticks, -gone.counts, -gone.nans, -gone.nulls)
+    left = sum_tick_counts([*parts, less])
+    used = (left.counts != 0) | (left.nans != 0) | (left.nulls != 0)
+    return TickCounts(left.ticks[used], left.counts[used], left.nans[used], left.nulls[used])
+
+
 def sum_tick_counts(parts: Sequence[TickCounts]) -> TickCounts:
     """The rows of all parts together by tick."""
     empty = np.empty(0, np.int64)

@@ -73,8 +73,7 @@ class RemovedPart:
 class Removal:
     """The record of a removal.
 
-    kept      whether its file has the removed rows, for readers to subtract; always False now: runs are built
-              again
+    kept      whether its file has the removed rows, for readers to subtract; else runs are built again
     file      its file in the table `removed`
     request   the caller's name of the call; None without one
     """

@@ -8,6 +8,7 @@ file is written and added before the record of its removal is, and is never chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.races import add_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import REMOVED
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.integrity.digests import Fingerprint
-from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 
 SCHEMA = pa.schema([("part", pa.string()), ("content", pa.binary())])
 OF_STEP = "of step"  # of a kept row: no column of a warehouse has a name with a space
@@ -165,8 +167,20 @@ def left_rows(store: Store, events: DeltaTable, batches: BatchRange) -> LeftRows
 
 
 def read_rows(store: Store, path: str) -> pa.Table:
-    """The removed rows, if they are kept: all columns of `events`, then OF_STEP."""
-    return pa.concat_tables(_read(store, path, _ROWS))
+    """The removed rows, if they are kept: all columns of `events`, then OF_STEP.
+
+    DamagedWarehouse for a damaged file, and for one without rows.
+    """
+    pieces = _read(store, path, _ROWS)
+    if not pieces:
+        raise DamagedWarehouse(f"{REMOVED}/{path} has no rows")
+    return pa.concat_tables(pieces)
+
+
+def has_rows(store: Store, path: str) -> bool:
+    """Whether the file has the removed rows."""
+    with _opened(store, path) as file:
+        return _ROWS in file.names
 
 
 def _files_table(files: Iterable[ReplacedFile]) -> pa.Table:
@@ -203,10 +217,14 @@ def _as_stream(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _read(store: Store, path: str, part: str) -> list[pa.Table]:
+def _opened(store: Store, path: str) -> AbstractContextManager[SealedFile]:
     name = f"{REMOVED}/{path}"
-    with open_sealed(
+    return open_sealed(
         store.filesystem(), name, checksums=True, display_name=f"{name} of the warehouse {store.uri}"
-    ) as file:
+    )
+
+
+def _read(store: Store, path: str, part: str) -> list[pa.Table]:
+    with _opened(store, path) as file:
         contents = file.read(part, columns=["content"]).column("content")
         return [pa.ipc.open_stream(content.as_buffer()).read_all() for content in contents]

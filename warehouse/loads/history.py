@@ -22,7 +22,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.completion import completion_of
 from tidemark.warehouse.events.removals import NONE, NOTHING, decided, removed_at
-from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
 from tidemark.warehouse.runs import run_tables
@@ -149,6 +149,36 @@ class _Merge:
         return [run_builder.merge_runs(work, one, merge, files, self.net_of) for one in projections]
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The source of a run that is built again: the rows of its steps in `events`.
+
+    `plans` are those of the steps. `events` is the version that is read; None for the newest one.
+    """
+
+    work: Work
+    run: Run
+    plans: Sequence[StepPlan]
+    events: DeltaTable | None = None
+
+    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
+        """Writes the run of each projection; DamagedWarehouse if `events` has too few or too many rows."""
+        store = self.work.store
+        events = self.events or tables.open_table(store, EVENTS)
+        removed = removed_at(store, events)
+        runs = run_builder.sort_run(self.work, projections, self.run, self.plans, events, removed.number)
+        expected = removed.rows(self.plans)
+        for projection, run in zip(projections, runs, strict=True):
+            if run.totals.rows != expected:
+                parts = removed.parts({part: rows for plan in self.plans for part, rows in plan.parts})
+                reason = (
+                    f"run {run.run.name} of {projection.title!r} was not built again: its steps should have "
+                    f"{expected} rows, by plans and removals, but the table events has {run.totals.rows}"
+                )
+                raise batch_counts.changed_rows_error(store, parts, reason)
+        return runs
+
+
 def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
     """Loads one step into every projection that does not have it, one commit per projection."""
     given = zip(work.options.projections, opened.projections, opened.last_steps, strict=True)
@@ -252,17 +282,17 @@ class _Completing:
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table.
 
-    Nothing is merged while an input has removed rows: its run is built again first.
+    Nothing is merged while a run has removed rows that are not kept: it is built again first. If rows of an
+    input are kept, the output is built from `events`.
     """
     while True:
         runs = run_tables.runs_of(table)
         layout = Layout.of(runs, projection.runs_table)
         merge = plan_merge(layout, work.options.kappa)
-        net_of = None if merge is None else _net_of_inputs(work, merge, runs)
-        if merge is None or net_of is None:
+        source = None if merge is None else _merge_source(work, merge, runs)
+        if merge is None or source is None:
             return layout
         with work.phase("merge"):
-            source = _Merge(work, merge, runs, net_of)
             (merged,) = source.write([projection])
             work.reached("merge sorted")
             ((_, merged),) = kept(source, [(projection, merged)])
@@ -278,18 +308,28 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
         table = tables.open_table(work.store, projection.runs_table)
 
 
-def _net_of_inputs(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]) -> int | None:
-    """The newest removal whose rows no input of the merge has; None if an input has removed rows.
+def _merge_source(
+    work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]
+) -> _Merge | Rebuilt | None:
+    """What the output of the merge is made from; None if a run has removed rows that are not kept.
 
-    The options may be older than the runs, so a run that is net of a removal counts, too.
+    Runs whose rows are kept are not merged, because the output could not say what it is net of: it is built
+    from the version of `events` by which nothing else is pending. The options may be older than the runs, so
+    a run that is net of a removal counts, too.
     """
-    inputs = {run: run_tables.net_of(runs[run][0].path) for run in merge.inputs}
-    if SIGNED not in work.options.features and max(inputs.values()) == NONE:
-        return NONE
-    removed = removed_at(work.store, tables.open_table(work.store, EVENTS))  # after the runs: not older
-    if any(removed.pending(run.first, run.last, net_of) for run, net_of in inputs.items()):
+    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+    if SIGNED not in work.options.features and max(nets.values()) == NONE:
+        return _Merge(work, merge, runs, NONE)
+    events = tables.open_table(work.store, EVENTS)  # after the runs: not older
+    removed = removed_at(work.store, events)
+    pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
+    if any(not one.kept for of_run in pending.values() for one in of_run):
         return None
-    return removed.number
+    if not any(pending[run] for run in merge.inputs):
+        return _Merge(work, merge, runs, removed.number)
+    steps = range(merge.output.first, merge.output.last + 1)
+    plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
+    return Rebuilt(work, merge.output, [plan for plan in plans if plan.step in steps], events)
 
 
 def kept(source: RunSource, written: Written) -> Written:

@@ -128,6 +128,13 @@ def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
     return _sort_and_sum(names, codes, ticks, np.concatenate([part.counts for part in parts]))
 
 
+def count_of_each(
+    names: Names, codes: NDArray[np.int64], ticks: NDArray[np.int64], counts: NDArray[np.int64]
+) -> KeyRows:
+    """Sums counts of rows in any order, whose names are `names[codes]`; `names` ascend, each once."""
+    return _sort_and_sum(names, codes, ticks, counts)
+
+
 def no_rows(key: Key) -> KeyRows:
     """Empty rows of the key's type."""
     empty = np.empty(0, dtype=np.int64)

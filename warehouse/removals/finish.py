@@ -3,9 +3,9 @@
     decide    one commit to `events` replaces the files and sets the transaction `tidemark.removed` to the
               number of the removal. If one of the files has changed since the plan, the commit replaces
               nothing and marks the removal as void
-    apply     each run that still has removed rows is built again from `events`. One commit for each
-              projection replaces all of its runs, if the runs table still lists exactly the files that were
-              looked at
+    apply     each run that still has removed rows is built again from `events`, unless they are kept. One
+              commit for each projection replaces all of its runs, if the runs table still lists exactly the
+              files that were looked at
 
 Maintenance and removals call it before they begin, and loads before their merges. So the next of them
 finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
@@ -32,9 +32,8 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Removal, Removed, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile
-from tidemark.warehouse.events.steps import StepPlan, read_step_plans
-from tidemark.warehouse.ledger import batch_counts
-from tidemark.warehouse.loads import history, run_builder
+from tidemark.warehouse.events.steps import read_step_plans
+from tidemark.warehouse.loads import history
 from tidemark.warehouse.removals.upkeep import replaced_files
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
@@ -68,8 +67,10 @@ class Finished:
     bytes_written: int = 0
 
 
-def finish_open(work: Work) -> Finished:
+def finish_open(work: Work, *, with_kept: bool = False) -> Finished:
     """Decides and applies removals until all are finished. Does nothing if rows were never removed.
+
+    with_kept   runs are built again, too, if their removed rows are kept
 
     The options of `work` must be current: a feature in them says that rows were removed. DamagedWarehouse if
     a record of a removal is missing, or if `events` has another number of rows than was planned and not
@@ -84,7 +85,7 @@ def finish_open(work: Work) -> Finished:
         removed = _decided(work, table)
         if removed is None:
             continue
-        built = _apply(work, removed)
+        built = _apply(work, removed, with_kept=with_kept)
         if built is None:
             return Finished(table, removed, runs, size)
         runs += Counter(projection.title for projection, _ in built)
@@ -153,36 +154,10 @@ def _actions(
     return [*removed, *(one.action() for one in new)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rebuild:
-    """The source of a run that is built again: the rows of its steps in `events`."""
-
-    work: Work
-    run: Run
-    plans: Sequence[StepPlan]
-
-    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        """Writes the run of each projection; DamagedWarehouse if `events` has too few or too many rows."""
-        store = self.work.store
-        events = tables.open_table(store, EVENTS)
-        removed = removed_at(store, events)
-        runs = run_builder.sort_run(self.work, projections, self.run, self.plans, events, removed.number)
-        expected = removed.rows(self.plans)
-        for projection, run in zip(projections, runs, strict=True):
-            if run.totals.rows != expected:
-                parts = removed.parts({part: rows for plan in self.plans for part, rows in plan.parts})
-                reason = (
-                    f"run {run.run.name} of {projection.title!r} was not built again: its steps should have "
-                    f"{expected} rows, by plans and removals, but the table events has {run.totals.rows}"
-                )
-                raise batch_counts.changed_rows_error(store, parts, reason)
-        return runs
-
-
 _Waiting = Mapping[Run, Sequence[DataFile]]
 
 
-def _apply(work: Work, removed: Removed) -> list[tuple[Projection[Any], NewRun]] | None:
+def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[tuple[Projection[Any], NewRun]] | None:
     """Builds again each run that still has rows of decided removals, and replaces the old run.
 
     Returns the runs that it replaced; None if there was nothing to do.
@@ -195,7 +170,9 @@ def _apply(work: Work, removed: Removed) -> list[tuple[Projection[Any], NewRun]]
     ):
         runs = run_tables.runs_of(table)
         waiting[projection.runs_table] = {
-            run: files for run, files in runs.items() if _is_pending(run, files, removed)
+            run: files
+            for run, files in runs.items()
+            if any(with_kept or not one.kept for one in _pending(run, files, removed))
         }
     if not any(waiting.values()):
         return None
@@ -205,12 +182,11 @@ def _apply(work: Work, removed: Removed) -> list[tuple[Projection[Any], NewRun]]
         return [one for projection in projections for one in _put(work, projection, waiting, built)]
 
 
-def _is_pending(run: Run, files: Sequence[DataFile], removed: Removed) -> bool:
-    net_of = run_tables.net_of(files[0].path)
-    return any(not one.kept for one in removed.pending(run.first, run.last, net_of))
+def _pending(run: Run, files: Sequence[DataFile], removed: Removed) -> list[Removal]:
+    return removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
 
 
-_Built = dict[tuple[str, Run], tuple[_Rebuild, NewRun]]  # by runs table and run
+_Built = dict[tuple[str, Run], tuple[history.Rebuilt, NewRun]]  # by runs table and run
 
 
 def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[str, _Waiting]) -> _Built:
@@ -218,7 +194,7 @@ def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
     built: _Built = {}
     for run in sorted({run for runs in waiting.values() for run in runs}):
-        source = _Rebuild(work, run, [plan for plan in plans if run.first <= plan.step <= run.last])
+        source = history.Rebuilt(work, run, [plan for plan in plans if run.first <= plan.step <= run.last])
         having = [one for one in projections if run in waiting[one.runs_table]]
         written = history.kept(source, list(zip(having, source.write(having), strict=True)))
         built |= {(projection.runs_table, run): (source, new) for projection, new in written}

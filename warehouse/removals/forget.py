@@ -1,11 +1,12 @@
 """The first stage of a purge: no table names a file with removed rows any more, or has other traces of them.
 
-First all removals are finished (finish.py), so no current file of `events` or of a run has removed rows. Then
-the other traces are removed, table by table:
+First all removals are finished (finish.py), also those whose rows are kept, so no current file of `events` or
+of a run has removed rows. Then the other traces are removed, table by table:
 
     rejected   records whose text has a constant of the condition are removed
     steps      samples and times of the steps that lost rows are computed again, from the remaining rows
-    removed    the records of removals are written again, without digests of rows and statistics of files
+    removed    the files of all removals are written again, without kept rows, digests of rows and statistics
+               of files
     marks      the marks of runs that were built again are removed
     fences     a commit to each table; from this version on the table names no file with the rows
                (delta/fences.py)
@@ -35,7 +36,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.fences import put_fence
-from tidemark.warehouse.delta.races import Race, replace_files
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
@@ -46,17 +47,17 @@ from tidemark.warehouse.delta.table_names import (
     STEPS,
     marks_of,
 )
-from tidemark.warehouse.events import purges, removals
+from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal
-from tidemark.warehouse.events.removed_rows import RemovedFile, read_batches, read_replaced, write_removed
+from tidemark.warehouse.events.removed_rows import RemovedFile, has_rows, read_batches, read_replaced
 from tidemark.warehouse.events.step_facts import StepFacts, read_facts, text_of
 from tidemark.warehouse.events.steps import StepPlan, newest_plan
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ingest.overlaps import sample_of_batch
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.removals.gone import files_of_warehouse
-from tidemark.warehouse.removals.upkeep import take_marks
+from tidemark.warehouse.removals.upkeep import put_files, take_marks
 from tidemark.warehouse.removals.wanted import open_complete
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work
@@ -75,7 +76,7 @@ def forget(
     """
     store = work.store
     work = replace(work, options=read_options(store))
-    removed = finish_open(work).removed
+    removed = finish_open(work, with_kept=True).removed
     since = purges.purged_up_to(store)
     with work.phase("purge"):
         purges.make_table(store, work.options.grace_us)
@@ -194,14 +195,12 @@ def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> 
 
 
 def _forget_digests(store: Store, purged: Iterable[Removal]) -> None:
-    """Writes the files of removals anew, without digests of rows and without statistics."""
-    new: dict[str, str] = {}
+    """Writes the files of removals anew, without rows, digests of rows and statistics."""
+    new: dict[Removal, RemovedFile] = {}
     for one in purged:
         files, batches = read_replaced(store, one.file), read_batches(store, one.file)
         bare = [replace(file, new=file.new and replace(file.new, stats="{}")) for file in files]
         unknown = [replace(batch, digest=None, latest=None) for batch in batches]
-        if bare != files or unknown != batches:
-            new[one.file] = write_removed(store, one.number, RemovedFile(bare, unknown))
-    if new:
-        removals.rename_files(store, new)
-        replace_files(store, REMOVED, new)
+        if bare != files or unknown != batches or has_rows(store, one.file):
+            new[one] = RemovedFile(bare, unknown)
+    put_files(store, new)

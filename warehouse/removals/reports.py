@@ -14,6 +14,7 @@ from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
 from tidemark.warehouse.events.steps import planned_batches
+from tidemark.warehouse.removals.room import room_for
 from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
 from tidemark.warehouse.removals.wanted import Wanted, open_complete, parts_of, select_live
 from tidemark.warehouse.runs import run_tables
@@ -97,7 +98,8 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     report.batches = len(count_by_batch(selected))
     report.files_rewritten = len(selected)
     size = sum(file.size for file in selected_files([one for one in selected if not one.is_whole], events))
-    for projection in work.options.projections:
+    room = room_for(work, events, plans, report.rows, may_keep=wanted.may_keep)
+    for projection in () if room.fits and not room.is_full else work.options.projections:
         (table,) = tables.find_tables(work.store, projection.runs_table)
         touched = [
             files

@@ -35,12 +35,14 @@ class Rewritten:
     """A file of `events` and its successor; of the rows that leave, by batch, fingerprints and latest times.
 
     Times are in microseconds since 1970; a batch without one is left out. Without digests, of rows that
-    expire, the fingerprints have the numbers of rows alone, and there are no times.
+    expire, the fingerprints have the numbers of rows alone, and there are no times. `rows` are those that
+    leave, with all columns; None unless they are kept.
     """
 
     file: ReplacedFile
     removed: dict[BatchNumber, Fingerprint]
     latest: dict[BatchNumber, int]
+    rows: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +52,7 @@ class RewriteTask:
     schema    that of the table
     time      the column of times; None without one
     digests   whether the rows that leave are digested
+    keeps     whether they are returned
     """
 
     store: Store
@@ -57,6 +60,7 @@ class RewriteTask:
     time: Measure | None
     selected: Selected
     digests: bool = True
+    keeps: bool = False
 
     def run(self) -> Rewritten:
         """Writes the file, unless no row is left, and returns it."""
@@ -65,6 +69,7 @@ class RewriteTask:
         mask, start = self.selected.mask, 0
         removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
         latest: dict[BatchNumber, int] = {}
+        leaving: list[pa.Table] = []
         path = f"{EVENTS}/{self.selected.path}"
         with (
             RowFile(self.store, self.schema) as new,
@@ -77,10 +82,14 @@ class RewriteTask:
                 if not leaves.all():
                     new.write(rows.take(arrow_array(np.flatnonzero(~leaves))) if leaves.any() else rows)
                 if leaves.any() and self.digests:
-                    self._digest(rows.take(arrow_array(np.flatnonzero(leaves))), removed, latest)
+                    leaving.append(rows.take(arrow_array(np.flatnonzero(leaves))))
+                    self._digest(leaving[-1], removed, latest)
+                if not self.keeps:
+                    leaving.clear()
         written: NewFile | None = new.written() if new.rows else None
         counted = dict(removed) if self.digests else self._counted()
-        return Rewritten(ReplacedFile(self.selected.path, written), counted, latest)
+        kept = pa.concat_tables(leaving) if self.keeps else None
+        return Rewritten(ReplacedFile(self.selected.path, written), counted, latest, kept)
 
     def _counted(self) -> dict[BatchNumber, Fingerprint]:
         return {batch: Fingerprint(rows) for batch, rows in self.selected.counts.items()}

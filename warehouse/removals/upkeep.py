@@ -1,18 +1,27 @@
-"""Maintenance of removals: files that a planned removal needs stay; files of no removal are taken out."""
+"""Maintenance of removals: files of no removal, and kept rows that no run has any more, are taken out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.warehouse.delta import data_files, table_open, tables
-from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.removals import Removal, Removed
-from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
+from tidemark.warehouse.events.removed_rows import (
+    RemovedFile,
+    ReplacedFile,
+    has_rows,
+    read_batches,
+    read_replaced,
+    write_removed,
+)
+from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import net_of
@@ -51,6 +60,38 @@ def expire_removed(store: Store, grace_us: int) -> None:
         gone = [one for one in files if one.path not in named and expired(one.modified, grace_us)]
         if not gone or race.commit(map(data_files.remove_action, gone)):
             return
+
+
+def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
+    """Takes kept rows that no run has any more out of the files of their removals.
+
+    A reader that saw older runs finds the old file for the grace, or looks again.
+    """
+    events = tables.open_table(store, EVENTS)
+    removed = removals.removed_at(store, events)
+    runs_tables = tables.find_tables(store, *(one.runs_table for one in projections))
+    wanted = {
+        one.number
+        for table in runs_tables
+        for run, files in run_tables.runs_of(table).items()
+        for one in removed.pending(run.first, run.last, net_of(files[0].path))
+    }
+    put_files(
+        store,
+        {
+            one: RemovedFile(read_replaced(store, one.file), read_batches(store, one.file))
+            for one in removed.removals
+            if one.kept and one.number not in wanted and has_rows(store, one.file)
+        },
+    )
+
+
+def put_files(store: Store, contents: Mapping[Removal, RemovedFile]) -> None:
+    """Puts other files in the place of those of removals, and lets their records name them."""
+    new = {one.file: write_removed(store, one.number, content) for one, content in contents.items()}
+    if new:
+        removals.rename_files(store, new)
+        replace_files(store, REMOVED, new)
 
 
 def take_marks(store: Store, projection: Projection[Any], removed: Removed) -> None:

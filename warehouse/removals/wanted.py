@@ -6,14 +6,19 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+import pyarrow as pa
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.removals import RemovedPart
-from tidemark.warehouse.events.removed_rows import RemovedBatch
+from tidemark.warehouse.events.removed_rows import OF_STEP, RemovedBatch
 from tidemark.warehouse.events.steps import StepPlan, planned_batches, read_step_plans
 from tidemark.warehouse.integrity.digests import Fingerprint
 from tidemark.warehouse.ledger import ledger_table
@@ -27,6 +32,8 @@ from tidemark.warehouse.work import Work
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_Places: TypeAlias = defaultdict[str, list[tuple[int, BatchRange]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -37,6 +44,7 @@ class Wanted:
     condition   that selects rows; None: all rows of the batches
     request     the caller's name of the call
     coming      of a correction, the rows that come in their place
+    may_keep    whether few rows may be kept for readers to subtract, instead of building runs again
     """
 
     kind: removals.Kind
@@ -44,6 +52,7 @@ class Wanted:
     condition: RowCondition | None
     request: str | None
     coming: Coming | None = None
+    may_keep: bool = False
 
     def of(self, ranges: Iterable[BatchRange]) -> list[BatchRange]:
         """The batches of the ranges that may have selected rows."""
@@ -79,16 +88,10 @@ def parts_of(
     wanted: Wanted, plans: Sequence[StepPlan], selected: Sequence[Selected]
 ) -> tuple[RemovedPart, ...]:
     """The parts of plans that lose rows; of an unloaded bulk batch its part, if it has no row, too."""
-    places = defaultdict[str, list[tuple[int, BatchRange]]](list)
-    for plan in plans:
-        for part in plan.batches:
-            places[part.source].append((plan.step, part))
-    for own in places.values():
-        own.sort(key=_first_batch)
+    places = _places(plans)
     counts = Counter[tuple[int, BatchRange]]()
-    for (source, batch), rows in count_by_batch(selected).items():
-        own = places[source]
-        counts[own[bisect_right(own, batch, key=_first_batch) - 1]] += rows
+    for batch, rows in count_by_batch(selected).items():
+        counts[_place_of(places, *batch)] += rows
     if not counts and wanted.batches is not None:
         for plan in plans:
             for part in plan.batches:
@@ -97,8 +100,36 @@ def parts_of(
     return tuple(RemovedPart(step, part, rows) for (step, part), rows in sorted(counts.items()))
 
 
+def _places(plans: Sequence[StepPlan]) -> _Places:
+    """The parts of the plans, each with its step, by source in their order."""
+    places: _Places = defaultdict(list)
+    for plan in plans:
+        for part in plan.batches:
+            places[part.source].append((plan.step, part))
+    for own in places.values():
+        own.sort(key=_first_batch)
+    return places
+
+
+def _place_of(places: _Places, source: str, batch: int) -> tuple[int, BatchRange]:
+    """The part of a plan that has a batch, and its step."""
+    own = places[source]
+    return own[bisect_right(own, batch, key=_first_batch) - 1]
+
+
 def _first_batch(place: tuple[int, BatchRange]) -> int:
     return place[1].first
+
+
+def rows_with_steps(plans: Sequence[StepPlan], written: Sequence[Rewritten]) -> pa.Table:
+    """The rows that leave and are kept, with the step of each in the column OF_STEP."""
+    rows = pa.concat_tables([one.rows for one in written if one.rows is not None])
+    places, names = _places(plans), single_array(rows.column("_source")).dictionary_encode()
+    sources, codes = names.dictionary.to_pylist(), as_numpy(names.indices)
+    batches = as_numpy(rows.column("_batch"))
+    pairs, of_row = np.unique(np.stack([codes, batches]), axis=1, return_inverse=True)
+    steps = [_place_of(places, sources[code], batch)[0] for code, batch in pairs.T.tolist()]
+    return rows.append_column(OF_STEP, arrow_array(np.array(steps, np.int64)[of_row.ravel()]))
 
 
 def removed_batches(

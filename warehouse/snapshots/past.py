@@ -41,7 +41,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number, without_secrets
 from tidemark.warehouse.events.completion import Completion
@@ -342,6 +342,9 @@ def _files_of(state: TableState, opened: PastTables) -> Iterator[tuple[str, list
         yield name, [f"{name}/{file.path}" for file in state.files[name].files]
     if REMOVALS in state.files:
         yield REMOVALS, [f"{REMOVALS}/{file.path}" for file in state.files[REMOVALS].files]
+    kept = [f"{REMOVED}/{one.file}" for one in state.removed.removals if one.kept]
+    if kept:
+        yield REMOVED, kept
     shown = (state.removed_of(one.runs_table) for one in state.options.projections)
     for number in {state.removed.number, *(one for one in shown if one is not None)}:
         yield EVENTS, [f"{EVENTS}/{file.path}" for file in opened.list_events(number)]

@@ -35,6 +35,7 @@ from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.behind import StepsTold, behind_text, check_removed
 from tidemark.warehouse.snapshots.facts import facts_of
+from tidemark.warehouse.snapshots.kept_rows import KeptRows, read_kept, waiting_of
 from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.newest_tables import Tables
@@ -201,6 +202,23 @@ class Snapshot:
         parts.marks[root] = current
         return tuple(current.values())
 
+    def kept(self, projection: Projection[Any], last_step: int | None = None) -> KeptRows[Any] | None:
+        """The rows that left and that the runs up to a step, by default all, still have; None without any.
+
+        The projection was compared with the removals before. DamagedWarehouse if the file of a removal with
+        such rows is missing or damaged.
+        """
+        state, table = self.state, self.state.files[projection.runs_table]
+        last = table.layout.last_step if last_step is None else last_step
+        waiting = waiting_of(state.removed, table.runs, last)
+        if not waiting:
+            state.parts.kept.pop(projection, None)
+            return None
+        known = state.parts.kept.get(projection)
+        if known is None or known[0] != waiting:
+            known = state.parts.kept[projection] = waiting, read_kept(state.store, projection, waiting)
+        return known[1]
+
     def contents(self) -> Contents:
         """The batches, steps and runs.
 
@@ -257,27 +275,28 @@ class Snapshot:
         self._check_built(values)
         pending, history, batches = self._split(values)
         live = self._live_rows(measure, batches, pending)
-        return View(values, *history, batches, _row_counts(live), live)
+        return View(values, *history, batches, _row_counts(live), live, kept=self.kept(values))
 
     def _read_cells_view(self, projection: CompanionCells) -> CellsView:
         self._check_fits(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(self.options.measure(), batches, pending))
         removed = check_removed(self.state, projection)
-        return CellsView(projection, *history, batches, counts, self.state.ledger_ranges, removed)
+        kept, ledger = self.kept(projection), self.state.ledger_ranges
+        return CellsView(projection, *history, batches, counts, ledger, removed, kept=kept)
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         self._check_built(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(projection.measure, batches, pending))
-        return GroupView(projection, *history, batches, counts)
+        return GroupView(projection, *history, batches, counts, kept=self.kept(projection))
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
         self._check_built(counts)
         pending, history, batches = self._split(counts, last_step)
         live = self._live_keys(batches, counts, pending)
         rows = {(row.batches, row.tick): row.rows + row.nulls for row in live}
-        return KeysView(counts, *history, batches, rows, live)
+        return KeysView(counts, *history, batches, rows, live, kept=self.kept(counts, last_step))
 
     def _split(
         self, projection: Projection[Any], last_step: int | None = None

@@ -28,7 +28,9 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
+from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.snapshots.kept_rows import KeptRows, Waiting
 
 
 class Looked(Protocol):
@@ -48,7 +50,8 @@ class Parts:
     """Immutable parts of the newest views, from which the next views take what they have in common.
 
     `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by key, then by
-    range. `ranges` of ledger files, and the rows of `plans` and `removals`, are by path.
+    range. `ranges` of ledger files, and the rows of `plans` and `removals`, are by path. `kept` are by
+    projection, each with what it was read for.
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class Parts:
     ranges: ledger_table.RangeCache = field(default_factory=dict)
     plans: dict[str, pa.Table] = field(default_factory=dict)
     removals: dict[str, pa.Table] = field(default_factory=dict)
+    kept: dict[Projection[Any], tuple[Waiting, KeptRows[Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts, tick_counts_without
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
@@ -32,6 +33,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.snapshots.kept_rows import KeptRows, joined_kept
 
 V = TypeVar("V", bound="AnyView")
 
@@ -46,6 +48,7 @@ class AnyView:
                   removal by then, if there is one
     batches       the live ranges, including those without rows
     live_counts   the rows of `events` in the live batches
+    kept          the rows that left and that the runs still have; None without any
     parts         of a view over several warehouses: that of each, in their order. Then `versions` has those
                   of each warehouse by its name, and the names of sources begin with that of the warehouse
     horizons      for each of the parts the tick before which its rows have expired; None if none has
@@ -58,6 +61,7 @@ class AnyView:
     runs: tuple[Any, ...]
     batches: tuple[BatchRange, ...]
     live_counts: LiveCounts
+    kept: KeptRows[Any] | None = field(default=None, kw_only=True)
     parts: tuple[Any, ...] = field(default=(), kw_only=True)
     horizons: tuple[int | None, ...] = field(default=(), kw_only=True)
     silent: Mapping[str, SilentPart] = field(default_factory=dict, kw_only=True)
@@ -83,9 +87,24 @@ class AnyView:
         return self.projection.runs_table
 
     @cached_property
+    def history_totals(self) -> Sequence[TickCounts]:
+        """The rows of history by tick, in one or several parts: without the kept ones."""
+        totals = [run.totals for run in self.runs]
+        return totals if self.kept is None else [tick_counts_without(totals, self.kept.totals)]
+
+    @cached_property
+    def sources(self) -> tuple[Any, ...]:
+        """What the bounds of history are computed from: the same objects as long as they stay the same."""
+        return self.runs if self.kept is None else (*self.runs, self.kept)
+
+    def has_kept(self, window: Window) -> bool:
+        """Whether kept rows lie in the window."""
+        return self.kept is not None and any(self.kept.totals.within(window))
+
+    @cached_property
     def rows_by_tick(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ticks that have visible rows, ascending, and how many each has, with NaN and NULL."""
-        totals = [run.totals for run in self.runs]
+        totals = self.history_totals
         live = np.array([[tick, rows] for (_, tick), rows in self.live_counts.items()], np.int64)
         live = live.reshape(-1, 2)
         all_ticks = np.concatenate([live[:, 0], *(one.ticks for one in totals)])
@@ -178,8 +197,8 @@ class KeysView(AnyView):
 
     @cached_property
     def history_counts(self) -> TickCounts:
-        """The rows of all runs by tick."""
-        return sum_tick_counts([run.totals for run in self.runs])
+        """The rows of history by tick."""
+        return sum_tick_counts(self.history_totals)
 
 
 def united(
@@ -212,6 +231,7 @@ def united(
         runs=tuple(chain.from_iterable(view.runs for view in views.values())),
         batches=tuple(chain.from_iterable(side.values() for side in sides)),
         live_counts=counts,
+        kept=joined_kept(first.projection, [view.kept for view in views.values() if view.kept is not None]),
         parts=tuple(views.values()),
         horizons=tuple(horizons),
         silent=silent,
@@ -223,5 +243,5 @@ def united(
 def _emptied(view: V) -> V:
     """The view without its rows."""
     live: dict[str, Any] = {"live": ()} if hasattr(view, "live") else {}
-    emptied: V = replace(view, runs=(), batches=(), live_counts={}, **live)
+    emptied: V = replace(view, runs=(), batches=(), live_counts={}, kept=None, **live)
     return emptied

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.companions.cells import Cell, join_cells, joined_summary
 from tidemark.warehouse.companions.declared import Companion, Companions
@@ -23,7 +26,7 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
 
     Their ticks and their numbers of rows and NULLs must be equal, and each summary must open. If the kind is
     deterministic, the bytes must be equal, too. Without the kind only the numbers of rows are checked: the
-    detail says so.
+    detail says so. So they are where rows left that the cells still have.
     """
     snapshot = pinned.snapshot
     if not snapshot.options.columns:
@@ -36,7 +39,8 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
         cells = marks.cells_of(companion.name)
         of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
         batches = [batches for plan in of_run for batches in plan.batches]
-        checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}", events)
+        gone = np.empty(0, np.int64) if view.kept is None else view.kept.ticks_of(marks.run)
+        checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}", events, gone)
     live: dict[BatchRange, list[LiveCell]] = {batches: [] for batches in view.batches}
     for row in live_cells(pinned.store, view.ledger, view.batches, companion.name):
         live[row.batches].append(row)
@@ -44,7 +48,8 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
         cells = [row.cell for row in rows if row.cell is not None]
         if len(cells) < len(rows):
             raise DamagedWarehouse(f"{live_range.text} has no cell of the companion {companion.name!r}")
-        checked += _check(pinned, companion, cells, [live_range], live_range.text, events)
+        nothing = np.empty(0, np.int64)
+        checked += _check(pinned, companion, cells, [live_range], live_range.text, events, nothing)
     if not is_registered(companion.kind):
         return f"{checked} cells, only their rows: the kind {companion.kind!r} is not registered here"
     return f"{checked} cells{'' if is_after else '; run a load to take out removed rows'}"
@@ -57,8 +62,12 @@ def _check(
     batches: Sequence[BatchRange],
     place: str,
     events: Sequence[DataFile],
+    gone: NDArray[np.int64],
 ) -> int:
-    """DamagedWarehouse unless the cells are those of the batches' rows; returns how many there are."""
+    """DamagedWarehouse unless the cells are those of the batches' rows; returns how many there are.
+
+    gone   the ticks of rows that left, and that the cells still have
+    """
     if not is_registered(companion.kind):
         return len(stored)
     kind, time = kind_named(companion.kind), pinned.snapshot.options.time_column
@@ -67,6 +76,10 @@ def _check(
     for cell in stored:
         inside = [part for part in expected if cell.first <= part.first <= cell.last]
         whole = join_cells(inside) if inside else None
+        if left := int(((gone >= cell.first) & (gone <= cell.last)).sum()):
+            if left + (0 if whole is None else whole.rows) == cell.rows and cell.kind == companion.kind:
+                continue
+            whole = None
         same = whole is not None and (whole.rows, whole.nulls) == (cell.rows, cell.nulls)
         if same and whole is not None and getattr(kind, "deterministic", False):
             same = whole.data == cell.data
@@ -77,6 +90,6 @@ def _check(
             )
         if cell.data:
             joined_summary([cell])  # it must open
-    if sum(cell.rows for cell in stored) != sum(part.rows for part in expected):
+    if sum(cell.rows for cell in stored) != sum(part.rows for part in expected) + len(gone):
         raise DamagedWarehouse(f"the companion {companion.name!r} of {place} lacks rows of events")
     return len(stored)

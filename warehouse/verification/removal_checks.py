@@ -7,14 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
+
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVED
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import BatchRange
+from tidemark.warehouse.events.reader import BatchRange, batch_filter
 from tidemark.warehouse.events.removals import Removal, decided
-from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
+from tidemark.warehouse.events.removed_rows import (
+    OF_STEP,
+    RemovedBatch,
+    has_rows,
+    read_batches,
+    read_replaced,
+    read_rows,
+)
 from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.removals.conditions import BeforeTick
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.behind import check_removed
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
@@ -87,10 +99,32 @@ def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:
 
 
 def _check_file(pinned: PinnedTables, removal: Removal) -> None:
-    """DamagedWarehouse unless the file of the removal can be read, and has the rows of its record."""
+    """DamagedWarehouse unless the file of the removal can be read, and has the rows of its record.
+
+    Kept rows are compared with the fingerprints of their batches. They leave the file by a purge.
+    """
     read_replaced(pinned.store, removal.file)
-    rows = sum(batch.rows for batch in read_batches(pinned.store, removal.file))
+    batches = read_batches(pinned.store, removal.file)
+    if removal.kept and has_rows(pinned.store, removal.file):
+        _check_kept(pinned, removal, batches)
+    rows = sum(batch.rows for batch in batches)
     if rows != removal.rows:
         raise DamagedWarehouse(
             f"{REMOVED}/{removal.file} has {rows} rows that left, removal {removal.number} has {removal.rows}"
         )
+
+
+def _check_kept(pinned: PinnedTables, removal: Removal, batches: list[RemovedBatch]) -> None:
+    """DamagedWarehouse unless the rows that the file keeps are those of its batches."""
+    rows = read_rows(pinned.store, removal.file)
+    user = pa.schema([field for field in rows.schema if field.name not in {*SYSTEM_COLUMNS, OF_STEP}])
+    for batch in batches:
+        own = rows.filter(batch_filter(rows, [BatchRange(batch.source, batch.batch, batch.batch)]))
+        found = Fingerprint()
+        for part in own.select(user.names).combine_chunks().to_batches():
+            found += fingerprint(cast_rows(part, user))
+        if found != Fingerprint(batch.rows, batch.digest or 0):
+            raise DamagedWarehouse(
+                f"{REMOVED}/{removal.file} keeps other rows of batch {batch.batch} of {batch.source!r} than "
+                "left"
+            )

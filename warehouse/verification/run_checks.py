@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
+from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts, tick_counts_without
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -66,15 +66,18 @@ def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
 def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """Checks that no row is lost or counted twice.
 
-    The runs hold the same multiset of rows as the loaded steps have in `events`, tick by tick; the plans
-    state the number of these rows, less those that removals took, and the ledger states the number of live
-    rows.
+    The runs, without kept rows, hold the same multiset of rows as the loaded steps have in `events`, tick by
+    tick; the plans state the number of these rows, less those that removals took, and the ledger states the
+    number of live rows.
     """
     marks_of_runs, filesystem = pinned.snapshot.marks(projection), pinned.store.filesystem()
     last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
     plans = [plan for plan in pinned.plans() if plan.step <= last_step]
     live = _check_live_rows(pinned, projection, planned_batches(plans))
     in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
+    kept = pinned.snapshot.kept(projection)
+    if kept is not None:
+        in_runs = tick_counts_without([in_runs], kept.totals)
     removed = pinned.removed_of(projection)
     if removed.number < pinned.removed().number:  # `events` has no files of that time any more
         if in_runs.rows != (expected := removed.rows(plans)):
@@ -98,6 +101,8 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
         for file in marks.files
         for rows in read_blocks(filesystem, projection.runs_table, file, projection)
     )
+    if kept is not None:
+        runs_digest -= projection.digest(kept.rows)
     if (events_digest - runs_digest) % 2**64:
         raise DamagedWarehouse(f"the runs of {projection.title}: their values are not those of events")
     expected = removed.rows(plans)
