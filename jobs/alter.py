@@ -1,4 +1,4 @@
-"""The command `tidemark alter`: measures, keys, groups, types and options of a warehouse that has data."""
+"""The command `tidemark alter`: what a warehouse that has data is asked by, its types and its options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tidemark.warehouse.delta.store import Store
 if TYPE_CHECKING:
     import argparse
 
+_COLUMNS = ("add_measure", "drop_measure", "add_index", "drop_index")
 _KEYS = ("add_key", "add_group", "drop_key", "drop_group")
+_SORTING = ("add_measure", "add_key", "add_group", "add_index", "kappa", "widen")
 _SAID = {
     "known": "it is so already, nothing changed",
     "altered": "done, without sorting any rows",
@@ -29,13 +31,13 @@ _SAID = {
 
 def run(given: argparse.Namespace) -> int:
     """Changes what was asked for, and builds the history of what is new."""
-    asked: dict[str, Any] = {name: getattr(given, name) for name in ("add_measure", "drop_measure", *ALTERED)}
+    asked: dict[str, Any] = {name: getattr(given, name) for name in (*_COLUMNS, *ALTERED)}
     for name in _KEYS:
         columns = getattr(given, name)
         asked[name] = columns and parse_columns(columns)
     asked["widen"] = types_of(given, "widen") or None
     check_changes(Store.from_uri(given.warehouse, given.storage_options), **asked)
-    sorts = any(asked[name] is not None for name in ("add_measure", "add_key", "add_group", "kappa", "widen"))
+    sorts = any(asked[name] is not None for name in _SORTING)
     spark = session_for(
         given.engine,
         lambda: engine_for_history(given.warehouse, given.storage_options) if sorts else "local",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
 from tidemark.query.sql.statements import Statements
@@ -42,9 +43,22 @@ class Warehouse(Reader):  # noqa: D101  described once
         Returns a relation, with the methods of `duckdb.DuckDBPyRelation`. Its errors are those of all
         questions, each with DuckDB's as its cause. It is executed when its rows are fetched (df, pl, arrow,
         fetchall, show ...), on the data of that moment. DuckDB reads the files; the cost is that of its
-        scans.
+        scans. Where the WHERE of a SELECT compares a column with an index with constants (=, <, <=, >, >=,
+        BETWEEN, IN, LIKE 'prefix%', AND and OR of them), rows are found by the index if that is estimated to
+        be faster; `explain` tells.
         """
         return self._statements.sql(statement, params)
+
+    def explain(self, statement: str, *, params: Any = None) -> SqlPlan:
+        """How `sql` would find the rows of a statement now: by indexes or by scans, and what is left to read.
+
+        statement, params: as in `sql`.
+
+        Nothing is run. The cost is that of looking the rows up, and of the footers of the files. `str` of the
+        result has a line for each view of rows of whose columns with an index the statement's WHERE says
+        something; `parts` has them as values.
+        """
+        return self._statements.explain(statement, params)
 
     def twin(self) -> Self:
         """A shallow copy, which shares the snapshot and caches but has its own DuckDB connections."""

@@ -28,6 +28,7 @@ class GivenOptions(TypedDict, total=False):
     key: str | Sequence[str] | None
     keys: Sequence[str | Sequence[str]] | None
     groups: Sequence[str | Sequence[str]] | None
+    index: str | Sequence[str] | None
     companions: Mapping[str, tuple[str, str]] | None
     time: str | None
     tick: str | None
@@ -120,6 +121,21 @@ OPTIONS = {
             metavar="COLUMN",
             at_load=True,
             is_altered=True,
+        ),
+        Option(
+            "index",
+            "columns",
+            "the columns with an index: rows with some of their values are found without reading the others, "
+            "by `where` of a scan and by `wh.sql`. An index has a row for each row that is not NULL there",
+            field="index_names",
+            property="index",
+            flag="--index",
+            help="a column by whose values rows are found without a scan; may be repeated",
+            metavar="COLUMN",
+            at_load=True,
+            is_told=False,
+            is_altered=True,
+            is_later=True,
         ),
         Option(
             "companions",

@@ -1,4 +1,4 @@
-"""Alter: measures, keys and groups of a warehouse that has data come and go; columns and options change.
+"""Alter: what a warehouse that has data is asked by comes and goes; its columns and options change.
 
     types      one commit gives columns wider types (ingest/wider_types.py)
     ledger     the column of a new key is added, so that live batches can have its summaries
@@ -67,9 +67,11 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     add_measure: str | None = None,
     add_key: str | Sequence[str] | None = None,
     add_group: str | Sequence[str] | None = None,
+    add_index: str | None = None,
     drop_measure: str | None = None,
     drop_key: str | Sequence[str] | None = None,
     drop_group: str | Sequence[str] | None = None,
+    drop_index: str | None = None,
     widen: Mapping[str, str] | None = None,
     kappa: int | None = None,
     grace: str | None = None,
@@ -80,7 +82,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> LoadReport:
-    """Adds and drops measures, keys and groups of a warehouse that has data, widens columns, sets options.
+    """Adds and drops measures, keys, groups and indexes of a living warehouse, widens columns, sets options.
 
     spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri        the warehouse
@@ -89,12 +91,15 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                each group
     add_key    a column, or a list of columns whose values together are the key
     add_group  the same for a group, which is a key, too
+    add_index  a column by whose values rows are found without a scan
     drop_measure
                a measure, but not the only one. If it was the first, the next one answers questions that name
                none
     drop_key   a key that is no group
     drop_group
                a group; its key stays, unless `drop_key` names it, too
+    drop_index
+               a column with an index; from then on its rows are found by scans
     widen      wider types by the names of columns, as {"qty": "long"}: integers of more bits, double for
                float, decimals of more digits with the same scale (at most 18 for measures and keys). `events`
                is written anew in one commit; runs stay as they are, and so do all answers. Not for a column
@@ -115,18 +120,20 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     reader reads their rows once. Files of what is dropped are deleted by `maintain`, a grace later.
 
     Raises InputError for a column that is missing or cannot be a measure or key, if what is to be dropped is
-    not there, and if nothing was given; then nothing was changed. The cost of a measure or key is that of
-    sorting all rows once, of a group once per measure; to widen that of writing `events` once; to drop or set
-    costs a few commits.
+    not there, and if nothing was given; then nothing was changed. The cost of a measure, key or index is that
+    of sorting all rows once, of a group once per measure; to widen that of writing `events` once; to drop or
+    set costs a few commits.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     asked = Asked.of(
         add_measure=add_measure,
         add_key=add_key,
         add_group=add_group,
+        add_index=add_index,
         drop_measure=drop_measure,
         drop_key=drop_key,
         drop_group=drop_group,
+        drop_index=drop_index,
         widen=widen,
         kappa=kappa,
         grace=grace,

@@ -31,6 +31,7 @@ from tidemark.warehouse.ledger import ledger_rows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
 from tidemark.warehouse.settings.options import Options, default_of, fields_of, parse_options, read_options
 
@@ -163,6 +164,8 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     if given["time"] is None:
         stored["tick"] = None
     options = Options(**fields_of(stored))
+    if options.index_names:
+        options = replace(options, features={features.INDEX: features.KNOWN[features.INDEX]})
     options.check_retention()
     return options
 

@@ -184,7 +184,7 @@ def scanned_questions(
                 "eps": eps,
                 "widened": windows[0].widened,
                 "certain": None if choice.largest is None else True,
-                "rows_scanned": rows_of(view, ticks),
+                "rows_scanned": scan.rows_scanned(rows_of(view, ticks)),
                 "declare": choice.declare,
                 "sites": rows_by_site(view, contents.options.grid),
             },

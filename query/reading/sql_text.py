@@ -15,6 +15,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def parquet_rows(paths: Iterable[str]) -> str:
-    """The rows of Parquet files, with the columns that are in the files alone."""
-    return f"read_parquet([{', '.join(map(literal, paths))}], hive_partitioning = false)"
+def parquet_rows(paths: Iterable[str], *options: str) -> str:
+    """The rows of Parquet files, with the columns that are in the files alone, and those that options add."""
+    files = ", ".join(map(literal, paths))
+    return f"read_parquet([{files}], {', '.join(['hive_partitioning = false', *options])})"

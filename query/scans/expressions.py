@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tidemark.query.reading.connections import open_connection
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.exact_constants import with_exact_constants
+from tidemark.query.scans.sought import Sought, sought
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
     arrow_column_type,
@@ -61,6 +62,7 @@ class Expression:
     never_fails   whether it consists of comparisons alone, which no row can make fail
     type      Delta's type of its values; None for a condition
     constants the texts and numbers in it, as text
+    sought    what it says of columns, see sought.py; None if it says nothing
     """
 
     text: str
@@ -69,6 +71,7 @@ class Expression:
     never_fails: bool = False
     type: str | None = None
     constants: tuple[str, ...] = ()
+    sought: Sought | None = field(default=None, compare=False)
 
 
 def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
@@ -94,7 +97,14 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
         if again.copied(_parse(connection, text, sql), text) != tree:
             raise _refusal(text, "DuckDB does not write it as it reads it. Write it in another way.")
         _check_types(connection, sql, text)
-    return Expression(text, sql, tuple(scope.used), _never_fails(tree), constants=constants)
+    return Expression(
+        text,
+        sql,
+        tuple(scope.used),
+        _never_fails(tree),
+        constants=constants,
+        sought=sought(tree, lambda names: names[0], {}),
+    )
 
 
 def checked_values(text: str, columns: Mapping[str, str]) -> Expression:

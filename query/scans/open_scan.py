@@ -108,6 +108,11 @@ class OpenScan:
     ) -> None:
         self.close()
 
+    def rows_scanned(self, rows: int) -> int:
+        """How many rows were read, of so many in the windows: fewer where an index found them."""
+        left = self._source.rows_left
+        return rows if left is None else min(rows, left)
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
         return self._ask(lambda: self.connection.execute(statement).fetchall())

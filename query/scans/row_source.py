@@ -35,6 +35,7 @@ from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
+from tidemark.query.scans.picked_rows import FILE_ROW, PickedRows, RowConditions
 from tidemark.query.scans.stored_sql import among_sql, stored_sql
 from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -45,7 +46,12 @@ from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_event_rows
+from tidemark.warehouse.events.reader import (
+    BatchRange,
+    EventRowGroups,
+    read_event_rows,
+    share_with_rows,
+)
 from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.site_contents import AnyContents
@@ -127,7 +133,8 @@ class RowSource:
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     `spread` gives rows in the place of buckets the windows that have them, where these overlap.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
-    rows all files have, as often as windows may have them. `share` is the share that was read of the other
+    rows all files have, as often as windows may have them; `rows_left` is how many rows indexes left to be
+    read, None without one. `share` is the share that was read of the other
     files' rows, from 0 to 1.
     """
 
@@ -145,6 +152,8 @@ class RowSource:
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
     most_rows: float = field(default=0, init=False)
+    rows_left: int | None = field(default=None, init=False)
+    _picked: PickedRows = field(init=False)
     _wanted: dict[Key, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -165,6 +174,11 @@ class RowSource:
         Raises DamagedWarehouse as `Contents.visible_files` does, and for a file that is missing or damaged.
         """
         files = [(store, one) for store, one in self.contents.located_files() if not self._misses(one)]
+        self._picked = PickedRows.of(self.contents, self.expression, self._wanted)
+        if self._picked:
+            left = {one.file.path: self._picked.rows_left(store, one.file) for store, one in files}
+            files = [(store, one) for store, one in files if left[one.file.path]]
+            self.rows_left = sum(max(0, rows) for rows in left.values())
         by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
@@ -193,10 +207,12 @@ class RowSource:
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
         columns = {store: ScannedColumns(store, types) for store in self.contents.stores}
         by_duckdb: dict[_Place, list[str]] = {}
-        others = []
+        others, conditions = [], RowConditions([*types])
         for number, (store, one) in enumerate(files, 1):
             spending.check()
-            place = _Place(store, one.is_live, not self._is_inside(one), () if one.is_whole else one.batches)
+            rows = conditions.of(self._picked.of_file(store, one.file), one.file)
+            batches = () if one.is_whole else one.batches
+            place = _Place(store, one.is_live, not self._is_inside(one), batches, rows)
             ticks = ["_tick"] if place.is_cut or self.ticks or self.buckets is not None else []
             path = columns[store].path_of(
                 one.file.path, [*names, *ticks, *(_BATCH_COLUMNS if place.batches else ())]
@@ -208,7 +224,7 @@ class RowSource:
                 spending.read(one.file.path, size=one.file.size)
             else:
                 by_duckdb.setdefault(place, []).append(path[0])
-                spending.read(path[0], rows=one.file.rows, size=path[1])
+                spending.read(path[0], rows=self._picked.rows_left(store, one.file), size=path[1])
         return by_duckdb, others
 
     @property
@@ -248,7 +264,9 @@ class RowSource:
             columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
         if self.ticks:
             columns.append(f'"_tick" AS {quoted(TICK)}')
-        return self._selected(columns, parquet_rows(paths), guards)
+        if not place.rows:
+            return self._selected(columns, parquet_rows(paths), guards)
+        return self._selected(columns, parquet_rows(paths, f"{FILE_ROW} = true"), [place.rows, *guards])
 
     @property
     def _registered(self) -> str:
@@ -366,8 +384,10 @@ class RowSource:
         texts = [name for name, key in keys.items() if key.is_text]
         measures = [name for name in self._measures if name not in self.computed]
         names = dict.fromkeys([*measures, *keys, *self._columns])
-        shares = [EventRowGroups.whole_file(one.file)]
-        return read_event_rows(store.filesystem(), shares, names, one.batches, texts)
+        share, filesystem = EventRowGroups.whole_file(one.file), store.filesystem()
+        if (rows := self._picked.of_file(store, one.file)) is not None:
+            share = share_with_rows(filesystem, share, rows)
+        return read_event_rows(filesystem, [share], names, one.batches, texts)
 
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""
@@ -415,12 +435,14 @@ class _Place:
     """What is asked of the rows of files that DuckDB reads, in one store.
 
     is_cut: whether the windows cut them. batches: those that are visible; empty if all are.
+    rows: a condition of the rows that are read; empty if all are.
     """
 
     store: Store
     is_live: bool
     is_cut: bool
     batches: tuple[BatchRange, ...]
+    rows: str
 
 
 def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:

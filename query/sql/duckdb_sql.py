@@ -27,6 +27,7 @@ from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
+from tidemark.query.sql.narrowed import function_name
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
 from tidemark.query.sql.relations import Database
 from tidemark.query.sql.spark_sql import checked_name
@@ -74,20 +75,29 @@ def register(
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     with report_duckdb_errors("making the SQL functions", readers.raised):
         define = _FunctionRegistry(connection, f"tidemark_{prefix}")
-        views = {f"{prefix}{name}": text for name, text in _views(define, wh, readers).items()}
+        own, found = _views(define, wh, readers)
+        views = {f"{prefix}{name}": text for name, text in own.items()}
         if rows_view:
             views[rows_view] = f'FROM "{prefix}{EVENTS}"'
         for name, text in views.items():
             connection.execute(f'{make}VIEW "{name}" AS {text}')
         readers.has_views = True
+        for part, text in () if prefix else found.items():
+            connection.execute(f"{make}MACRO {quoted(function_name(part))}(asked) AS TABLE {text}")
         for name, text in _macros(define, wh, readers).items():
             connection.execute(f"{make}MACRO {quoted(prefix + name)}{text}")
     return readers
 
 
-def _views(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
-    """The queries of the views by their names without the prefix."""
+def _views(
+    define: _FunctionRegistry, wh: Reader, readers: PinnedReaders
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The queries of the views by their names without the prefix.
+
+    And by the names of the views of rows, those of the rows that indexes find for what is `asked`.
+    """
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR", "VARCHAR"])
+    rows_sql = define(f"{EVENTS}_found", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
     tables = {
         name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
         for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
@@ -99,10 +109,18 @@ def _views(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dic
 
     def visible(part: str, site: str) -> str:
         paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
+        return of_batches(
+            part, site, f"read_parquet({paths}, hive_partitioning = false, union_by_name = true)"
+        )
+
+    def found(part: str, site: str) -> str:
+        rows = _texts(f"{rows_sql}('{part}', {literal(site)}, asked, {_NOW})")
+        return of_batches(part, site, f"query({rows}[1])")
+
+    def of_batches(part: str, site: str, rows: str) -> str:
         chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
         return (
-            f"SELECT e.* FROM read_parquet({paths}, hive_partitioning = false, union_by_name = true) e "
-            f"SEMI JOIN ({table('batches', site)}) b "
+            f"SELECT e.* FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
             f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
         )
 
@@ -111,7 +129,7 @@ def _views(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dic
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
-    return views
+    return views, {part: _of_all(readers, partial(found, part)) for part in (EVENTS, *PARTS)}
 
 
 def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
@@ -247,7 +265,10 @@ def connected(warehouses: Mapping[str, Reader]) -> Database:
         prefix = f"{name}_" if name else ""
         readers = register(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
         folders += readers.folders
-    return Database(connection, folders, raised)
+    alone = warehouses.get("")  # in statements that name several, rows are found by scans
+    sites = () if alone is None else alone.sites.values()
+    columns = {one.column.name for site in sites for one in site.options.indexes}
+    return Database(connection, folders, raised, sorted(columns))
 
 
 def checked_query(statement: str) -> None:

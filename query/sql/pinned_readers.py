@@ -5,6 +5,7 @@ Each function gets a moment, the time of the transaction. See duckdb_sql.py.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import weakref
@@ -18,6 +19,9 @@ import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import Raised
+from tidemark.query.reading.sql_text import parquet_rows
+from tidemark.query.scans.index_places import find
+from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.registered import Registered
@@ -34,6 +38,7 @@ from tidemark.warehouse.temporary_folders import make_folder
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
+_BY_NAME = "union_by_name = true"
 _COPY_BYTES = 2**22  # read from a store at once
 
 
@@ -136,6 +141,31 @@ class PinnedReaders:
             return [own.empty]
         contents = self.at(moment).contents_by_site()[site]
         return [own.empty, *map(own.readable, contents.event_paths(part))]
+
+    @_refusing
+    def rows_sql(self, part: str, site: str, asked: str, moment: int) -> list[str]:
+        """SQL of the rows of a warehouse's part of which a WHERE may be true: in a list, as errors are.
+
+        asked: what it says of columns, see `query/scans/sought.py`.
+        """
+        own, contents = self.sites[site], self.at(moment).contents_by_site()[site]
+        found = find(contents, json.loads(asked), {})
+        files = {f"{EVENTS}/{one.path}": one for one in contents.list_events()}
+        whole, pieces = [own.empty], list[str]()
+        conditions = RowConditions([*contents.columns])
+        for path in contents.event_paths(part):
+            file = files[path]
+            rows = None if found is None or found.rows is None else found.rows.get(file.path)
+            if rows is not None and not len(rows):
+                continue
+            readable = own.readable(path)
+            condition = conditions.of(rows, file)
+            if condition:
+                source = parquet_rows([own.empty, readable], _BY_NAME, f"{FILE_ROW} = true")
+                pieces.append(f"SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {condition}")
+            else:
+                whole.append(readable)
+        return [" UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, _BY_NAME)}", *pieces])]
 
     @_refusing
     def rows_of(self, name: str, site: str, moment: int) -> list[str]:

@@ -7,7 +7,7 @@ return: other relations, and readers of rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
+from tidemark.query.sql.narrowed import Narrowed, narrowed_parts, narrowed_statement
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
 
@@ -29,19 +30,54 @@ class Database:
     """A connection with the views and functions of a warehouse.
 
     folders: where the files of the warehouse's views lie. raised: the errors of its functions.
+    indexed: the columns with an index.
     """
 
-    def __init__(self, connection: DuckDBPyConnection, folders: Iterable[str], raised: Raised) -> None:
-        self.connection, self._raised = connection, raised
+    def __init__(
+        self,
+        connection: DuckDBPyConnection,
+        folders: Iterable[str],
+        raised: Raised,
+        indexed: Sequence[str] = (),
+    ) -> None:
+        self.connection, self._raised, self._indexed = connection, raised, tuple(indexed)
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
 
     def sql(self, statement: str, params: Any) -> Relation:
         """The relation of a query. InputError for a statement that DuckDB refuses."""
         with self._report():
+            narrowed = self._narrowed(statement, params)
+            if narrowed is not None and (found := self._found(narrowed, params)) is not None:
+                return found
             try:
                 return Relation(self.connection.sql(statement, params=params), self._report)
             except TypeError as error:
                 raise InputError(f"params are the values for ? or $name: {one_line(str(error))}.") from error
+
+    def _found(self, narrowed: str, params: Any) -> Relation | None:
+        """The relation of a statement that indexes narrow; None if it is refused."""
+        import duckdb
+
+        try:
+            return Relation(self.connection.sql(narrowed, params=params), self._report)
+        except (duckdb.Error, TypeError) as error:
+            if self._raised.behind(error) is not None:  # of a file of an index
+                raise
+            return None
+
+    def narrowed(self, statement: str, params: Any) -> list[Narrowed]:
+        """The views of rows in the statement of whose columns with an index its WHERE says something."""
+        if not self._indexed:
+            return []
+        with self.connection.cursor() as parser:  # the connection may have a result that is not read yet
+            return narrowed_parts(parser, statement, params, self._indexed)
+
+    def _narrowed(self, statement: str, params: Any) -> str | None:
+        parts = self.narrowed(statement, params)
+        if not parts:
+            return None
+        with self.connection.cursor() as parser:
+            return narrowed_statement(parser, statement, parts)
 
     def _report(self) -> AbstractContextManager[None]:
         return report_duckdb_errors("sql", self._raised, self._explain)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
+from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reader import Reader
 from tidemark.query.sql.duckdb_sql import checked_query, connected
+from tidemark.query.sql.explained import explained
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.errors import InputError
@@ -26,6 +28,19 @@ class Statements:
 
     def sql(self, statement: str, params: Any) -> Relation:
         """See `Warehouse.sql`."""
+        database = self._database(statement)
+        with report_os_errors("sql"):
+            return database.sql(statement, params)
+
+    def explain(self, statement: str, params: Any) -> SqlPlan:
+        """See `Warehouse.explain`; of the warehouse that has no name."""
+        database = self._database(statement)
+        with report_os_errors("explain"):
+            sites = self._warehouses[""].pinned().contents_by_site()
+            return explained(sites, database.narrowed(statement, params))
+
+    def _database(self, statement: str) -> Database:
+        """The database of this thread, for a statement that is one query."""
         checked_query(statement)
         # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
         # relation keeps its connection alive, and that must be the one with the functions. These have types
@@ -35,7 +50,7 @@ class Statements:
             if getattr(self._own, "options", None) != options:
                 self._own.database, self._own.options = connected(self._warehouses), options
             database: Database = self._own.database
-            return database.sql(statement, params)
+            return database
 
 
 class Connection:

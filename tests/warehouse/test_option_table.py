@@ -21,6 +21,7 @@ from tidemark.warehouse.settings.options import Options
 GIVEN: dict[str, Any] = {
     "measures": ["x", "y"],
     "keys": ["k", ["a", "b"]],
+    "index": ["x"],
     "groups": ["a"],
     "companions": {"users": ("hll", "u")},
     "time": "at",
@@ -33,7 +34,7 @@ GIVEN: dict[str, Any] = {
     "key_delta": 0.04,
 }
 OTHER: dict[str, Any] = {
-    **dict.fromkeys(("measures", "groups", "time"), "z"),
+    **dict.fromkeys(("measures", "groups", "index", "time"), "z"),
     **dict.fromkeys(("eps", "key_eps", "key_delta"), 0.4),
     "keys": [["z", "y"]],
     "companions": {"users": ("hll", "z")},

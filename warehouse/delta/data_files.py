@@ -19,6 +19,7 @@ from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 
+_STATISTICS = ("min.", "max.", "null_count.")  # prefixes of the columns that list them
 MOST_FILES = 4  # of a small table that grows by a file with each commit
 
 
@@ -67,7 +68,7 @@ def list_files(table: DeltaTable) -> list[DataFile]:
     facts = (columns[name] for name in ("path", "num_records", "size_bytes", "modification_time"))
     prefix = "partition."
     partitions = _by_file({k.removeprefix(prefix): v for k, v in columns.items() if k.startswith(prefix)})
-    stats = _by_file({k: v for k, v in columns.items() if k.startswith(("min.", "max."))})
+    stats = _by_file({k: v for k, v in columns.items() if k.startswith(_STATISTICS)})
     return [
         DataFile(path, -1 if rows is None else rows, size, modified, next(partitions), next(stats))
         for path, rows, size, modified in zip(*facts, strict=True)

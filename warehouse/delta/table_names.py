@@ -20,11 +20,16 @@ KEYS = "keys"
 KEY_MARKS = "key_marks"
 GROUP_RUNS = "group_runs"
 GROUP_MARKS = "group_marks"
+INDEX_RUNS = "index_runs"
+INDEX_MARKS = "index_marks"
 COMPANIONS = "companions"
 COMPANION_MARKS = "companion_marks"
 # The folders of the projections' tables.
-PARENTS = ("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS, COMPANIONS, COMPANION_MARKS)
-_MARKS_OF = {"runs": "marks", KEYS: KEY_MARKS, GROUP_RUNS: GROUP_MARKS}
+PARENTS = (
+    *("runs", "marks", KEYS, KEY_MARKS, GROUP_RUNS, GROUP_MARKS),
+    *(INDEX_RUNS, INDEX_MARKS, COMPANIONS, COMPANION_MARKS),
+)
+_MARKS_OF = {"runs": "marks", KEYS: KEY_MARKS, GROUP_RUNS: GROUP_MARKS, INDEX_RUNS: INDEX_MARKS}
 
 
 @lru_cache
@@ -48,6 +53,16 @@ def group_marks_table(columns: Sequence[str], measure: str) -> str:
     return f"{GROUP_MARKS}/{group_folder(columns)}/{folder_name(measure)}"
 
 
+def index_runs_table(column: str) -> str:
+    """The path of the table of runs of the index on a column, relative to the warehouse."""
+    return f"{INDEX_RUNS}/{folder_name(column)}"
+
+
+def index_marks_table(column: str) -> str:
+    """The path of the table of marks of the index on a column, relative to the warehouse."""
+    return f"{INDEX_MARKS}/{folder_name(column)}"
+
+
 def group_folder(columns: Sequence[str]) -> str:
     """The names of the columns, joined by a character that `folder_name` never writes."""
     return ".".join(map(folder_name, columns))
@@ -65,7 +80,7 @@ def marks_of(runs_table: str) -> str:
 
 
 def is_runs_table(name: str) -> bool:
-    """Whether a text is the path of the runs table of a measure, a key or a group, inside its folder."""
+    """Whether a text is the path of the runs table of a measure, key, group or index, inside its folder."""
     parent, *rest = name.split("/")
     is_deep = len(rest) == (2 if parent == GROUP_RUNS else 1)
     return (

@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from tidemark.warehouse.columns.arrow_buffers import integer, text
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, integer, text
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.value_encoding import (
@@ -42,6 +43,9 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 _OWN_COLUMNS = ("_source", "_batch", "_tick")
+# The place of a row, which `read_event_rows` adds where it is asked for: the id of its file (`file_id`), and
+# its number in the file from 0. No column of a warehouse has a name with a space.
+FILE_OF_ROW, ROW_IN_FILE = "file of row", "row in file"
 BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
 
@@ -94,6 +98,19 @@ class EventRowGroups:
     def whole_file(cls, file: DataFile) -> EventRowGroups:
         """All row groups of a file."""
         return cls(f"{EVENTS}/{file.path}", None, file.rows)
+
+    @property
+    def file_id(self) -> int:
+        """The id of the file, see `file_id`."""
+        return file_id(self.path.removeprefix(f"{EVENTS}/"))
+
+
+def file_id(path: str) -> int:
+    """A 64-bit hash of the path of a file of `events`, relative to the table.
+
+    A file never changes and its path is never used again, so the id stands for its content.
+    """
+    return xxhash.xxh3_64_intdigest(path.encode()) - 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,18 @@ def split_row_groups(
     return lists
 
 
+def share_with_rows(
+    filesystem: fs.FileSystem, share: EventRowGroups, rows: NDArray[np.int64]
+) -> EventRowGroups:
+    """The row groups of a whole file that have the rows with these numbers, which ascend."""
+    with report_unreadable_file(share.path):
+        metadata = pq.read_metadata(share.path, filesystem=filesystem)
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    edges = np.cumsum([0, *counts])
+    groups = np.unique(np.searchsorted(edges, rows, side="right") - 1).tolist()
+    return EventRowGroups(share.path, tuple(groups), sum(counts[group] for group in groups))
+
+
 def read_decoded_rows(
     filesystem: fs.FileSystem,
     shares: Iterable[EventRowGroups],
@@ -185,12 +214,14 @@ def read_event_rows(
 ) -> Iterator[pa.Table]:
     """The rows of the shares that belong to the batches (None: all), one table per row group that has any.
 
-    A table has `_tick` and the columns, and also `_source` and `_batch` where it was filtered by them. The
-    columns `texts` are dictionaries; a column that a file lacks is of type null. Rows are compared with the
-    file's seal; `checksums` also checks the pages' checksums. DamagedWarehouse if a file cannot be read or
-    differs.
+    A table has `_tick` and the columns, which may be FILE_OF_ROW and ROW_IN_FILE, too, and also `_source` and
+    `_batch` where it was filtered by them. The columns `texts` are dictionaries; a column that a file lacks
+    is of type null. Rows are compared with the file's seal; `checksums` also checks the pages' checksums.
+    DamagedWarehouse if a file cannot be read or differs.
     """
-    names = list(dict.fromkeys(["_tick", *columns]))
+    asked = list(dict.fromkeys(["_tick", *columns]))
+    places = [name for name in (FILE_OF_ROW, ROW_IN_FILE) if name in asked]
+    names = [name for name in asked if name not in places]
     for share in shares:
         with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
@@ -199,9 +230,27 @@ def read_event_rows(
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(read_columns(file, group, needed), texts)
+                if places:
+                    table = _with_places(table, share, first_row(file.metadata, group), places)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
+
+
+def first_row(footer: pq.FileMetaData, group: int) -> int:
+    """The number of the first row of a row group in its file."""
+    return sum(footer.row_group(before).num_rows for before in range(group))
+
+
+def _with_places(rows: pa.Table, share: EventRowGroups, first: int, names: Sequence[str]) -> pa.Table:
+    """The rows with columns of their places; `first` is the number of the first row in its file."""
+    columns = {
+        FILE_OF_ROW: np.full(rows.num_rows, share.file_id),
+        ROW_IN_FILE: np.arange(first, first + rows.num_rows),
+    }
+    for name in names:
+        rows = rows.append_column(name, arrow_array(columns[name]))
+    return rows
 
 
 def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:

@@ -36,7 +36,7 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 # Names of the row groups of a marks file.
 HEADER_GROUP, MARKS_GROUP, SPANS_GROUP, COMPANIONS_GROUP = "header", "marks", "spans", "companions"
 HEAVY_GROUP, DISTINCT_GROUP, PERSISTENT_GROUP = "heavy", "distinct", "persistent"
-SUMS_GROUP = "sums"
+SUMS_GROUP, PLACES_GROUP = "sums", "places"
 DAYS_GROUP, WEEKS_GROUP = "days", "weeks"
 DIGESTS_GROUP, FOOTERS_GROUP = "digests", "footers"
 CONTENT_FIELD = pa.field("content", pa.binary())

@@ -1,7 +1,7 @@
 """What changes of the options of a living warehouse: pure functions, from options to options.
 
-    declared   measures, keys and groups that are added, and other options that get a new value
-    without    measures, keys and groups that are dropped
+    declared   measures, keys, groups and indexes that are added, and other options that get a new value
+    without    measures, keys, groups and indexes that are dropped
     with_added_columns
                columns that batches bring later
     widened    columns that get a wider type
@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from tidemark.options import OPTIONS
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider, sql_column_type
-from tidemark.warehouse.delta.table_names import group_folder, runs_table
+from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.option_checks import check_folders
@@ -26,7 +27,7 @@ from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
 
 SETTINGS = tuple(
-    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys")
+    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "columns")
 )
 
 
@@ -34,7 +35,8 @@ SETTINGS = tuple(
 class Asked:
     """What a call of `alter` asks for; None is as if it was not given.
 
-    add_measure, drop_measure   the name of a column
+    add_measure, drop_measure, add_index, drop_index
+                                the name of a column
     add_key, drop_key, add_group, drop_group
                                 the columns of a key
     widen                       Delta's names of wider types, by the names of columns
@@ -44,42 +46,47 @@ class Asked:
     add_measure: str | None = None
     add_key: Columns | None = None
     add_group: Columns | None = None
+    add_index: str | None = None
     drop_measure: str | None = None
     drop_key: Columns | None = None
     drop_group: Columns | None = None
+    drop_index: str | None = None
     widen: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913  one keyword for each thing that can be changed
         cls,
         *,
         add_measure: str | None = None,
         add_key: str | Sequence[str] | None = None,
         add_group: str | Sequence[str] | None = None,
+        add_index: str | None = None,
         drop_measure: str | None = None,
         drop_key: str | Sequence[str] | None = None,
         drop_group: str | Sequence[str] | None = None,
+        drop_index: str | None = None,
         widen: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
         stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
         keys = (add_key, add_group, drop_key, drop_group)
-        measures = (add_measure, drop_measure)
-        if not stored and not widen and all(one is None for one in (*keys, *measures)):
+        named = {"a measure": (add_measure, drop_measure), "an index": (add_index, drop_index)}
+        if not stored and not widen and all(one is None for one in (*keys, *chain(*named.values()))):
             raise InputError(
-                "alter needs something to change: add_measure, add_key, add_group, drop_measure, drop_key, "
-                f"drop_group, widen, {' or '.join(SETTINGS)}."
+                "alter needs something to change: add_measure, add_key, add_group, add_index, drop_measure, "
+                f"drop_key, drop_group, drop_index, widen, {' or '.join(SETTINGS)}."
             )
-        for name in measures:
-            if name is not None and not (isinstance(name, str) and name):
-                raise InputError(f"a measure is the name of a column, got {shortened(name)}.")
+        for what, names in named.items():
+            for name in names:
+                if name is not None and not (isinstance(name, str) and name):
+                    raise InputError(f"{what} is the name of a column, got {shortened(name)}.")
         new_key, new_group, old_key, old_group = (
             None if one is None else columns_of_key(one) for one in keys
         )
         pairs = (
-            (add_measure, drop_measure),
+            *named.values(),
             (_set(new_key), _set(old_key)),
             (_set(new_group), _set(old_group)),
         )
@@ -87,12 +94,24 @@ class Asked:
             if new is not None and new == old:
                 raise InputError(f"the same is added and dropped: {shortened(new)}. Make two calls of it.")
         wider = _types_by_name(widen)
-        return cls(add_measure, new_key, new_group, drop_measure, old_key, old_group, wider, stored)
+        return cls(
+            add_measure=add_measure,
+            add_key=new_key,
+            add_group=new_group,
+            add_index=add_index,
+            drop_measure=drop_measure,
+            drop_key=old_key,
+            drop_group=old_group,
+            drop_index=drop_index,
+            widen=wider,
+            settings=stored,
+        )
 
     @property
     def drops(self) -> bool:
         """Whether anything is dropped."""
-        return any(one is not None for one in (self.drop_measure, self.drop_key, self.drop_group))
+        dropped = (self.drop_measure, self.drop_key, self.drop_group, self.drop_index)
+        return any(one is not None for one in dropped)
 
 
 def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> Options:
@@ -111,11 +130,17 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
         keys = (*options.key_names, asked.add_key)
     if asked.add_group is not None and _place(groups, asked.add_group) is None:
         groups = (*groups, asked.add_group)
+    indexes = options.index_names
+    if asked.add_index is not None and asked.add_index not in indexes:
+        indexes = (*indexes, asked.add_index)
+        KINDS["columns"].check(OPTIONS["index"], list(indexes))
+        beside[features.INDEX] = features.KNOWN[features.INDEX]
     wanted = replace(
         options,
         measure_names=measures,
         own_keys=keys,
         group_names=groups,
+        index_names=indexes,
         features=beside,
         **fields_of(asked.settings),
     )
@@ -170,7 +195,8 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
             f"{' and '.join(asked.drop_key)} is a group, and a group is a key, too. Drop the group with it: "
             "drop_group."
         )
-    wanted = replace(options, measure_names=measures, own_keys=keys, group_names=groups)
+    indexes = _indexes_left(options, asked.drop_index)
+    wanted = replace(options, measure_names=measures, own_keys=keys, group_names=groups, index_names=indexes)
     left = _runs_tables(wanted)
     gone = [name for name in _runs_tables(options) if name not in left]
     return replace(
@@ -178,6 +204,13 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
         built_from={name: step for name, step in options.built_from.items() if name not in gone},
         dropped={**options.dropped, **dict.fromkeys(gone, now_us)},
     )
+
+
+def _indexes_left(options: Options, dropped: str | None) -> tuple[str, ...]:
+    """The columns with an index without the one that is dropped; InputError if it never had one."""
+    if dropped is not None and dropped not in options.index_names:
+        _check_was_dropped(options, f"index {dropped!r}", index_runs_table(dropped))
+    return tuple(name for name in options.index_names if name != dropped)
 
 
 def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> Options:
@@ -257,6 +290,7 @@ def _check_was_dropped(options: Options, what: str, table: str) -> None:
         return
     there = {
         "measure": list(options.measure_names),
+        "index": list(options.index_names),
         "group": [" and ".join(columns) for columns in options.group_names],
         "key": [" and ".join(columns) for columns in options.key_names],
     }[what.split(" ", 1)[0]]

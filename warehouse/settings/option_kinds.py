@@ -71,8 +71,8 @@ class _Measures(Kind):
             raise InputError(f"{option.name} must be one or more column names, got {shortened(stored)}.")
         if _repeats(stored):
             raise InputError(
-                f"a measure is named twice: {shortened(stored)}. Names that differ only in case are equal. "
-                "Name each column once."
+                f"a column of {option.name} is named twice: {shortened(stored)}. Names that differ only in "
+                "case are equal. Name each column once."
             )
         check_names(stored, option.name)
 
@@ -128,6 +128,17 @@ class _Keys(Kind):
 
     def columns(self, field: Any) -> list[str]:
         return [name for columns in field for name in columns]
+
+
+class _Columns(_Measures):
+    """Columns that may be none at all: `["page_rank", "user"]`."""
+
+    def check(self, option: Option, stored: Any) -> None:
+        if stored != []:
+            super().check(option, stored)
+
+    def as_field(self, stored: Any) -> tuple[str, ...]:
+        return tuple(stored or ())
 
 
 class _Companions(Kind):
@@ -221,6 +232,7 @@ class _Number(Kind):
 KINDS: Mapping[str, Kind] = {
     "names": _Measures(),
     "column": _Column(),
+    "columns": _Columns(),
     "keys": _Keys(),
     "companions": _Companions(),
     "span": _Span(),

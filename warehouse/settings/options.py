@@ -32,6 +32,7 @@ from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
+from tidemark.warehouse.projections.row_index import RowIndex
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
@@ -60,6 +61,7 @@ class Options:
     retention_us        how long rows are kept, in microseconds; None: for ever
     own_keys            the columns of each key that is no group
     group_names         the columns of each group, by which the measures are sorted; groups are keys, too
+    index_names         the columns with an index
     companion_names     the companions: mergeable summaries of kinds that users register
     built_from          of `steps`: a step that repair plans anew, before which no question is answered;
                         of runs tables that were added later: the newest step that was planned by then. All
@@ -86,6 +88,7 @@ class Options:
     retention_us: int | None = None
     own_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
+    index_names: tuple[str, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -147,7 +150,15 @@ class Options:
         """The projections of history in the order in which they are loaded."""
         values = [SortedValues(measure, self.tuning) for measure in self.measures]
         cells = [CompanionCells(companions=self.companions)] if self.companions and self.columns else []
-        return (*values, *cells, *self.key_counts, *self.sorted_groups)
+        return (*values, *cells, *self.key_counts, *self.sorted_groups, *self.indexes)
+
+    @property
+    def indexes(self) -> tuple[RowIndex, ...]:
+        """The projection of each index; empty until the columns are known."""
+        types = dict(self.columns)
+        return tuple(
+            RowIndex.on(Key(name, types[name]), self.tuning) for name in (self.index_names if types else ())
+        )
 
     @cached_property
     def key_counts(self) -> tuple[KeyCounts, ...]:
@@ -323,6 +334,8 @@ class Options:
             # What was added later is no difference: the job that created the warehouse goes on.
             if value is not None and OPTIONS[name].kind == "keys":
                 is_same = all(columns in stored for columns in value)
+            elif value is not None and OPTIONS[name].kind == "columns":
+                is_same = set(value) <= set(stored)
             elif value is not None and OPTIONS[name].kind == "names":
                 added = [one for one in stored if runs_table(one) in self.built_from and one not in value]
                 is_same = value == [one for one in stored if one not in added]

@@ -86,7 +86,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     tick_counts, events_digest = [], 0
     for rows, counts in scan_events(pinned, projection, planned_batches(plans)):
         tick_counts.append(counts)
-        events_digest += projection.digest(rows)
+        events_digest += projection.content_digest(rows)
     in_events = sum_tick_counts(tick_counts)
     if not _same_counts(in_events, in_runs):
         detail = (
@@ -96,7 +96,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
             f"events holds {in_events.rows} rows of the loaded steps, the runs {in_runs.rows}{detail}"
         )
     runs_digest = sum(
-        projection.digest(rows)
+        projection.content_digest(rows)
         for marks in marks_of_runs
         for file in marks.files
         for rows in read_blocks(filesystem, projection.runs_table, file, projection)

@@ -7,7 +7,9 @@ from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, MISSING_RO
 from tidemark.options import OPTIONS
 
 # The options that `alter` sets.
-ALTERED = tuple(one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys"))
+ALTERED = tuple(
+    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "columns")
+)
 CREATE = (
     *COMMON,
     *of_warehouse(OPTIONS.values()),
@@ -93,9 +95,11 @@ ALTER: tuple[Part, ...] = (
     option("--add-measure", metavar="COLUMN", help="a column to answer quantiles of"),
     option("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest"),
     option("--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"),
+    option("--add-index", metavar="COLUMN", help="a column by whose values rows are found without a scan"),
     option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
     option("--drop-key", metavar="COLUMN", help="a key that is no group"),
     option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
+    option("--drop-index", metavar="COLUMN", help="a column whose rows are found by scans from now on"),
     option(
         "--widen",
         action="append",

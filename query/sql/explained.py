@@ -1,0 +1,63 @@
+"""What a statement would read at this moment: the files, row groups and rows that indexes leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tidemark.query.answers.plan import INDEX, SCAN
+from tidemark.query.answers.sql_plan import RowsPlan, SqlPlan
+from tidemark.query.scans.index_places import RATES, Found, Ints, find
+from tidemark.query.sql.narrowed import Narrowed
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.os_errors import report_unreadable_file
+from tidemark.warehouse.snapshots.system_tables import Contents
+
+_COUNTED = ("files", "row_groups", "rows")
+
+
+def explained(sites: Mapping[str, Contents], parts: Iterable[Narrowed]) -> SqlPlan:
+    """How the views of rows in a statement are found, by site; reads the footers of their files."""
+    plans = []
+    for part in parts:
+        for name, contents in sites.items():
+            found = find(contents, part.asked, {})
+            if found is not None:
+                plans.append(_plan(name, contents, part, found))
+    return SqlPlan(plans)
+
+
+def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPlan:
+    files = {f"{EVENTS}/{file.path}": file for file in contents.list_events()}
+    counts = dict.fromkeys([f"{name}{end}" for name in _COUNTED for end in ("", "_left")], 0)
+    for path in contents.event_paths(part.part):
+        file = files[path]
+        rows = None if found.rows is None else found.rows.get(file.path)
+        with report_unreadable_file(path):
+            footer = pq.read_metadata(path, filesystem=contents.store.filesystem())
+        groups = footer.num_row_groups
+        edges = np.cumsum([footer.row_group(group).num_rows for group in range(groups)])
+        counts["files"] += 1
+        counts["files_left"] += rows is None or len(rows) > 0
+        counts["row_groups"] += groups
+        counts["row_groups_left"] += groups if rows is None else _touched(edges, rows)
+        counts["rows"] += footer.num_rows
+        counts["rows_left"] += footer.num_rows if rows is None else len(rows)
+    read_us = RATES.row * (found.most if found.rows is None else counts["rows_left"])
+    return RowsPlan(
+        site=site,
+        view=part.part,
+        alias=part.alias,
+        columns=found.columns,
+        way=SCAN if found.rows is None else INDEX,
+        most=found.most,
+        estimates_ms={INDEX: (found.lookup_us + read_us) / 1000, SCAN: found.scan_us / 1000},
+        **counts,
+    )
+
+
+def _touched(edges: Ints, rows: Ints) -> int:
+    """How many row groups, which end before these rows, have some of the rows."""
+    return len(np.unique(np.searchsorted(edges, rows, side="right")))
