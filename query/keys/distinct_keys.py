@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.key_answers import KeyFields
 from tidemark.query.keys import key_scan
-from tidemark.query.keys.key_blocks import count_names
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_window, window_before
@@ -39,7 +38,6 @@ from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.sketches.sampling import ALL, trials_interval
 from tidemark.sketches.sampling.key_sample import Hashes, below
-from tidemark.warehouse.columns.keys import name_at, take_names
 from tidemark.warehouse.columns.ticks import TickGrid
 from tidemark.warehouse.snapshots.views import KeysView
 
@@ -118,12 +116,7 @@ def _without_gone(number: KeyNumber, question: KeyQuestion) -> KeyNumber:
 
     A key of such rows is looked up: it is gone if no run has another row of it, and no live batch has one.
     """
-    history = question.history(question.window.overlapping)
-    if history.kept is None:
-        return number
-    names = history.kept.names
-    left = count_names(history, [name_at(names, i) for i in range(len(names))])
-    live = question.live.count(take_names(names, np.flatnonzero(left == 0)))
+    live = question.live.count(question.history(question.window.overlapping).gone)
     least, most = int((live.most == 0).sum()), int((live.least == 0).sum())
     ends = (number.lo - most, number.hi - least, number.least - most, number.most - least)
     lo, hi, low, high = (max(0, end) for end in ends)

@@ -35,6 +35,7 @@ from tidemark.warehouse.columns.keys import (
     name_at,
     name_less,
     names_from,
+    no_names,
     number_names,
     take_names,
 )
@@ -88,6 +89,15 @@ class KeyHistory:
         rows = [marks.totals.within(self.window)[0] for marks in self.view.runs]
         runs = zip(self.view.runs, rows, strict=True)
         return tuple(KeyShare(marks, count, count == marks.count) for marks, count in runs if count)
+
+    @cached_property
+    def gone(self) -> Names:
+        """The keys of rows that left of which the window has no other row; they are looked up once."""
+        if self.kept is None:
+            return no_names(self.view.key)
+        names = self.kept.names
+        rows = count_names(self, [name_at(names, i) for i in range(len(names))])
+        return take_names(names, np.flatnonzero(rows == 0))
 
     @property
     def folders(self) -> set[str]:
