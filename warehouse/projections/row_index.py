@@ -100,12 +100,12 @@ class RowIndex(SortedGroups):
         column = encode_keys(self.column, single_array(events.column(self.column.name)))
         totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(column.null), column.null))
         kept = np.flatnonzero(~column.null)
-        files = as_numpy(events.column(FILE_OF_ROW))[:1]  # one row group at a time is read: all are of a file
+        files = _numbers(events, FILE_OF_ROW)[:1]  # one row group at a time is read: all are of a file
         if column.codes is None:
             names, codes = take_names(column.names, kept), np.arange(len(kept))
         else:
             names, codes = column.names, column.codes[kept]
-        rows = as_numpy(events.column(ROW_IN_FILE))[kept]
+        rows = _numbers(events, ROW_IN_FILE)[kept]
         groups = (names, np.repeat(files, len(names)))
         return GroupRows(groups, codes, rows, np.full(len(kept), NUMBER), ticks[kept]), totals
 
@@ -143,6 +143,12 @@ class RowIndex(SortedGroups):
         """The sum of the hashes of (value, tick): the place of a row changes, its content does not."""
         nothing = np.zeros_like(rows.values)
         return self.digest(replace(rows, groups=rows.groups[:1], values=nothing))
+
+
+def _numbers(events: pa.Table, name: str) -> NDArray[np.int64]:
+    """A column of places; 0 for rows that left and are kept elsewhere, which have none."""
+    column = events.column(name)
+    return np.zeros(len(column), np.int64) if pa.types.is_null(column.type) else as_numpy(column)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
