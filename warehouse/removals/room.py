@@ -45,10 +45,13 @@ class Room:
 
 
 def room_for(work: Work, events: DeltaTable, plans: Sequence[StepPlan], rows: int, *, may_keep: bool) -> Room:
-    """The room for so many rows, which leave history at this version of `events`; `plans` are those there."""
+    """The room for so many rows, which leave history at this version of `events`; `plans` are those there.
+
+    Beside an index there is none: where its rows stood in `events` is not kept.
+    """
     removed = removed_at(work.store, events)
     left = removed.rows(plans) - rows
-    limit = min(work.store.tuning.kept_rows, left // _SHARE)
+    limit = 0 if work.options.indexes else min(work.store.tuning.kept_rows, left // _SHARE)
     return Room(rows, may_keep, _waiting(work, removed), limit)
 
 
