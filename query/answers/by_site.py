@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.ticks import TickGrid, end_from_epoch_us, from_epoch_us
 
-_TABLES = ("runs", "steps", "ledger")  # the roles of `as_of` that are versions of tables
+# Of `as_of`: the versions of tables, and the newest removal if there is one.
+_READ = ("runs", "steps", "ledger", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,9 @@ class SiteRows:
 
     @property
     def moment(self) -> dict[str, int]:
-        """The versions by the names of the tables, which open the warehouse as it was read."""
-        return {self.runs_table if role == "runs" else role: self.as_of[role] for role in _TABLES}
+        """What opens it as it was read: versions by the names of tables, and the newest removal."""
+        roles = (role for role in _READ if role in self.as_of)
+        return {self.runs_table if role == "runs" else role: self.as_of[role] for role in roles}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

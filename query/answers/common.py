@@ -151,8 +151,9 @@ class Scope(Renderable):
     def moment(self) -> dict[str, dict[str, int]]:
         """What was read of several warehouses, for `query.open(..., at=answer.moment)`; empty for one.
 
-        For each warehouse the versions of tables by their names. The same question of what is opened then
-        has the same answer, as long as the files of these versions are kept.
+        For each warehouse the versions of tables by their names, and the number of its newest removal as
+        `removed`, if it had one. The same question of what is opened then has the same answer, as long as
+        the files of these versions are kept.
         """
         return {} if self.sites is None else self.sites.moment
 

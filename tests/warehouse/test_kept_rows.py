@@ -16,7 +16,7 @@ from tests.query.keyoracle import check_key, counts
 from tests.query.tally import Tally
 from tests.warehouse.test_remove import table_of
 from tidemark import query, warehouse
-from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.companions import declared, kinds
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
@@ -312,6 +312,26 @@ def test_two_warehouses_are_asked_as_one(made: GroupWorld, tmp_path: Path) -> No
     check_quantile(wh.quantile(0.5, "value", where={"origin": "a"}), of_a, "accurate")
     assert wh.frequency("a", mode="exact").count == sum(row[1] == "a" for row in both.rows)
     assert wh.self_join().count == sum(n * n for n in counts(both, "origin", None)[0].values())
+
+
+def test_the_moment_of_an_answer_has_the_removals_that_no_run_shows(made: GroupWorld, tmp_path: Path) -> None:
+    companions = {"origins": ("tally", "origin")}
+    ours = made.copy(tmp_path / "ours")
+    theirs = GroupWorld.create(tmp_path, groups=["origin"], companions=companions)
+    ours.load_live()
+    theirs.add(rows(9), load=True)
+    wh, answers = query.open({"ours": ours.path, "theirs": theirs.path}), []
+    for number in (3, 4):
+        answers.append(wh.quantile(0.5, "value"))
+        delete(ours, number)
+    answers.append(wh.quantile(0.5, "value"))
+    assert len({one.N for one in answers}) == 3
+    for one in answers:
+        again = query.open({"ours": ours.path, "theirs": theirs.path}, at=one.moment).quantile(0.5, "value")
+        assert (again.N, again.value, again.moment) == (one.N, one.value, one.moment)
+    later = {**answers[-1].moment, "ours": {**answers[-1].moment["ours"], "removed": 2}}
+    with pytest.raises(InputError, match="never had the removal 2"):
+        query.open({"ours": ours.path, "theirs": theirs.path}, at=later)
 
 
 @pytest.mark.parametrize(

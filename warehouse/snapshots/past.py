@@ -59,7 +59,7 @@ from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot, steps_told
 from tidemark.warehouse.snapshots.table_state import TableState
 
-Versions: TypeAlias = Mapping[str, int]  # of tables, by their names
+Versions: TypeAlias = Mapping[str, int]  # of tables, by their names; and the newest removal, as `removed`
 At: TypeAlias = int | str | datetime | date
 _NEWEST_STEPS = 8  # that may be planned within the time by which clocks differ
 _CLOCKS_US = 120 * 10**6  # by which the clocks of two machines may differ, twice what maintenance takes
@@ -76,7 +76,8 @@ def open_past(
 
     at   the number of a step: the moment when every projection had it. Or a time: a datetime, a date (its
          midnight) or ISO text, without a zone in UTC: the moment when it was that time. Or versions of a
-         runs table, `steps` and `ledger`: these, and other tables as they were when the last of them came
+         runs table, `steps` and `ledger`: these, and other tables as they were when the last of them came.
+         With `removed`, no earlier than that removal, which a runs table need not show
 
     NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
     are gone.
@@ -129,6 +130,7 @@ class _Past:
     grace_us: int
     text: str
     moment_us: int = 0
+    removed: int = NONE  # the removal that `events` has at least
     versions: dict[str, int] = field(default_factory=dict)  # those of the record
     _logs: dict[str, LogOfTable] = field(default_factory=dict)
 
@@ -143,8 +145,15 @@ class _Past:
         self.moment_us = moment_us
 
     def begin_at_versions(self, versions: Versions, options: Options) -> None:
-        """Takes versions of tables; InputError for a table or a version that is not there."""
+        """Takes versions of tables, and a removal; InputError for one that is not there."""
         known = [*(one.runs_table for one in options.projections), STEPS, LEDGER]
+        versions = dict(versions)
+        removed = whole_number("the number of a removal", plain(versions.pop(REMOVED, NONE)), NONE)
+        if removed > decided(tables.open_table(self.store, EVENTS)):
+            raise InputError(
+                f"{without_secrets(self.store.uri)} never had the removal {removed}. Give what `moment` of "
+                "an answer has."
+            )
         for name, version in versions.items():
             whole_number(f"the version of {name!r}", plain(version), -1)
             if name not in known or version >= self._log(name).versions.stop:
@@ -155,7 +164,7 @@ class _Past:
         there = {name: version for name, version in versions.items() if version >= 0}
         if not there:
             raise InputError("at has no version of a table. Give those that `moment` of an answer has.")
-        self.versions = dict(versions)
+        self.versions, self.removed = versions, removed
         self.moment_us = max(self._log(name).time_us(version) for name, version in there.items())
 
     def begin_at_step(self, step: int, options: Options) -> None:
@@ -219,7 +228,7 @@ class _Past:
         """`events`, with the batches that are visible, and with the removals that runs are without."""
         visible = {batches for plan in state.plans[-_NEWEST_STEPS:] for batches in plan.batches}
         visible |= {batches for name in runs for batches in state.live_ranges(state.last_step(name))}
-        newest, events = max(map(state.net_of, runs), default=NONE), self._open(EVENTS)
+        newest, events = max(self.removed, *map(state.net_of, runs)), self._open(EVENTS)
         while events is not None:
             fits = _has_batches(events, visible) and decided(events) >= newest
             if fits or not self._moves_on(EVENTS):
