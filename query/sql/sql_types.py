@@ -97,7 +97,7 @@ def _parts(kind: str, name: str) -> list[str]:
     """What stands in the angle brackets of a nested type with this name; empty for other types."""
     parts, depth = [""], 0
     for letter in kind[len(name) + 1 : -1] if kind.startswith(f"{name}<") else "":
-        depth += (letter == "<") - (letter == ">")
+        depth += (letter in "<(") - (letter in ">)")
         if letter == "," and not depth:
             parts.append("")
         else:
