@@ -94,10 +94,10 @@ def _views(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The queries of the views by their names without the prefix.
 
-    And by the names of the views of rows, those of the rows that indexes find for what is `asked`.
+    And by the names of the views of rows, those of the rows that indexes find for what is `asked`: none
+    without an index.
     """
     files = define(f"{EVENTS}_files", readers.files, ["VARCHAR", "VARCHAR"])
-    rows_sql = define(f"{EVENTS}_found", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
     tables = {
         name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
         for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
@@ -113,10 +113,6 @@ def _views(
             part, site, f"read_parquet({paths}, hive_partitioning = false, union_by_name = true)"
         )
 
-    def found(part: str, site: str) -> str:
-        rows = _texts(f"{rows_sql}('{part}', {literal(site)}, asked, {_NOW})")
-        return of_batches(part, site, f"query({rows}[1])")
-
     def of_batches(part: str, site: str, rows: str) -> str:
         chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
         return (
@@ -129,6 +125,14 @@ def _views(
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
+    if not any(site.options.indexes for site in wh.sites.values()):
+        return views, {}
+    rows_sql = define(f"{EVENTS}_found", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
+
+    def found(part: str, site: str) -> str:
+        rows = _texts(f"{rows_sql}('{part}', {literal(site)}, asked, {_NOW})")
+        return of_batches(part, site, f"query({rows}[1])")
+
     return views, {part: _of_all(readers, partial(found, part)) for part in (EVENTS, *PARTS)}
 
 
