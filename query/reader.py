@@ -285,7 +285,7 @@ class Reader(KeyReader):
 
         Returns one Answer for a number, Answers in the order of the sequence otherwise. A rank among the NaN
         rows has the value NaN. If the live rows do not fit into memory, mode accurate may answer a phi
-        otherwise when it is asked alone than with others, because all share the blocks that are read; both
+        differently alone and together with others, because all of them share the blocks that are read; both
         answers keep the promised error.
 
         Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads

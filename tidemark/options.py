@@ -3,8 +3,8 @@
 From a row follow the keyword of `create`, its check, the property of the table `events`, the comparison with
 what a caller gives later, whether `alter` takes it, and the option and the help of the command line. A new
 option is a row here, with its line in `GivenOptions`, and a field of `warehouse.settings.options.Options`,
-for the code that uses it. Warehouses that were created before lack its property: the row has a default and
-`is_later`, and they have the default.
+for the code that uses it; if `alter` takes it, also a keyword of `warehouse.alter`. Warehouses that were
+created before lack its property: the row has a default and `is_later`, and they have the default.
 
 Nothing is imported here: the help of the command line is fast.
 """

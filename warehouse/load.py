@@ -119,11 +119,11 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
               True: a batch is refused if its rows are the same, or nearly the same, as those of an earlier
               bulk load. False: it is loaded, and `overlaps` of the report and a logged warning name both
               batches. Batches that were unloaded are not compared
-    evolve    whether columns that the warehouse lacks are added to it. Rows of other batches, from before and
-              after, that have none have NULL there; `added_columns` of the report names them. By default
-              unknown columns are refused. In text they get a type as those of a first batch do. And whether
-              a column gets the type of the rows where that is wider, as `alter(widen=...)` does, at its cost
-              (`widened_columns`); in text, columns keep their types
+    evolve    whether columns that the warehouse lacks are added to it (`added_columns` of the report names
+              them); by default they are refused. Earlier and later batches without them have NULL there. In
+              text, a new column gets its type as in a first batch. Also whether a column gets the type of
+              the rows if that is wider, as by `alter(widen=...)` and at its cost (`widened_columns`); in
+              text, columns keep their types
     storage_options
               options of the object store, as delta-rs takes them
     progress  called with the name of each point reached
@@ -221,9 +221,9 @@ def load_live(work: Work) -> None:
 
 
 def bulk_batch(name: str, generation: int = 0) -> BatchRange:
-    """The batch of the bulk load called `name`: the only one of its source, numbered by a hash of the source.
+    """The batch of the bulk load called `name`, numbered by a hash of its source.
 
-    `generation` is how often a batch of this name was unloaded: after that the name stands for another batch.
+    `generation` is how often a batch of this name was unloaded: each time the name gets another batch.
 
     Delta truncates the statistics of long text, so files cannot be pruned by source names that start alike.
     The hash is an integer with exact statistics, so files can be pruned by it.

@@ -106,12 +106,13 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
               as in `load`
 
     Batches that are still live are loaded first. Unloading a batch again changes nothing. Raises InputError
-    for a batch that was never loaded, or never came; then nothing was changed. Files that Spark reads as a
-    stream from the table `events` must not be rewritten: such a stream fails at the first removal.
+    for a batch that was never loaded, or never came; then nothing was changed. A stream of Spark that reads
+    the table `events` fails at the first removal, because files are replaced.
 
-    The cost is that of writing the files of `events` with rows of the batch. If these are more than
-    `Tuning.kept_rows`, or than a quarter of the rows that stay, each run that has some is sorted again, for
-    each projection. Else runs keep them until they are written again, and readers subtract them.
+    The cost is that of writing the files of `events` with rows of the batch. If these rows are at most
+    `Tuning.kept_rows`, and a quarter of the rows that stay, and no column has an index, runs keep them until
+    they are written again, and readers subtract them. Else each run that has some is sorted again, for each
+    projection.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):
@@ -179,16 +180,16 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     hold; then nothing was changed. A stream of Spark that reads the table `events` fails at the
     first removal.
 
-    A purge takes a condition that no row matches, too. Records of the table `rejected` leave if their text
-    has a constant of the condition, or a text of the keys (a number of them, if they have no text); without
-    any constant, all records leave. A batch that lost rows is then compared by its number of rows alone when
-    it comes again. The report has the certificate.
+    A purge also takes a condition that no row matches. Records of the table `rejected` leave if their text
+    has a constant of the condition, or a text of the keys (a number, if the keys have no texts); if there is
+    no constant, all records leave. A batch that lost rows and comes again is then compared by its number of
+    rows alone. The report has the certificate.
 
-    The cost: one read of the columns of the condition and the keys, which are held in memory. With keys or a
-    time, only of files of `events` that can have such rows, by the least and the greatest values of each. The
-    files with deleted rows are written again. If these rows are more than `Tuning.kept_rows`, or than a
-    quarter of the rows that stay, and in a purge, each run that has some is sorted again from `events`, for
-    each projection. Else runs keep them until maintenance, and readers subtract them.
+    The cost: one read of the columns of the condition and of the keys; with keys or a time, only in files of
+    `events` whose least and greatest values allow such rows. The keys are held in memory. The files with
+    deleted rows are written again. If these rows are at most `Tuning.kept_rows`, and a quarter of the rows
+    that stay, and no column has an index, runs keep them until maintenance, and readers subtract them. Else,
+    and in a purge, each run that has some is sorted again from `events`, for each projection.
     """
     began = time.perf_counter()
     if where is None and keys is None:

@@ -74,11 +74,11 @@ also creates the warehouse.""",
     ),
     Command(
         "alter",
-        "add or drop a measure, a key or a group of a warehouse that has data, widen a column, set an option",
+        "add or drop a measure, key, group or index of a warehouse with data, widen a column, set an option",
         """\
-Adds a measure, a key or a group, and builds its history from the table of events, step by step. Questions
-about a new measure or key are refused until that is done; others go on, as do loads and streams. What is
-dropped is in no question any more; `tidemark maintain` deletes its files a grace later. --widen writes the
+Adds a measure, key, group or index, and builds its history from the table of events, step by step. Questions
+about a new measure or key are refused until that is done; others go on, as do loads and streams. Questions
+about what was dropped are refused; `tidemark maintain` deletes its files a grace later. --widen writes the
 table of events once; answers stay. After a crash, run it again.""",
         (
             "tidemark alter -w flights --add-group origin",
@@ -143,8 +143,8 @@ leaves; their numbers stay used. After a crash, run it again.""",
 Deletes the rows for which a condition is true, or that equal a row of a file in the columns of the file, from
 the table of events and from every answer. The condition is in DuckDB's language over the columns, as
 --where of questions takes it. Files that no table names any more are deleted by `tidemark maintain`, a grace
-later. With --purge nothing of the rows stays, also of those that were removed before, and there is a
-certificate. After a crash, run it again.""",
+later. With --purge no trace stays of these rows, nor of those that were removed before, and a certificate is
+printed. After a crash, run it again.""",
         (
             "tidemark delete -w flights --keys cancelled.csv",
             "tidemark delete -w flights --where \"origin = 'XXX'\" --dry-run",
@@ -225,8 +225,8 @@ attempt is reported as busy, and does not count as broken.""",
         "make again from the table of events what is damaged",
         """\
 Looks at every file of runs, marks, ledger and steps, and makes again from the table of events what is damaged
-or missing. Loads, streams and questions may go on. The table of events itself is never changed: what is
-damaged there, only a copy has, and the command says so and ends with exit code 1. After a crash, run it
+or missing. Loads, streams and questions may go on. The table of events itself is never changed: only a
+backup has what is damaged there. The command names it and ends with exit code 1. After a crash, run it
 again.""",
         (
             "tidemark repair -w flights --dry-run",
@@ -564,8 +564,8 @@ its field `top`.""",
         "pagerank",
         "ranks of the nodes of a graph whose edges are rows",
         """\
-The PageRank of the nodes of a graph, of which each row of the warehouse is an edge. Random walks give it,
-which new edges re-route: with --every they are looked for again and again, and only what they change is drawn
+The PageRank of the nodes of a graph, of which each row of the warehouse is an edge. It is found by random
+walks. With --every, new edges are looked for again and again, and only the walks that they change are drawn
 anew. `lo` and `hi` hold for all nodes together with the confidence in the last line. Rows with a NULL are no
 edges, and an edge counts once. The walks are in memory, about seven nodes each.""",
         (
@@ -628,8 +628,8 @@ Clients from other machines need a user name and a password.""",
         "serve warehouses over HTTP, for programs and dashboards",
         """\
 Answers all questions over HTTP as JSON, read only, until SIGTERM or Ctrl-C. /openapi.json describes the
-addresses. Every request needs a token. Without --tokens one is made at start, printed, and may all. Clients
-from other machines need TLS, by --certificate or by a proxy in front of the server.""",
+addresses. Every question needs a token. Without --tokens, a token with all rights is made at start and
+printed. Clients from other machines need TLS, by --certificate or by a proxy in front of the server.""",
         (
             "tidemark serve -w flights=/data/flights -w clicks=/data/clicks --port 8080",
             SERVE_TLS,

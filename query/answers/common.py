@@ -107,9 +107,9 @@ class Scope(Renderable):
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
     as_of: the versions of the tables that were read; of several warehouses those of each, by its name.
-    widened: what the window was widened from, which is whole ticks, and where it was counted back from if
-        later ticks lie in the future of the clock; and before when its rows have expired, if it begins
-        before then. None if it is what was asked, and whole.
+    widened: None if the window is as it was asked and begins after what has expired. Else a text: the window
+        that was asked, if it was widened to whole ticks; where it was counted back from, if later ticks lie
+        in the future of the clock; the time before which rows have expired.
     plan: how it was found, which all answers of a call share. It does not count where answers are compared.
     sites: the rows of each of several warehouses, for `by_site`; None for one.
     """

@@ -1,14 +1,13 @@
-"""What a condition says of columns: ranges of values outside of which it is true of no row.
+"""The ranges of values that a condition allows in columns: it is true of no row outside of them.
 
-From the parse tree of DuckDB, or from values that are allowed. It is a weaker condition than the given one,
-so what is found by it is asked again. Used are AND and OR of
+The condition is DuckDB's parse tree, or a list of allowed values. The ranges may allow more rows than the
+condition, so the condition is asked again of the rows that are found. Used are AND and OR of
 
     column = constant, <, <=, >, >=, BETWEEN, IN, LIKE 'prefix%', starts_with(column, 'prefix')
 
-A part of an AND that is none of these is left out; an OR with such a part says nothing. Constants are taken
+A part of an AND that is none of these is left out; an OR with such a part has no ranges. Constants are taken
 as they are written. They become names of keys (`bracket`) with some room on both sides, more than DuckDB
-rounds when it compares values of different types. What is not known here says nothing: then rows are found by
-a scan.
+rounds when it compares values of different types. Rows of a condition without ranges are found by a scan.
 """
 
 from __future__ import annotations

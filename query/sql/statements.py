@@ -33,7 +33,7 @@ class Statements:
             return database.sql(statement, params)
 
     def explain(self, statement: str, params: Any) -> SqlPlan:
-        """See `Warehouse.explain`; of the warehouse that has no name."""
+        """See `Warehouse.explain`; for a single warehouse, whose name is "" here."""
         database = self._database(statement)
         with report_os_errors("explain"):
             sites = self._warehouses[""].pinned().contents_by_site()
@@ -82,7 +82,7 @@ class Connection:
         """A SQL query over all of the warehouses; see `Warehouse.sql`.
 
         The view NAME has the visible rows of a warehouse. Its other views and functions are NAME_live,
-        NAME_history, NAME_steps, NAME_runs, NAME_summary, NAME_quantile(...) and so on. All of a statement
-        sees each warehouse at one moment, its newest.
+        NAME_history, NAME_steps, NAME_runs, NAME_summary, NAME_quantile(...) and so on. A statement sees each
+        warehouse at one moment, the newest.
         """
         return self._statements.sql(statement, params)

@@ -14,7 +14,8 @@ smallest at
     inner products    eps_cm = eps / (1 + eps)        eps_sw = sqrt(1 + eps) - 1.
 
 Randomised waves may fail as well, so they and the rows get delta / 2 each. Of SPLITTER ("SP") nothing is
-proved; its sub-cells are followed by others from SPLIT_SHARE / width of the window on, as in its paper.
+proved: a sub-cell takes SPLIT_SHARE / width of the window in arrivals before it may be followed by another,
+as in its paper (counters/sub_cells.py).
 
 Example. Points with eps = delta = 0.01: eps_cm = 0.0099, so 275 columns, and 5 rows; 1375 counters of
 eps_sw = 0.01.

@@ -10,8 +10,9 @@ are read. Either all runs of a projection are without the rows of a removal, or 
 The state of a reader is one immutable snapshot, which is replaced once an update has ended. If an update is
 interrupted, the snapshot is unchanged, and the next update starts from it.
 
-Cost. A refresh that finds nothing new looks for one file per table. A view reads only the marks and ledger
-rows of runs and batches that the previous views did not have.
+Cost. A refresh that finds nothing new looks for two files of each table; in an object store it takes one
+round of requests. A view reads only the marks and ledger rows of runs and batches that the previous views did
+not have.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class SnapshotReader:
         return self._snapshot.event_files(batches)
 
     def list_events(self) -> Sequence[DataFile]:
-        """The files of `events` at its newest version with no removal after the last refresh."""
+        """The files of `events` at the newest version without a removal that came after the last refresh."""
         return self._snapshot.list_events()
 
     def current(self, needed: Needed = ALL) -> Snapshot:
