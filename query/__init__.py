@@ -32,6 +32,7 @@ Its calls:
     query.register_duckdb(connection, uri, "flights")       # the same in a connection of the caller's
     query.register_views(spark, uri, name="flights")        # flights_quantile(...) and views, in Spark's SQL
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
+    query.token("alice")                            # what stands for a value of a private column
     query.alert("quantile(0.99, last='15m') > 500", wh=wh, notify=tell)    # asked after each commit
     query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
 
@@ -88,6 +89,7 @@ from tidemark.warehouse.errors import (
     shortened,
 )
 from tidemark.warehouse.memory_cache import parse_bytes
+from tidemark.warehouse.private.tokens import Token, token
 from tidemark.warehouse.snapshots.open_sites import Address, SitesAt, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.same_batches import Duplicates
@@ -338,6 +340,7 @@ __all__ = [
     "RankAnswer",
     "Summary",
     "TidemarkError",
+    "Token",
     "Warehouse",
     "alert",
     "cdf",
@@ -363,6 +366,7 @@ __all__ = [
     "self_join",
     "smallest",
     "summary",
+    "token",
     "top",
     "use",
 ]

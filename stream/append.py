@@ -26,6 +26,7 @@ from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended, GivenBatch
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
+from tidemark.warehouse.ingest.private_rows import with_tokens
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, DEFAULT_FILTER, RowFilter, latest_time
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.load import step_tick
@@ -121,7 +122,9 @@ def append_batch(
     options = read_options(store, events)
     executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options)
-    given = GivenBatch(rows, batch, row_filter, ledger_table.level_eps(options.eps, 0), evolve)
+    given = GivenBatch(
+        with_tokens(rows, options), batch, row_filter, ledger_table.level_eps(options.eps, 0), evolve
+    )
     given.check_columns(options)
     state = batch_numbers.state_of(store, events, ledger, batch)
     if state == "new":

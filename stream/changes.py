@@ -53,6 +53,11 @@ def parse_changes(records: DataFrame, options: Options) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
+    if options.private:
+        raise InputError(
+            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
+            "values. Give a stream of rows with _change_type."
+        )
     columns = options.columns
     if not columns:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")

@@ -59,7 +59,7 @@ def parse(
     """
     from pyspark.sql import functions as F
 
-    types = dict(options.columns)
+    types = options.given_columns
     if not types:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")
     later = options.added_columns.keys() & types.keys()

@@ -23,6 +23,7 @@ from tidemark.warehouse.execution.hadoop import check_checkpoint
 from tidemark.warehouse.ingest import batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.column_casts import check_columns
+from tidemark.warehouse.ingest.private_rows import with_tokens
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, RowFilter, latest_time
 from tidemark.warehouse.os_errors import report_os_errors
@@ -126,7 +127,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     executor = executor_for(spark)
     options = read_options(store)
     executor.check_sendable(options.companions.known_kinds())
-    fields = executor.input(streaming_df).fields(*parser_columns)
+    fields = with_tokens(executor.input(streaming_df), options).fields(*parser_columns)
     how: _Appends | _Corrections
     _check_missing(missing, changes=changes)
     if changes:

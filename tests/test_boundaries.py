@@ -27,6 +27,7 @@ FLOORS = {
     ],
     "warehouse": [
         "cascade errors per_process",
+        "private",
         "columns memory_cache os_errors sizes temporary_folders",
         "companions execution integrity",
         "delta text",
@@ -55,7 +56,7 @@ FLOORS = {
     ],
     "jobs": [
         "cli spark",
-        "ask create demo inputs sql verify",
+        "ask create demo inputs secret sql verify",
         "remove_rows",
         "alter copy_warehouse load_batch maintain pagerank repair serve site_reduce sql_server stream_events",
     ],

@@ -38,6 +38,7 @@ class GivenOptions(TypedDict, total=False):
     retention: str | None
     key_eps: float | None
     key_delta: float | None
+    private: bool | Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,19 @@ OPTIONS = {
             help="the probability that it errs by more",
             metavar="D",
             is_told=False,
+        ),
+        Option(
+            "private",
+            "private",
+            "the columns of which only tokens are stored, never values; True: all columns of keys. It needs "
+            "a secret (`use_secret`), which is kept outside of the warehouse",
+            field="private",
+            property="private",
+            flag="--private",
+            help="a column of which only tokens are stored; may be repeated. Needs a secret",
+            metavar="COLUMN",
+            is_told=False,
+            is_later=True,
         ),
     )
 }

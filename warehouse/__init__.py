@@ -22,6 +22,7 @@ None for spark, this process does the work:
     warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
+    warehouse.new_secret(); warehouse.use_secret(file="secret")     # of warehouses created with private=True
     warehouse.use_catalog(resolve)                          # names of a catalog as addresses
     snapshot = warehouse.open_snapshot(uri).current()       # an immutable value
     warehouse.read_options(snapshot.store); warehouse.live_values(snapshot, snapshot.view(), window)
@@ -30,6 +31,7 @@ The rooms, from the lowest floor to the highest:
 
     cascade, errors, per_process
                       how deep ranges of the ledger nest; what is raised; what a forked child makes anew
+    private           secrets, and the tokens of values
     columns, memory_cache, os_errors, sizes, temporary_folders
                       types, ticks, keys and values, without a file; an LRU cache; refusals of the system;
                       sizes of tasks, files and blocks; the temporary files of a process
@@ -96,6 +98,7 @@ from tidemark.warehouse.expire import expire
 from tidemark.warehouse.load import load
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.maintain import MaintenanceReport, maintain
+from tidemark.warehouse.private.secrets import new_secret, use_secret
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.remove import certificates, delete, unload
 from tidemark.warehouse.repair import RepairReport, repair
@@ -151,6 +154,7 @@ __all__ = [
     "live_values",
     "load",
     "maintain",
+    "new_secret",
     "open_snapshot",
     "read_options",
     "register_companion",
@@ -158,5 +162,6 @@ __all__ = [
     "restore",
     "unload",
     "use_catalog",
+    "use_secret",
     "verify",
 ]

@@ -22,7 +22,7 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, name_text
-from tidemark.warehouse.execution.executors import Input
+from tidemark.warehouse.execution.executors import Input, LocalExecutor
 from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.load import bulk_batch, unloads
@@ -164,7 +164,7 @@ def _check_given(rows: Any, before: Any, on: Sequence[str] | None, changes: Any)
 def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes: Any) -> _Given:
     if changes is not None:
         came, gone = net_changes(work, changes)
-        return _Given(given_input(work, came), gone)
+        return _Given(LocalExecutor(work.store.tuning).input(came), gone)  # it has tokens already
     if isinstance(rows, pa.RecordBatchReader):
         rows = rows.read_all()  # they are read more than once
     names = [name for name, _ in work.options.columns]

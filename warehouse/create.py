@@ -27,11 +27,14 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PARENTS, REJECT
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
+from tidemark.warehouse.ingest.private_rows import as_token_field
 from tidemark.warehouse.ledger import ledger_rows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.private.secrets import named_fingerprint, use_secret
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.features import PRIVATE
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
 from tidemark.warehouse.settings.options import Options, default_of, fields_of, parse_options, read_options
 
@@ -53,6 +56,8 @@ def create(
     *,
     schema: StructType | DataFrame | pa.Schema | str | None = None,
     storage_options: dict[str, str] | None = None,
+    secret_file: str | os.PathLike[str] | None = None,
+    secret_command: str | None = None,
     **given: Unpack[GivenOptions],
 ) -> Options:
     """Creates a warehouse and returns its options; if it exists, checks that it has the given options.
@@ -64,20 +69,24 @@ def create(
               batch fixes them
     storage_options
               options of the object store, as delta-rs takes them
+    secret_file, secret_command
+              where the secret of private columns comes from, as `use_secret` takes them: it is not stored
 
-    Raises InputError for an invalid option and for an object store that does not refuse a second put of the
-    same object, OptionsMismatch if the warehouse exists with other options.
+    Raises InputError for an invalid option, for private columns without a secret or with another one, and for
+    an object store that does not refuse a second put of the same object; OptionsMismatch if the warehouse
+    exists with other options.
     """
     unknown = given.keys() - GivenOptions.__annotations__.keys()
     if unknown:
         raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
     asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
+    fingerprint = _fingerprint(asked, secret_file, secret_command)
     store.files.check_place()
     if table_open.exists(store, EVENTS):
         options = read_options(store)
         options.check_same(asked)
-        return options
+        return _with_secret(options, fingerprint)
     if table_open.exists(store, "."):
         raise InputError(
             f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
@@ -88,12 +97,16 @@ def create(
         store.files.check_log(name)
     _check_no_other_files(store)
     options = _with_defaults(asked)
+    if options.private:
+        known = {**options.features, PRIVATE: features.KNOWN[PRIVATE]}
+        options = replace(options, fingerprint=fingerprint or "", features=known)
     options.companions.known_kinds()  # one that is not registered is refused
     KeyPromise.of(options).check()
     check_conditional_puts(store)
     fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
+    fields = [as_token_field(field) if field.name in options.private else field for field in fields]
     if schema is not None:
-        columns = column_types(fields)
+        columns = options.with_token_types(column_types(fields))
         options.check_columns(columns)
         for projection in replace(options, columns=tuple(columns.items())).projections:
             run_tables.create_tables(store, projection, options.grace_us)
@@ -107,12 +120,31 @@ def create(
     events_schema = Schema([*system_fields, *fields])
     tables.create(store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us)
     options = read_options(store)
-    options.check_same(asked)  # another process may have created it meanwhile
+    _with_secret(options, fingerprint).check_same(asked)  # another process may have created it meanwhile
     _LOG.info(
         "%s: created for %s",
         without_secrets(store.uri),
         ", ".join([*options.measure_names, *(" and ".join(columns) for columns in options.key_names)]),
     )
+    return options
+
+
+def _fingerprint(
+    asked: dict[str, Any], file: str | os.PathLike[str] | None, command: str | None
+) -> str | None:
+    """The fingerprint of the secret that is given; None if none is given and no column is private."""
+    if file is not None or command is not None:
+        return use_secret(file=file, command=command)
+    return named_fingerprint() if asked["private"] else None
+
+
+def _with_secret(options: Options, fingerprint: str | None) -> Options:
+    """The options of a warehouse; InputError if it has private columns and not this secret."""
+    if options.private and fingerprint is not None and options.fingerprint != fingerprint:
+        raise InputError(
+            f"the warehouse has the secret with the fingerprint {options.fingerprint}, and that of "
+            f"{fingerprint} was given. Give its own. Nothing was changed."
+        )
     return options
 
 

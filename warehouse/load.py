@@ -31,10 +31,9 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
@@ -56,6 +55,7 @@ from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import append_rows, same_rows
 from tidemark.warehouse.ingest.append_rows import Appended, GivenBatch
 from tidemark.warehouse.ingest.overlaps import check_no_overlap, overlaps, sample_of_batch
+from tidemark.warehouse.ingest.private_rows import text_columns, with_tokens
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.ledger import batch_counts, ledger_table, unaccounted
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, TIME_COLUMNS, times_of
@@ -160,12 +160,13 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     report = LoadReport(seconds=work.seconds)
     if rows is not None and batch is not None:
         if executor.in_process:
-            keys = {*options.key_columns} - {*options.measure_names, options.time}
+            keys = {*options.key_columns, *options.private} - {*options.measure_names, options.time}
             rows = with_text_read(
-                rows, pa.schema(events.schema()), dict(options.columns), keys, evolve=evolve
+                rows, partial(text_columns, events, options), dict(options.columns), keys, evolve=evolve
             )
         times = unloads(store, events, batch)
-        given = GivenBatch(executor.input(rows), bulk_batch(batch, times), row_filter, evolve=evolve)
+        given_rows = with_tokens(executor.input(rows), options)
+        given = GivenBatch(given_rows, bulk_batch(batch, times), row_filter, evolve=evolve)
         if times and not again:
             _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)
         step, work = _plan_bulk(work, events, steps, given, report, refuse_overlap=refuse_overlap)

@@ -25,6 +25,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
 from tidemark.warehouse.execution.input_files import find_inputs, format_of
+from tidemark.warehouse.ingest.private_rows import text_columns
 from tidemark.warehouse.text.rows import text_rows
 from tidemark.warehouse.text.types import ANY_TYPES, Wanted, guess_types
 
@@ -64,7 +65,7 @@ class LocalInputs:
         else:
             columns = dict(options.columns) if options else {}
             self.guessed = not columns
-            types = self._types(columns) if columns else pa.schema([])
+            types = self._types(options) if options else pa.schema([])
             if evolve or not columns:
                 types = guess_types(paths, file_format, wanted, types)
             rows = text_rows(paths, file_format, types)
@@ -76,10 +77,10 @@ class LocalInputs:
     def check(self) -> None:
         """See `Inputs.check`: rows are read in order."""
 
-    def _types(self, names: Iterable[str]) -> pa.Schema:
-        """The Arrow types of these columns of the warehouse."""
-        stored = pa.schema(tables.open_table(self._store, EVENTS).schema())
-        return pa.schema([stored.field(name) for name in names])
+    def _types(self, options: Options) -> pa.Schema:
+        """The Arrow types of the columns of the warehouse, as text is read by them."""
+        stored = text_columns(tables.open_table(self._store, EVENTS), options)
+        return pa.schema([stored.field(name) for name, _ in options.columns])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:
         """See `Inputs.check_times`."""

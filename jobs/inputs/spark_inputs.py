@@ -24,6 +24,7 @@ from tidemark.warehouse.columns.schema import arrow_schema_of, column_types, del
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.execution.arrow_inputs import check_same_columns
 from tidemark.warehouse.execution.input_files import FORMATS, described, find_inputs, format_of
+from tidemark.warehouse.ingest.private_rows import as_text
 from tidemark.warehouse.text.rows import TEXT_FORMATS
 from tidemark.warehouse.text.types import ANY_TYPES, Wanted
 
@@ -153,9 +154,11 @@ class SparkInputs:
         cut: bool,
         evolve: bool,
     ) -> DataFrame:
-        text = open_text(self._spark, paths, form)
+        text = open_text(self._spark, paths, form, private=bool(options and options.private))
         columns = options.columns if options else ()
-        stored = arrow_schema_of(self._spark, columns) if columns else None
+        stored = None
+        if options is not None and columns:
+            stored = as_text(arrow_schema_of(self._spark, options.given_columns.items()), options)
         schema = text.guess(wanted, stored) if stored is None or evolve else text.schema(stored)
         self.guessed = not columns
         self._check = partial(text.check, schema)

@@ -24,7 +24,7 @@ from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.parts import Chunks, Part, by_part
 from tidemark.warehouse.text.records import TextColumns
 from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_rows
-from tidemark.warehouse.text.types import Guesses, Wanted, guess_part
+from tidemark.warehouse.text.types import Guesses, Wanted, check_guessed, guess_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +108,7 @@ class SparkText:
 
     def guess(self, wanted: Wanted, stored: pa.Schema | None = None) -> pa.Schema:
         """The types of the columns of a batch that creates a warehouse, or adds columns: `guess_types`."""
+        check_guessed(stored)
         parts, columns, guesses = self.parts, None, Guesses()
         if parts.form in SEPARATORS:
             columns = TextColumns(self.schema(pa.schema([])))
@@ -149,8 +150,11 @@ class SparkText:
         return [pickle.loads(row.result) for row in rows]  # noqa: S301  our own tasks wrote it
 
 
-def open_text(spark: SparkSession, paths: Sequence[str], form: str) -> SparkText:
-    """The text files at these paths, in this order; InputError for an empty one that needs a header."""
+def open_text(spark: SparkSession, paths: Sequence[str], form: str, *, private: bool = False) -> SparkText:
+    """The text files at these paths, in this order; InputError for an empty one that needs a header.
+
+    private   whether columns are: then InputError for records that Spark would have to sort first
+    """
     from pyspark.sql import functions as F
 
     reader = spark.read.format("text").option("lineSep", "\n")
@@ -170,6 +174,11 @@ def open_text(spark: SparkSession, paths: Sequence[str], form: str) -> SparkText
     firsts, is_cut_inside = _count(lines, form)
     if not is_cut_inside:
         return SparkText(lines, Parts(form, by_url, firsts))
+    if private:
+        raise InputError(
+            "a file is cut inside of quotes, so Spark would write its text to temporary files before the "
+            "private columns have tokens. Give it in smaller files, or as Parquet, or use --engine local."
+        )
     placed = lines.withColumn("row", F.monotonically_increasing_id()).repartition("url")
     ordered = placed.sortWithinPartitions("url", "start", "row")
     return SparkText(ordered.select("value", "url", F.lit(0).alias("start")), Parts(form, by_url, {}))

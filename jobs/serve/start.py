@@ -77,10 +77,17 @@ def _warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
     if not texts:
         raise InputError("no warehouse was named. Give --warehouse NAME=PATH.")
     options = parsed.storage_options_of(given)
-    return {
+    opened = {
         name: query.open(uri, options, memory=given.memory, max_staleness=given.max_staleness)
         for name, uri in named_warehouses(texts).items()
     }
+    private = [name for name, wh in opened.items() if wh.options.private]
+    if private:
+        raise InputError(
+            f"the warehouse {private[0]!r} has private columns, which the server does not answer about: its "
+            "addresses and logs would have their values. Ask by query.open, where the secret is."
+        )
+    return opened
 
 
 def _tokens(given: argparse.Namespace) -> tuple[str | None, Tokens]:

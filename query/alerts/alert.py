@@ -23,9 +23,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tidemark.query.alerts.condition import Comparison, parse_condition
+from tidemark.query.alerts.no_names import check_no_names
 from tidemark.query.alerts.reading import ALL, Limit, Reading, Verdict, number_of, readings
 from tidemark.query.alerts.state_file import CERTAIN, CLEAR, POSSIBLE, STALE, StateFile
 from tidemark.query.answers.rendering import text_of
@@ -124,6 +126,8 @@ class Alert:
         names = wh.options.measure_names if wh.options.columns else ()
         self._wh, self._notify = wh, notify
         self._conditions = {text: parse_condition(text, names) for text in texts}
+        for one in chain.from_iterable(self._conditions.values()):
+            check_no_names(wh.options, one)
         self._limits = {text: _limits(parts, theta, clear) for text, parts in self._conditions.items()}
         self._lag = parse_grace(lag)
         self._stale = None if stale is None else parse_duration(stale)

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from tidemark.warehouse.private.tokens import Token
+
 
 def text_of(value: Any) -> str:
     """A value as text for people: numbers with thousands separators, bytes in hexadecimal, None as "".
@@ -23,6 +25,8 @@ def text_of(value: Any) -> str:
     if isinstance(value, datetime):
         utc = value if value.tzinfo is None else value.astimezone(UTC)
         return utc.replace(tzinfo=None).isoformat(sep=" ")
+    if isinstance(value, Token):
+        return str(value)
     if isinstance(value, bytes):
         return value.hex()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))

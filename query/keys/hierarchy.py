@@ -78,6 +78,8 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
             if self.separator is not None:
                 raise InputError(f"separator is for keys that are text; {key.name} is a time. Leave it out.")
             return _DATES if kind.unit_us == DAY_US else _TIMES
+        if kind is not None and kind.is_token:
+            raise InputError(f"{key.name} is a private column: its tokens have no prefixes.")
         if kind is None or not kind.is_text:
             raise InputError(
                 f"prefixes need a key of one column of text, dates or times; {key.name} is none. Give "

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidemark.query.scans.expressions import Expression, checked_values
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.private.secrets import takes_tokens_alone
 from tidemark.warehouse.settings.options import Options
 
 KNOWN_EXPRESSIONS = 256  # of 10 KB at most: to check one takes longer than many scans
@@ -35,9 +36,18 @@ def asked_measure(options: Options, name: str | None) -> Measure:
     return options.measure(name) if computed is None else Measure(computed.text, str(computed.type))
 
 
-@lru_cache(KNOWN_EXPRESSIONS)
 def known_expression(
     check: Callable[[str, Mapping[str, str]], Expression], text: str, columns: tuple[tuple[str, str], ...]
 ) -> Expression:
     """The expression that `check` returns, kept: a dashboard asks the same ones again and again."""
+    return _known_expression(check, text, columns, takes_tokens_alone())
+
+
+@lru_cache(KNOWN_EXPRESSIONS)
+def _known_expression(
+    check: Callable[[str, Mapping[str, str]], Expression],
+    text: str,
+    columns: tuple[tuple[str, str], ...],
+    only_tokens: bool,  # noqa: ARG001  with it another text is refused
+) -> Expression:
     return check(text, dict(columns))

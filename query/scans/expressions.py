@@ -26,6 +26,13 @@ from tidemark.query.reading.connections import open_connection
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.exact_constants import with_exact_constants
+from tidemark.query.scans.private_columns import (
+    COMPARED,
+    ONLY_EQUAL,
+    is_token_node,
+    token_node,
+    without_values,
+)
 from tidemark.query.scans.sought import Sought, sought
 from tidemark.warehouse.columns.column_types import (
     ColumnType,
@@ -83,8 +90,20 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
     Raises InputError for text that is not one expression, that has a part that is not allowed, that names
     another column, whose types do not fit, and for text that is too long or too deeply nested. O(length).
     """
-    _check_text(text)
     scope = _Scope(columns)
+    if not scope.has_tokens:
+        return _checked_expression(text, columns, scope)
+    try:
+        found = _checked_expression(text, columns, scope)
+    except InputError as error:
+        refusal = without_values(error, str(text), f"{str(text)[:_SHOWN_CHARACTERS]} ...")
+    else:
+        return replace(found, text=found.sql)  # its text may have values of private columns
+    raise refusal  # outside of the handler: the error does not lead to the one with the values
+
+
+def _checked_expression(text: str, columns: Mapping[str, str], scope: _Scope) -> Expression:
+    _check_text(text)
     with open_connection() as connection:
         bare, enclosed = (_parse(connection, text, part) for part in (f"{text}\n", f"({text}\n)"))
         tree = scope.copied(bare, text)
@@ -123,7 +142,9 @@ def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
             arrow = _type_of(connection, sql)
     kind = arrow_column_type(arrow)
     if kind is None or not kind.is_key:
-        raise _refusal(text, f"its values are of type {arrow}, which cannot be ranked or grouped. Cast it.")
+        raise _refusal(
+            found.text, f"its values are of type {arrow}, which cannot be ranked or grouped. Cast it."
+        )
     return replace(found, sql=sql, type=kind.name)
 
 
@@ -171,6 +192,19 @@ class _Scope:
         self._names = {_folded(name): name for name in self._types}
         self.used: dict[str, ColumnType] = {}
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a column is private."""
+        kinds = map(find_column_type, self._types.values())
+        return any(kind is not None and kind.is_token for kind in kinds)
+
+    def token_kind(self, node: Any) -> ColumnType | None:
+        """The type of the private column that the node is; None for another node."""
+        path: list[str] = node.get("column_names", []) if isinstance(node, dict) else []
+        stored = self._names.get(_folded(path[0])) if len(path) == 1 else None
+        kind = None if stored is None else find_column_type(self._types[stored])
+        return kind if kind is not None and kind.is_token else None
+
     def copied(self, node: Any, text: str) -> Node:
         """A copy of a node of the parse tree that has only what was checked."""
         return _Copier(self, text).copied(node, 0)
@@ -195,7 +229,7 @@ class _Copier:
     """Copies the nodes of one text; raises InputError for a node that is not allowed."""
 
     def __init__(self, scope: _Scope, text: str) -> None:
-        self._scope, self._text = scope, text
+        self._scope, self._text, self._type = scope, text, ""
         self._by_class = {
             "BETWEEN": self._between,
             "CASE": self._case,
@@ -229,6 +263,7 @@ class _Copier:
         if kind not in self._by_class or name not in self._types[kind]:
             raise self._not_allowed(allow_list.NODES.get(str(kind), f"{name}"))
         rest = {field: value for field, value in node.items() if field not in {"class", "type", *_POSITIONS}}
+        self._type = str(name)
         copy: Node = self._by_class[kind](rest, depth + 1)
         if left := [field for field, value in rest.items() if value]:
             raise self._not_allowed(f"{', '.join(left)} of {name}")
@@ -241,10 +276,32 @@ class _Copier:
         return {field: self.copied(rest.pop(field), depth) for field in ("input", "lower", "upper")}
 
     def _comparison(self, rest: Node, depth: int) -> Node:
-        return {field: self.copied(rest.pop(field), depth) for field in ("left", "right")}
+        left, right = self._operands([rest.pop("left"), rest.pop("right")], depth)
+        return {"left": left, "right": right}
 
     def _children(self, rest: Node, depth: int) -> Node:
-        return {"children": [self.copied(child, depth) for child in rest.pop("children")]}
+        return {"children": self._operands(rest.pop("children"), depth)}
+
+    def _operands(self, nodes: list[Any], depth: int) -> list[Node]:
+        kinds = [self._scope.token_kind(node) for node in nodes]
+        if self._type not in COMPARED or not any(kinds):
+            return [self.copied(node, depth) for node in nodes]
+        kind = next(one for one in kinds if one is not None)  # a warehouse has one secret
+        return [self._token_operand(kind, node, depth) for node in nodes]
+
+    def _token_operand(self, kind: ColumnType, node: Any, depth: int) -> Node:
+        """An operand of a comparison with a private column, which it may be."""
+        if self._scope.token_kind(node) is not None:
+            stored = self._scope.resolved(node["column_names"][0], self._text)
+            return {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [stored]}
+        copy = self.copied(node, depth)
+        if copy["class"] == "CONSTANT":
+            if copy["literal"]["kind"] == "NULL_LITERAL":
+                return copy
+            copy = token_node(kind, copy["literal"]) or copy
+        if not is_token_node(copy):
+            raise self._not_allowed("a private column beside what is computed")
+        return copy
 
     def _case(self, rest: Node, depth: int) -> Node:
         checks = [
@@ -284,7 +341,10 @@ class _Copier:
         path = rest.pop("column_names")
         if len(path) != 1:
             raise self._not_allowed(f"a name with a dot, {'.'.join(path)},")
-        return {"column_names": [self._scope.resolved(path[0], self._text)]}
+        stored = self._scope.resolved(path[0], self._text)
+        if self._scope.used[stored].is_token:
+            raise _refusal(self._text, f"{stored} {ONLY_EQUAL}.")
+        return {"column_names": [stored]}
 
     def _constant(self, rest: Node, depth: int) -> Node:  # noqa: ARG002
         literal = rest.pop("literal", None) or {}

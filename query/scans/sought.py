@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tidemark.query.scans.private_columns import digits_of, token_digits
 from tidemark.warehouse.columns.column_types import Storage
 from tidemark.warehouse.columns.keys import Key, Name, number_names
 from tidemark.warehouse.columns.moments import exact_us
@@ -30,7 +31,7 @@ from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError
 
 Node: TypeAlias = dict[str, Any]
-Constant: TypeAlias = tuple[str, str]  # its kind: number, text, time or date; and its text
+Constant: TypeAlias = tuple[str, str]  # its kind: number, text, time, date or token; and its text
 Ends: TypeAlias = tuple[Name | None, Name | None]  # both inclusive; None: open
 # ["and", parts], ["or", parts], ["between", column, constant or None, constant or None] with both ends
 # inclusive, or ["prefix", column, text]. Plain JSON: statements carry it.
@@ -144,6 +145,8 @@ class _Reading:
                 return None if kind is None else (kind, literal.get("text") or "")
             case "PARAMETER":
                 return _given(self.params.get(node.get("identifier", "")))
+            case "CAST" | "FUNCTION" if (token := token_digits(node)) is not None:
+                return "token", token
             case "CAST":
                 return self._cast(node)
         return None
@@ -174,6 +177,8 @@ def _given(value: Any) -> Constant | None:
         return "number", str(value)
     if isinstance(value, str):
         return "text", value
+    if isinstance(value, dict) and (token := digits_of(value.get("token"))) is not None:
+        return "token", token
     if isinstance(value, datetime):
         if value.tzinfo is not None:
             value = value.astimezone(UTC).replace(tzinfo=None)
@@ -211,6 +216,8 @@ def bracket(key: Key, kind: str, text: str) -> tuple[Name, Name] | None:
     None for a constant that cannot be told for this column, or not exactly enough.
     """
     column = key.column_type
+    if column.is_token:
+        return (bytes.fromhex(text),) * 2 if kind == "token" else None
     if column.is_text:
         is_known = kind == "text" and column.storage is Storage.STRING
         return (text.encode("utf-8", "surrogatepass"),) * 2 if is_known else None

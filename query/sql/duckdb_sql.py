@@ -34,11 +34,14 @@ from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
+from tidemark.warehouse.private.tokens import PREFIX
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, PARTS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from tidemark.warehouse.settings.options import Options
 
 # DuckDB writes to stderr if connections with Python functions are still open when Python exits.
 _with_functions: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()
@@ -107,6 +110,9 @@ def _views(
         function, columns = tables[name]
         return _table(f"{function}({literal(site)}, {_NOW})", columns)
 
+    private = [f"{_token_struct(f'e.{quoted(name)}')} AS {quoted(name)}" for name in _private(wh.options)]
+    tokens = f" REPLACE ({', '.join(private)})" if private else ""
+
     def visible(part: str, site: str) -> str:
         paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
         return of_batches(
@@ -116,7 +122,7 @@ def _views(
     def of_batches(part: str, site: str, rows: str) -> str:
         chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
         return (
-            f"SELECT e.* FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
+            f"SELECT e.*{tokens} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
             f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
         )
 
@@ -150,6 +156,16 @@ def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> di
             full_name = name if measure is None else f"{measure}_{name}"
             macros[full_name] = _macro_definition(name, functions, shown, measure)
     return macros
+
+
+def _private(options: Options) -> list[str]:
+    """The private columns that rows have: all, once a batch came."""
+    return [name for name, _ in options.columns if name in options.private]
+
+
+def _token_struct(column: str) -> str:
+    """SQL of a private column as statements see it: a struct, which DuckDB compares with no text."""
+    return f"CASE WHEN {column} IS NOT NULL THEN struct_pack(token := '{PREFIX}' || lower(hex({column}))) END"
 
 
 def _of_all(readers: PinnedReaders, query_of: Callable[[str], str]) -> str:
@@ -238,7 +254,7 @@ def register_duckdb(
     storage_options: of the object store, for a warehouse that is not open yet.
     at: the moment of a warehouse that is not open yet, see `query.open`; by default each statement's own.
 
-    Raises InputError for an invalid name, and for `at` beside an open warehouse.
+    Raises InputError for an invalid name, for `at` beside an open warehouse, and for private columns.
     """
     if isinstance(warehouse, Reader) and at is not None:
         raise InputError(
@@ -246,6 +262,11 @@ def register_duckdb(
             "instead, or open the warehouse with query.open(path, at=...)."
         )
     wh = warehouse if isinstance(warehouse, Reader) else Reader(opened(warehouse, storage_options, at=at))
+    if wh.options.private:
+        raise InputError(
+            "the warehouse has private columns, and statements of this connection would compare their tokens "
+            "with text. Ask it by query.open(...).sql, where the secret is."
+        )
     _check_paths(wh)
     if name is None:
         if "" not in wh.sites:
@@ -272,7 +293,8 @@ def connected(warehouses: Mapping[str, Reader]) -> Database:
     alone = warehouses.get("")  # in statements that name several, rows are found by scans
     sites = () if alone is None else alone.sites.values()
     columns = {one.column.name for site in sites for one in site.options.indexes}
-    return Database(connection, folders, raised, sorted(columns))
+    has_tokens = any(wh.options.private for wh in warehouses.values())
+    return Database(connection, folders, raised, sorted(columns), has_tokens=has_tokens)
 
 
 def checked_query(statement: str) -> None:

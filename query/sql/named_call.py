@@ -36,7 +36,7 @@ def ask(wh: Reader, name: str, given: Mapping[str, Any]) -> Any:
         return wh.histogram(*bins, **named)
     if not SIGNATURES[name].of_measure and SIGNATURES[name].accepts_any:
         key = wh.options.key_named(named.get("key")) if wh.keys else None
-        subjects = [_to_key_type(key, subject) for subject in subjects]
+        subjects = [key_values(key, subject) for subject in subjects]
     return _call(wh, name, subjects, named)
 
 
@@ -65,7 +65,7 @@ def _call(wh: Reader, name: str, subjects: list[Any], given: dict[str, Any]) -> 
     return getattr(wh, name)(*subjects, **given)
 
 
-def _to_key_type(key: Key | None, value: Any) -> Any:
+def key_values(key: Key | None, value: Any) -> Any:
     """A value of a key as the Python API expects it; of a key of several columns a tuple, or a list of them.
 
     SQL gives a struct or an array for each value, and an array of them for several values. A struct whose
@@ -84,7 +84,7 @@ def _to_key_type(key: Key | None, value: Any) -> Any:
         value = [value[name] for name in names]
     items = list(value)
     if any(isinstance(item, (list, tuple, Mapping)) for item in items):
-        return [_to_key_type(key, item) for item in items]
+        return [key_values(key, item) for item in items]
     return tuple(
         typed_key(part, item) for part, item in zip(key.parts, items, strict=len(items) == len(key.parts))
     )

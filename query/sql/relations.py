@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _MISSING = re.compile("No files found|No such file")
+# What a relation with private columns has: its rows are read. Expressions over it would not be looked at.
+_READS = frozenset({
+    "arrow", "close", "columns", "description", "df", "dtypes", "execute", "explain", "fetch_arrow_reader",
+    "fetch_arrow_table", "fetch_df_chunk", "fetch_record_batch", "fetchall", "fetchdf", "fetchmany",
+    "fetchnumpy", "fetchone", "limit", "pl", "record_batch", "shape", "show", "tf", "to_arrow_reader",
+    "to_arrow_table", "to_csv", "to_df", "to_parquet", "torch", "types", "write_csv", "write_parquet",
+})  # fmt: skip
 _OF_A_STATEMENT = re.compile(r"[A-Z][A-Za-z ]* Error: ")
 
 
@@ -30,7 +37,7 @@ class Database:
     """A connection with the views and functions of a warehouse.
 
     folders: where the files of the warehouse's views lie. raised: the errors of its functions.
-    indexed: the columns with an index.
+    indexed: the columns with an index. has_tokens: whether columns are private.
     """
 
     def __init__(
@@ -39,8 +46,11 @@ class Database:
         folders: Iterable[str],
         raised: Raised,
         indexed: Sequence[str] = (),
+        *,
+        has_tokens: bool = False,
     ) -> None:
         self.connection, self._raised, self._indexed = connection, raised, tuple(indexed)
+        self._has_tokens = has_tokens
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
 
     def sql(self, statement: str, params: Any) -> Relation:
@@ -50,7 +60,7 @@ class Database:
             if narrowed is not None and (found := self._found(narrowed, params)) is not None:
                 return found
             try:
-                return Relation(self.connection.sql(statement, params=params), self._report)
+                return self._relation(statement, params)
             except TypeError as error:
                 raise InputError(f"params are the values for ? or $name: {one_line(str(error))}.") from error
 
@@ -59,11 +69,15 @@ class Database:
         import duckdb
 
         try:
-            return Relation(self.connection.sql(narrowed, params=params), self._report)
+            return self._relation(narrowed, params)
         except (duckdb.Error, TypeError) as error:
             if self._raised.behind(error) is not None:  # of a file of an index
                 raise
             return None
+
+    def _relation(self, statement: str, params: Any) -> Relation:
+        found = self.connection.sql(statement, params=params)
+        return Relation(found, self._report, only_read=self._has_tokens)
 
     def narrowed(self, statement: str, params: Any) -> list[Narrowed]:
         """The views of rows in the statement of whose columns with an index its WHERE says something."""
@@ -103,22 +117,27 @@ class Database:
 class Relation:
     """A relation of DuckDB: all of `duckdb.DuckDBPyRelation`, with errors of the package.
 
-    It is executed each time that its rows are read: df, pl, arrow, fetchall, show ...
+    It is executed each time that its rows are read: df, pl, arrow, fetchall, show ... With `only_read` it has
+    no methods that take expressions.
     """
 
-    __slots__ = ("__weakref__", "_relation", "_report")
+    __slots__ = ("__weakref__", "_only_read", "_relation", "_report")
 
-    def __init__(self, relation: Any, report: Callable[[], AbstractContextManager[None]]) -> None:
-        self._relation, self._report = relation, report
+    def __init__(
+        self, relation: Any, report: Callable[[], AbstractContextManager[None]], *, only_read: bool = False
+    ) -> None:
+        self._relation, self._report, self._only_read = relation, report, only_read
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Relation.__slots__:
             raise AttributeError(name)
         with self._report():
+            self._check(name)
             return self._reporting(getattr(self._relation, name))
 
     def __getitem__(self, name: str) -> Any:
         with self._report():
+            self._check(name)
             return self._reporting(self._relation[name])
 
     def __len__(self) -> int:
@@ -144,10 +163,18 @@ class Relation:
             reader = self._reporting(pa.RecordBatchReader.from_stream(self._relation))
             return reader.__arrow_c_stream__(requested_schema)
 
+    def _check(self, name: str) -> None:
+        """InputError for a method that is not for reading rows, if a column is private."""
+        if self._only_read and name not in _READS and hasattr(self._relation, name):
+            raise InputError(
+                f"{name} is not there, because the warehouse has private columns: it could compare their "
+                "tokens with text. Write it into the statement, or read the rows first: df, arrow, fetchall."
+            )
+
     def _reporting(self, found: Any) -> Any:
         """What an attribute or a method gave; what runs later reports errors, too."""
         if isinstance(found, type(self._relation)):
-            return Relation(found, self._report)
+            return Relation(found, self._report, only_read=self._only_read)
         if isinstance(found, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(found.schema, self._each(found))
         if isinstance(found, Iterator):

@@ -158,6 +158,11 @@ def _describe(spark: SparkSession, store: Store, at: int | str | None) -> tuple[
     finally:
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS tidemark_describe")
     options, identity = options_of(store.uri, rows[0][0])
+    if options.private:
+        raise InputError(
+            "the warehouse has private columns, and Spark SQL would compare their tokens with text. Ask it "
+            "by query.open(...).sql, where the secret is."
+        )
     options.measure()  # EmptyWindow where the columns are not known yet
     return options, (store.uri, store.storage_options, identity, at)
 

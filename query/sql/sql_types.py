@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark.warehouse.columns.column_types import (
     DECIMAL_DIGITS,
+    SQL_OF_TOKENS,
     ColumnType,
     column_type,
     decimal_type,
@@ -56,6 +57,8 @@ def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
 
 def converter(kind: str) -> Callable[[Any], Any]:
     """A function that converts a value of a measure or key to the SQL type; None stays None."""
+    if kind == SQL_OF_TOKENS:
+        return lambda value: None if value is None else {"token": str(value)}
     found = sql_column_type(kind)
     convert: Callable[[Any], Any] = _unchanged if found is None else found.convert
     return lambda value: None if value is None else convert(value)

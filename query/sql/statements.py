@@ -11,6 +11,7 @@ from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reader import Reader
 from tidemark.query.sql.duckdb_sql import checked_query, connected
 from tidemark.query.sql.explained import explained
+from tidemark.query.sql.private_sql import with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.errors import InputError
@@ -30,14 +31,14 @@ class Statements:
         """See `Warehouse.sql`."""
         database = self._database(statement)
         with report_os_errors("sql"):
-            return database.sql(statement, params)
+            return database.sql(*self._with_tokens(statement, params))
 
     def explain(self, statement: str, params: Any) -> SqlPlan:
         """See `Warehouse.explain`; for a single warehouse, whose name is "" here."""
         database = self._database(statement)
         with report_os_errors("explain"):
             sites = self._warehouses[""].pinned().contents_by_site()
-            return explained(sites, database.narrowed(statement, params))
+            return explained(sites, database.narrowed(*self._with_tokens(statement, params)))
 
     def _database(self, statement: str) -> Database:
         """The database of this thread, for a statement that is one query."""
@@ -51,6 +52,19 @@ class Statements:
                 self._own.database, self._own.options = connected(self._warehouses), options
             database: Database = self._own.database
             return database
+
+    def _with_tokens(self, statement: str, params: Any) -> tuple[str, Any]:
+        """Both with tokens for values of private columns; InputError for named warehouses with some."""
+        for name, wh in self._warehouses.items():
+            if name and wh.options.private:
+                raise InputError(
+                    f"the warehouse {name!r} has private columns, and a statement over warehouses by names "
+                    "would compare their tokens with text. Ask it by its own: query.open(...).sql."
+                )
+        alone = self._warehouses.get("")
+        if alone is None:
+            return statement, params
+        return with_tokens(statement, params, dict(alone.options.columns))
 
 
 class Connection:

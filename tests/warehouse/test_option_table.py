@@ -32,6 +32,7 @@ GIVEN: dict[str, Any] = {
     "retention": "400 days",
     "key_eps": 0.03,
     "key_delta": 0.04,
+    "private": ["k"],
 }
 OTHER: dict[str, Any] = {
     **dict.fromkeys(("measures", "groups", "index", "time"), "z"),
@@ -42,13 +43,14 @@ OTHER: dict[str, Any] = {
     "kappa": 4,
     "grace": "3 days",
     "retention": "forever",
+    "private": ["z"],
 }
 
 
 def problems(table: Mapping[str, Option]) -> list[str]:
     """What a row names that is not there, and what is there without a row."""
     keywords = {*inspect.signature(warehouse.create).parameters}
-    keywords -= {"spark", "uri", "schema", "storage_options", "key"}
+    keywords -= {"spark", "uri", "schema", "storage_options", "key", "secret_file", "secret_command"}
     found = [f"create has no {name}" for name in table.keys() - keywords]
     found += [f"no row of {name}" for name in keywords - table.keys()]
     known = {one.name for one in fields(Options)}
@@ -73,6 +75,8 @@ def test_a_row_that_leads_nowhere_is_caught() -> None:
 
 def test_what_is_given_is_stored_read_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.warehouse.companions.declared.Companions.known_kinds", lambda *_: None)
+    (tmp_path / "secret").write_text(warehouse.new_secret())
+    monkeypatch.setenv("TIDEMARK_SECRET_FILE", str(tmp_path / "secret"))
     made = warehouse.create(None, tmp_path / "w", **GIVEN)
     properties = made.properties()
     assert {f"tidemark.{row.property}" for row in OPTIONS.values()} <= properties.keys()

@@ -40,6 +40,7 @@ from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.private.tokens import Token, asked_token
 
 MEASURE_DIGITS = 18  # of a decimal that fits into a BIGINT
 DECIMAL_DIGITS = 38  # of a decimal at most
@@ -54,6 +55,8 @@ _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?" + ZONE_PATTERN + "?)?"
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_TOKEN = re.compile(r"token\(([0-9a-f]{32})\)")
+SQL_OF_TOKENS = "struct<token: string>"  # a type that SQL compares with no text
 _YEARS = "the years 1 to 9999"
 
 
@@ -118,6 +121,14 @@ class ColumnType:
     text_pattern: str | None = None
 
     is_number: ClassVar[bool] = True  # whether its values in Python are plain numbers: int, float or Decimal
+    is_token: ClassVar[bool] = (
+        False  # whether its values are tokens, which are equal or not, and have no order
+    )
+
+    @property
+    def delta(self) -> str:
+        """The type of the column in the table `events`, by Delta's name."""
+        return self.name
 
     def encode(self, array: pa.Array) -> NDArray[Any]:
         """The stored numbers of an Arrow array of the type, undefined where NULL; not called for text."""
@@ -268,6 +279,29 @@ class _Binaries(ColumnType):
         return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tokens(ColumnType):
+    """The tokens of a secret; a value that is asked may be a token, or the value that one is made of."""
+
+    fingerprint: str
+
+    is_number: ClassVar[bool] = False
+    is_token: ClassVar[bool] = True
+
+    @property
+    def delta(self) -> str:
+        return "binary"
+
+    def decode(self, stored: Any) -> Token:
+        return Token(stored)
+
+    def exact_of(self, value: Any) -> bytes:
+        return bytes(asked_token(self.fingerprint, value))
+
+    def convert(self, value: Any) -> str:
+        return str(value)
+
+
 def _integer(name: str, sql: str, arrow: str, digits: int, wider: tuple[str, ...]) -> ColumnType:
     return _Integers(
         name=name, sql=sql, arrow=arrow, storage=Storage.BIGINT, digits=digits, wider=wider,
@@ -335,12 +369,17 @@ def decimal_type(precision: int, scale: int) -> ColumnType:
     )  # fmt: skip
 
 
+def token_type(fingerprint: str) -> str:
+    """The name of the type of a private column, whose tokens are of the secret with this fingerprint."""
+    return f"token({fingerprint})"
+
+
 _UINT64 = decimal_type(20, 0)  # the least type that holds all its values, as Spark reads them from Parquet
 
 
 def find_column_type(name: str) -> ColumnType | None:
     """The type of Delta's name, such as `long` or `decimal(10,2)`; None for nested and unknown types."""
-    return COLUMN_TYPES.get(name) or _decimal_named(name)
+    return COLUMN_TYPES.get(name) or _decimal_named(name) or _tokens_named(name)
 
 
 def column_type(name: str) -> ColumnType:
@@ -420,6 +459,17 @@ def time_type_names() -> str:
     """The names of all types of event times, the finest first, for error messages."""
     times = sorted((kind.unit_us, kind.name) for kind in COLUMN_TYPES.values() if kind.unit_us is not None)
     return " or ".join(name for _, name in times)
+
+
+@lru_cache(maxsize=1024)
+def _tokens_named(name: str) -> ColumnType | None:
+    match = _TOKEN.fullmatch(name)
+    if match is None:
+        return None
+    return _Tokens(
+        name=name, sql=SQL_OF_TOKENS, arrow="", storage=Storage.BINARY, is_measure=False, duckdb="BLOB",
+        fingerprint=match[1],
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ r"""Values as JSON without loss, for commands, reports and answers.
     whole numbers       beyond 2**53 text, because many readers take numbers for doubles
     NaN, infinities     the texts "NaN", "Infinity" and "-Infinity": JSON has no such numbers
     bytes               hexadecimal digits
+    tokens              'token:' and hexadecimal digits
     strings             text; a byte that is not UTF-8 becomes an escape such as \udc80
 
 In Python datetime.fromisoformat, Decimal, int, float and bytes.fromhex read them back; `json_type` names the
@@ -24,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from tidemark.warehouse.private.tokens import Token
+
 EXACT = 2**53  # up to it every whole number is a double
 _TYPES: dict[type, str] = {
     bool: "boolean",
@@ -33,6 +36,7 @@ _TYPES: dict[type, str] = {
     Fraction: "fraction",
     str: "string",
     bytes: "binary",
+    Token: "token",
     datetime: "timestamp",
     date: "date",
 }
@@ -61,7 +65,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, date):  # also a datetime
         return value.isoformat()
     if isinstance(value, bytes):
-        return value.hex()
+        return str(value) if isinstance(value, Token) else value.hex()
     if isinstance(value, Mapping):
         return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (Decimal, Fraction)):

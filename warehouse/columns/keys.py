@@ -141,6 +141,11 @@ class Key:
 
         It may lie outside 64 bits, before or after all names. InputError as in `name_of`.
         """
+        if self.column_type.is_token:
+            raise InputError(
+                f"{self.name} is a private column: its tokens have no order, so there are no ranges of them. "
+                "Ask for single values."
+            )
         found = self.standing(value)
         if found.at is None:
             return LEAST

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.private.tokens import Token
 
-_PYTHON = {str, int, float, bool, bytes, Decimal, Fraction, date, datetime, timedelta, type(None)}
+_PYTHON = {str, int, float, bool, bytes, Token, Decimal, Fraction, date, datetime, timedelta, type(None)}
 _COARSE = {"Y", "M", "W", "D"}  # units of numpy's times that are whole days
 
 

@@ -11,7 +11,7 @@ from deltalake import Field, Schema
 from deltalake.schema import ArrayType, MapType, PrimitiveType
 
 from tidemark.warehouse.columns.arrow_types import plain_type
-from tidemark.warehouse.columns.column_types import arrow_column_type, find_column_type, sql_name
+from tidemark.warehouse.columns.column_types import arrow_column_type, column_type, find_column_type, sql_name
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _sql(kind: Any) -> str:
 
 def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
     """Columns of these of Delta's plain types, as Arrow reads them from `events`."""
-    kinds = [Field(name, PrimitiveType(kind)) for name, kind in types.items()]
+    kinds = [Field(name, PrimitiveType(column_type(kind).delta)) for name, kind in types.items()]
     return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
 
 

@@ -42,7 +42,7 @@ def parse_key(key: Key, text: str) -> Any:
                 "by commas."
             )
         return tuple(parse_key(part, own) for part, own in zip(key.parts, parts, strict=True))
-    if key.type == "string":
+    if key.type == "string" or key.column_type.is_token:
         return text
     if key.type == "binary":
         return _binary(key, text)

@@ -92,11 +92,13 @@ class GivenBatch:
 
     def wider(self, options: Options) -> dict[str, str]:
         """The wider types that columns of the warehouse get by the batch, Delta's names by the columns'."""
-        return wider_columns(options, column_types(self.fields)) if self.evolve else {}
+        return (
+            wider_columns(options, options.with_token_types(column_types(self.fields))) if self.evolve else {}
+        )
 
     def with_columns(self, options: Options) -> Options:
         """The options with the columns and the types that the batch brings."""
-        columns = column_types(self.new_fields(options))
+        columns = options.with_token_types(column_types(self.new_fields(options)))
         wider = widened(options, self.wider(options))
         return replace(wider, columns=(*wider.columns, *columns.items()))
 
@@ -142,7 +144,7 @@ class Written:
     files              of the rows taken
     refused            add actions of the records refused
     new_fields         the columns that the batch brings
-    types              those of all columns of the files
+    options            those of the warehouse, with all columns of the files and their types
     wider              those of them that are wider than the table's when it was written
     """
 
@@ -152,7 +154,7 @@ class Written:
     files: Sequence[NewFile]
     refused: Sequence[AddAction]
     new_fields: Sequence[Field]
-    types: Mapping[str, str]
+    options: Options
     wider: Mapping[str, str]
 
     @property
@@ -202,8 +204,7 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         widened=[*wider],
     )
     rejected = [file.action() for file in files[REJECTED]]
-    types = dict(options.columns)
-    return Written(given, tick, result, files[EVENTS], rejected, new_fields, types, wider)
+    return Written(given, tick, result, files[EVENTS], rejected, new_fields, options, wider)
 
 
 def commit(work: Work, race: Race, written: Written) -> Appended | None:
@@ -258,8 +259,8 @@ def _add_columns(store: Store, race: Race, written: Written) -> bool:
 
 def _has_types(events: DeltaTable, written: Written) -> bool:
     """Whether the columns of the files that were written have their types in the table."""
-    stored = column_types(events.schema().fields)
-    return not written.files or all(stored.get(name) == kind for name, kind in written.types.items())
+    stored = written.options.with_token_types(column_types(events.schema().fields))
+    return not written.files or all(stored.get(name) == kind for name, kind in written.options.columns)
 
 
 def _replace_lost(store: Store, written: Written) -> None:

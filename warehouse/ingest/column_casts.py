@@ -36,7 +36,7 @@ def check_columns(options: Options, fields: list[Field], *, evolve: bool = False
     Columns that were added later may be missing. With `evolve`, there may be others, which are then added,
     and others may be of wider types, which the warehouse's columns then get.
     """
-    columns = column_types(fields)
+    columns = options.with_token_types(column_types(fields))
     if not options.columns:
         options.check_columns(columns)
         return

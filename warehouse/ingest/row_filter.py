@@ -28,6 +28,8 @@ from tidemark.warehouse.settings.options import Options
 
 DEFAULT_AHEAD = "1 day"  # rows further ahead of the clock are refused
 _SHOWN_CHARACTERS = 200  # of a record, in an error text
+_NOT_SHOWN = "the row is not shown, because there are private columns"
+_UNREADABLE = "the record cannot be read as the warehouse's columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,8 @@ def refused_error(refused: Sequence[RefusedRows], rows: int) -> InputError:
     what = f"1 of {rows:,} rows of the batch" if count == 1 else f"{count:,} of {rows:,} rows of the batch"
     return InputError(
         f"{what} cannot be taken, {'' if count == 1 else 'for example '}{first['reason']}: "
-        f"{first['raw'][:_SHOWN_CHARACTERS]}. Nothing was changed. Correct such rows in the input, or leave "
-        "them out; times in the future are taken with a longer ahead."
+        f"{(first['raw'] or _NOT_SHOWN)[:_SHOWN_CHARACTERS]}. Nothing was changed. Correct such rows in the "
+        "input, or leave them out; times in the future are taken with a longer ahead."
     )
 
 
@@ -93,13 +95,20 @@ def filter_rows(
     refused: list[dict[str, Any]] = []
     for i in places[: 1 if row_filter.all_or_nothing else None].tolist():
         record = _record_of(row_filter, rows, i)
-        if record["raw"] is None:
+        if options.private:
+            record = without_values(record)
+        elif record["raw"] is None:
             values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
             record["raw"] = json.dumps(values, default=str)
         if record["reason"] is None:
             record["reason"] = next(text for mask, text in refusals if text and mask[i].as_py())
         refused.append(record)
     return rows.filter(pc.invert(is_refused)), len(places), refused
+
+
+def without_values(record: dict[str, Any]) -> dict[str, Any]:
+    """The columns of RECORD of a row of a warehouse with private columns: no text, no reason with values."""
+    return {**record, "raw": None, "reason": None if record["reason"] is None else _UNREADABLE}
 
 
 def _record_of(row_filter: RowFilter, rows: pa.RecordBatch, i: int) -> dict[str, Any]:

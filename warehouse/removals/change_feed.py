@@ -53,6 +53,11 @@ def net_changes(work: Work, changes: Any) -> tuple[pa.Table, pa.RecordBatch]:
 
     InputError for a feed of neither form, and for a change without one of its rows.
     """
+    if work.options.private and is_json(changes):
+        raise InputError(
+            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
+            "values. Give a feed of rows with _change_type. Nothing was changed."
+        )
     schema = schema_of(work, [name for name, _ in work.options.columns])
     rows, signs = _envelopes(changes, schema) if is_json(changes) else _delta_changes(work, changes, schema)
     values = RowValues.of(rows, nulls_match=True)
@@ -85,7 +90,7 @@ def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Reco
     given = given_input(work, changes)
     check_feed(given.fields(), schema.names)
     with_change = schema.append(pa.field(CHANGE, pa.string()))
-    rows = cast_input(given, with_change, dict(work.options.columns))
+    rows = cast_input(work.options, given, with_change)
     kinds = rows.column(CHANGE).to_pylist()
     unknown = next((one for one in kinds if one not in _SIGNS), "")
     if unknown != "":

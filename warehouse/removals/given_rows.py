@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.executors import Input, LocalExecutor
 from tidemark.warehouse.ingest.column_casts import cast_rows, check_types
+from tidemark.warehouse.ingest.private_rows import text_columns, with_tokens
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.given import with_text_read
 from tidemark.warehouse.work import Work
 
@@ -34,10 +37,11 @@ class _CastRows:
 def given_input(work: Work, given: Any) -> Input:
     """What a caller gave as an input: a DataFrame of the session is read by it, anything else here."""
     if not work.executor.in_process and hasattr(given, "mapInArrow"):
-        return work.executor.input(given)
-    stored = pa.schema(tables.open_table(work.store, EVENTS).schema())
-    columns = dict(work.options.columns)
-    return LocalExecutor(work.store.tuning).input(with_text_read(given, stored, columns, ()))
+        return with_tokens(work.executor.input(given), work.options)
+    events = tables.open_table(work.store, EVENTS)
+    columns = partial(text_columns, events, work.options)
+    rows = with_text_read(given, columns, dict(work.options.columns), ())
+    return with_tokens(LocalExecutor(work.store.tuning).input(rows), work.options)
 
 
 def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -50,7 +54,7 @@ def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = N
     not fit its column exactly.
     """
     rows, stored = given_input(work, given), dict(work.options.columns)
-    types = column_types(rows.fields())
+    types = work.options.with_token_types(column_types(rows.fields()))
     unknown = sorted(set(types) - set(stored))
     if unknown or not types:
         raise InputError(
@@ -60,7 +64,7 @@ def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = N
     missing = sorted(set(columns or ()) - set(types))
     if missing:
         raise InputError(f"{what} lack the columns {', '.join(map(repr, missing))}. Nothing was changed.")
-    return cast_input(rows, schema_of(work, columns if columns is not None else types), stored)
+    return cast_input(work.options, rows, schema_of(work, columns if columns is not None else types))
 
 
 def schema_of(work: Work, names: Iterable[str]) -> pa.Schema:
@@ -69,12 +73,9 @@ def schema_of(work: Work, names: Iterable[str]) -> pa.Schema:
     return pa.schema([(name, events.field(name).type) for name in names])
 
 
-def cast_input(rows: Input, schema: pa.Schema, stored: Mapping[str, str]) -> pa.RecordBatch:
-    """The columns of the schema, in memory, with its types; InputError if one does not fit.
-
-    stored    Delta's types by name
-    """
-    types = column_types(rows.fields())
+def cast_input(options: Options, rows: Input, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of the schema, in memory, with its types; InputError if one does not fit the options."""
+    types, stored = options.with_token_types(column_types(rows.fields())), dict(options.columns)
     check_types({name: types[name] for name in schema.names if name in stored}, stored)
     return single_batch(pa.Table.from_batches(rows.each(schema.names, _CastRows(schema)), schema))
 

@@ -61,6 +61,8 @@ def _equal_facts(options: Options) -> dict[str, Any]:
         "the keys": sorted(map(list, options.key_names)),
         "the groups": sorted(map(list, options.group_names)),
         "key_delta": options.key_delta if options.key_names else None,
+        "the private columns": sorted(options.private),
+        "the fingerprint of their secret": options.fingerprint,
         "the companions": sorted(map(str, options.companion_names)),
     }
 

@@ -22,13 +22,17 @@ from tidemark.warehouse.events import removals
 #   changed-eps      live batches from before eps or key_eps was changed have summaries of another error
 #   added-columns    files of `events` lack columns that came later; rows have NULL there
 #   index            history has projections that find rows; all loads write them, and a purge forgets them
+#   private-columns  columns have tokens in place of values
 #   signed           rows of history leave: who reads or writes looks at `removals` (docs/signed_steps.md)
 ADDED_MEASURES = "added-measures"
 CHANGED_EPS = "changed-eps"
 ADDED_COLUMNS = "added-columns"
 INDEX = "index"
 SIGNED = removals.FEATURE
-KNOWN: Mapping[str, str] = dict.fromkeys((ADDED_MEASURES, CHANGED_EPS, ADDED_COLUMNS, INDEX, SIGNED), "0.3.0")
+PRIVATE = "private-columns"
+KNOWN: Mapping[str, str] = dict.fromkeys(
+    (ADDED_MEASURES, CHANGED_EPS, ADDED_COLUMNS, INDEX, PRIVATE, SIGNED), "0.3.0"
+)
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 

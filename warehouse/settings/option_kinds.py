@@ -141,6 +141,33 @@ class _Columns(_Measures):
         return tuple(stored or ())
 
 
+class _Private(Kind):
+    """A list of columns; True is replaced by those of the keys before it is stored."""
+
+    def parse(self, given: Any) -> Any:
+        if isinstance(given, bool):
+            return given or None
+        return [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else given
+
+    def check(self, option: Option, stored: Any) -> None:
+        if stored is None or stored is True:
+            return
+        if not is_list_of_names(stored) or _repeats(stored):
+            raise InputError(
+                f"{option.name} must be True or a list of column names, each once, got {shortened(stored)}."
+            )
+        check_names(stored, "private columns")
+
+    def as_field(self, stored: Any) -> tuple[str, ...]:
+        return tuple(stored or ())
+
+    def as_stored(self, field: Any) -> list[str] | None:
+        return list(field) or None
+
+    def columns(self, field: Any) -> list[str]:
+        return list(field)
+
+
 class _Companions(Kind):
     def parse(self, given: Any) -> Any:
         """A dict of lists from a mapping of names to (kind, column); anything else stays as it is."""
@@ -235,6 +262,7 @@ KINDS: Mapping[str, Kind] = {
     "columns": _Columns(),
     "keys": _Keys(),
     "companions": _Companions(),
+    "private": _Private(),
     "span": _Span(),
     "grace": _Grace(),
     "retention": _Retention(),

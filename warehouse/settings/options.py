@@ -14,12 +14,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
 from tidemark.options import OPTIONS, Option
-from tidemark.warehouse.columns.column_types import is_time_type, time_type_names, type_text
+from tidemark.warehouse.columns.column_types import (
+    find_column_type,
+    is_time_type,
+    time_type_names,
+    token_type,
+    type_text,
+)
 from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.schema import column_types
@@ -30,6 +37,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
+from tidemark.warehouse.private.secrets import is_fingerprint
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.row_index import RowIndex
@@ -44,7 +52,7 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 FORMAT = 1
 
 # What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
-_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon")
+_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon", "fingerprint")
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -70,6 +78,8 @@ class Options:
     horizon             the tick before which rows have expired; None before the first expiry. It only rises
     added_columns       by name of the columns that came after the first batch: when, in microseconds since
                         1970. Older files lack them, and batches may lack them: these rows have NULL there
+    private             the columns that have tokens in place of values
+    fingerprint         that of their secret; empty without private columns
     features            what only later versions than 0.2.0 know, with the first that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
@@ -95,6 +105,8 @@ class Options:
     added_columns: Mapping[str, int] = field(default_factory=dict, hash=False)
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
     horizon: int | None = None
+    private: tuple[str, ...] = ()
+    fingerprint: str = ""
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
@@ -243,9 +255,10 @@ class Options:
         """The table properties that hold the options."""
         values = {"format": str(FORMAT)}
         for option in OPTIONS.values():
-            values[option.property] = json.dumps(self.stored(option))
+            if (stored := self.stored(option)) is not None or not option.is_later:
+                values[option.property] = json.dumps(stored)
         for name in _BESIDE:
-            if (value := getattr(self, name)) is not None and value != {}:
+            if (value := getattr(self, name)) is not None and value not in ({}, ""):
                 values[name] = json.dumps(value)
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
 
@@ -284,11 +297,25 @@ class Options:
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
             raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
-        return cls(
-            **fields_of(values),
-            **_read_beside(uri, stored, _BESIDE),
-            columns=tuple((name, kind) for name, kind in columns.items() if name not in SYSTEM_COLUMNS),
-        )
+        options = cls(**fields_of(values), **_read_beside(uri, stored, _BESIDE))
+        if bool(options.private) != bool(options.fingerprint):
+            reason = "private columns and the fingerprint of their secret go together"
+            raise _damaged_property(uri, "fingerprint", stored.get("fingerprint"), reason)
+        user = {name: kind for name, kind in columns.items() if name not in SYSTEM_COLUMNS}
+        return replace(options, columns=tuple(options.with_token_types(user).items()))
+
+    def with_token_types(self, columns: Mapping[str, str]) -> dict[str, str]:
+        """The columns, name to type, with the type of tokens for those that are private and binary."""
+        kind = token_type(self.fingerprint) if self.private else ""
+        return {
+            name: kind if name in self.private and given == "binary" else given
+            for name, given in columns.items()
+        }
+
+    @property
+    def given_columns(self) -> dict[str, str]:
+        """The columns as text has them, name to type: the private ones as strings."""
+        return {name: "string" if name in self.private else kind for name, kind in self.columns}
 
     def check_stored(self, uri: str) -> None:
         """NotAWarehouse if a named column is missing in `events` or has a wrong type.
@@ -363,7 +390,14 @@ def _check_role(role: str, names: Sequence[str], columns: Mapping[str, str]) -> 
                 f"the {role.removesuffix('s')} column {name!r} is missing. "
                 f"There are: {', '.join(columns) or 'none'}."
             )
-        if role == "measures":
+        if role == "private":
+            kind = find_column_type(columns[name])
+            if kind is None or not kind.is_token:
+                raise InputError(
+                    f"the private column {name!r} is of type {columns[name]}, expected text, binary or whole "
+                    "numbers, of which tokens are made."
+                )
+        elif role == "measures":
             Measure(name, columns[name])
         elif role == "companions":
             continue  # a column of any type
@@ -402,6 +436,11 @@ def parse_options(**given: Any) -> dict[str, Any]:
     if key is not None:
         first = as_lists([key])
         parsed["keys"] = [*first, *(columns for columns in parsed["keys"] or () if columns not in first)]
+    if parsed["private"] is True:
+        columns = chain.from_iterable([*(parsed["keys"] or ()), *(parsed["groups"] or ())])
+        parsed["private"] = list(dict.fromkeys(columns))
+        if not parsed["private"]:
+            raise InputError("private=True means the columns of the keys, and there is no key. Name one.")
     for name, value in parsed.items():
         if value is not None:
             KINDS[OPTIONS[name].kind].check(OPTIONS[name], value)
@@ -462,6 +501,9 @@ def _check_beside(name: str, value: Any) -> None:
             features.check(value)
         case "horizon":
             option_checks.check_horizon(value)
+        case "fingerprint":
+            if not is_fingerprint(value):
+                raise ValueError("fingerprint must be 32 hexadecimal digits")
 
 
 @contextmanager

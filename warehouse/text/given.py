@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +15,16 @@ from tidemark.warehouse.text.types import Wanted, guess_types
 
 
 def with_text_read(
-    given: Any, stored: pa.Schema, names: Iterable[str], keys: Iterable[str], *, evolve: bool = False
+    given: Any,
+    stored: Callable[[], pa.Schema],
+    names: Iterable[str],
+    keys: Iterable[str],
+    *,
+    evolve: bool = False,
 ) -> Any:
     """The rows of text files as `ArrowRows`; anything else as it was given.
 
-    stored  a schema with the types of the warehouse's columns `names`; these are empty before the first
+    stored  gives a schema with the types of the warehouse's columns `names`; these are empty before the first
             batch, which chooses them (`guess_types`)
     keys    the columns that are then text
     evolve  whether columns that the warehouse lacks get a type in the same way
@@ -32,7 +37,8 @@ def with_text_read(
     if found.is_delta or (form := format_of(texts, found, None)) not in TEXT_FORMATS:
         return given
     paths = list(map(local_path, found.paths))
-    types = pa.schema([stored.field(name) for name in names])
+    known = stored()
+    types = pa.schema([known.field(name) for name in names])
     if evolve or not len(types):
         types = guess_types(paths, form, Wanted(keys=frozenset(keys)), types)
     return text_rows(paths, form, types)

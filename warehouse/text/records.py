@@ -13,6 +13,9 @@ from tidemark.warehouse.columns.schema import column_types, delta_fields
 
 T = TypeVar("T")
 
+_HIDDEN = {b"tidemark.hidden": b"1"}  # the metadata of a column whose values no error shows
+_NOT_SHOWN = "it is no record of the warehouse's columns. It is not shown, because it has private columns"
+
 _SHOWN_CHARACTERS = 200  # of a value, in a reason
 
 
@@ -36,10 +39,24 @@ class TextColumns:
         return list(column_types(delta_fields(self.schema)).values())
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether a column is hidden: then no error shows a part of a record, or of a header."""
+        return any(field.metadata == _HIDDEN for field in self.schema)
+
+    def told(self, reason: str) -> str:
+        """The reason for which a record is refused, as errors have it."""
+        return _NOT_SHOWN if self.is_hidden else reason
+
+    @property
     def said(self) -> str:
         """The columns with their types, for a reason."""
         pairs = zip(self.schema.names, self.type_names, strict=True)
         return ", ".join(f"{name} {type_name}" for name, type_name in pairs)
+
+
+def hidden(name: str) -> pa.Field:
+    """A column of text whose values no error shows."""
+    return pa.field(name, pa.string(), metadata=_HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def part_rows(
         for some in parsed_records(records, parser):
             if some.parsed.refused:
                 row = min(some.parsed.refused)
-                raise records.refuse(some.places[row], some.parsed.refused[row])
+                raise records.refuse(some.places[row], columns.told(some.parsed.refused[row]))
             yield some.parsed.rows
     if is_empty:
         raise InputError(f"{path} {_NO_HEADER}")
@@ -112,6 +112,7 @@ def _without_header(block: Block, form: str, columns: TextColumns) -> Block:
         return block
     names = header(block, form)
     if names != columns.schema.names:
+        _check_hidden(columns, names, block.path)
         raise InputError(
             f"the header of {block.path} is {names}, expected {columns.schema.names}. All files of one input "
             "need the same columns in the same order: rewrite them, or load them one by one."
@@ -156,6 +157,7 @@ def csv_schema(path: str, chunks: Iterable[bytes], form: str, types: pa.Schema) 
     if first is None:
         raise InputError(f"{path} {_NO_HEADER}")
     names = header(first, form)
+    _check_hidden(TextColumns(types), names, path)
     other = next((mark for mark in _OTHER_SEPARATORS if mark in names[0]), None)
     if len(names) == 1 and other is not None and names[0] not in types.names:
         raise InputError(
@@ -167,6 +169,18 @@ def csv_schema(path: str, chunks: Iterable[bytes], form: str, types: pa.Schema) 
         raise InputError(f"the column {duplicate!r} is there twice in the header of {path}. Rename it.")
     known = set(types.names)
     return pa.schema([types.field(name) if name in known else (name, pa.string()) for name in names])
+
+
+def _check_hidden(known: TextColumns, names: list[str], path: str) -> None:
+    """InputError for a header with other names than those of the columns, if a column is hidden.
+
+    A file without a header has a record in its place.
+    """
+    if known.is_hidden and not set(names) <= set(known.schema.names):
+        raise InputError(
+            f"the first line of {path} is no header of columns of the warehouse: "
+            f"{', '.join(known.schema.names)}. It is not shown, because there are private columns."
+        )
 
 
 def header(first: Block, form: str) -> list[str]:

@@ -106,11 +106,21 @@ def guess_types(paths: list[Path], form: str, wanted: Wanted, stored: pa.Schema 
 
     stored: the types of the columns that the warehouse has.
     """
+    check_guessed(stored)
     guesses = Guesses()
     columns = text_columns(str(paths[0]), read_chunks(paths[0]), form)
     for path in paths:
         guesses.merge(guess_part(str(path), read_chunks(path), form, columns))
     return guesses.choose(wanted, stored)
+
+
+def check_guessed(stored: pa.Schema | None) -> None:
+    """InputError where types would be chosen of text in which values of hidden columns are."""
+    if stored is not None and TextColumns(stored).is_hidden:
+        raise InputError(
+            "text adds no columns to a warehouse with private columns. Give Parquet, Arrow data or a "
+            "DataFrame."
+        )
 
 
 def text_columns(path: str, chunks: Iterable[bytes], form: str) -> TextColumns | None:

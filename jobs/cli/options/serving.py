@@ -157,6 +157,11 @@ SERVE = (
     ),
     JSON,
 )
+SECRET = (
+    option("action", choices=("new", "token"), help="what to make"),
+    option("--to", metavar=FILE, help="a new file for the secret, which its owner alone may read"),
+    JSON,
+)
 TOKEN = (
     option("name", metavar="NAME", help="who gets the token, a word"),
     option(

@@ -16,6 +16,7 @@ _TYPES: dict[str, Any] = {
     "names": {"action": "append"},
     "keys": {"action": "append"},
     "columns": {"action": "append"},
+    "private": {"action": "append"},
     "share": {"type": float},
     "number": {"type": int},
 }

@@ -1,0 +1,37 @@
+"""The command `tidemark secret`: makes secrets of private columns, and tokens of values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tidemark import query, warehouse
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.json_values import json_text
+
+
+def run(given: argparse.Namespace) -> int:
+    """Prints what was asked for. A value is read from the standard input: others see command lines."""
+    if given.action == "new":
+        what, text = "secret", warehouse.new_secret()
+    else:
+        what, text = "token", str(query.token(sys.stdin.readline().rstrip("\r\n")))
+    if given.to is not None:
+        _write(given.to, text)
+        what, text = "file", given.to
+    print(json_text({what: text}) if given.json else text)
+    return DONE
+
+
+def _write(path: str, text: str) -> None:
+    """A new file that its owner alone may read; InputError if there is one already."""
+    try:
+        place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InputError(
+            f"{path} is there already, and may be a secret that is needed. Name a new file."
+        ) from None
+    with os.fdopen(place, "w") as file:
+        file.write(f"{text}\n")

@@ -1,0 +1,1 @@
+"""Private columns: secrets, and the tokens that are stored in place of values."""

@@ -1,0 +1,185 @@
+"""Secrets of private columns: where they come from, and which one belongs to a warehouse.
+
+A secret is a line of hexadecimal digits, of at least 32 random bytes (`tidemark secret new`), in a file or in
+what a command prints. The secrets that a process has read are kept in memory, by their fingerprints. A
+warehouse has the fingerprint alone: a hash that is keyed by the secret, which does not follow from it.
+
+A secret is never part of an option, a log, an error text or a repr. It goes to the tasks that make tokens, in
+their pickled form.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+from tidemark.warehouse.errors import InputError
+
+LEAST_BYTES, MOST_BYTES = 32, 64  # of a secret; BLAKE2b takes no longer key
+TOKEN_BYTES = 16
+FILE_VARIABLE, COMMAND_VARIABLE = "TIDEMARK_SECRET_FILE", "TIDEMARK_SECRET_COMMAND"
+_LEAST_DISTINCT = 16  # different bytes among 32 random ones are fewer than this once in 10**12 times
+_COMMAND_SECONDS = 60
+_MOST_READ = 4096
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+_MAKE = "Make one: `tidemark secret new --to FILE`."
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret; `fingerprint` may be known to everybody."""
+
+    key: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that belong to this secret alone."""
+        return blake2b(b"", key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-finger").hexdigest()
+
+    def token(self, name: bytes) -> bytes:
+        """The token of a value, given as bytes: 16 bytes. O(length)."""
+        return blake2b(name, key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-token").digest()
+
+
+_known: dict[str, Secret] = {}
+_tokens_alone: ContextVar[bool] = ContextVar("tokens_alone", default=False)
+
+
+def new_secret() -> str:
+    """A new secret as text: 64 hexadecimal digits."""
+    return secrets.token_hex(LEAST_BYTES)
+
+
+def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | None = None) -> str:
+    """Reads a secret, so that this process can make and ask tokens with it; returns its fingerprint.
+
+    file      a file with the secret: a line of at least 64 hexadecimal digits
+    command   a command that prints it, such as 'pass show tidemark'. It is run without a shell
+
+    Without a call, the file of TIDEMARK_SECRET_FILE or the command of TIDEMARK_SECRET_COMMAND is read when a
+    warehouse needs a secret. Raises InputError unless one of them is given, and if it gives no secret.
+    """
+    if (file is None) == (command is None):
+        raise InputError("a secret comes from a file or from a command. Give one of them.")
+    secret = _parsed(_printed(command), "the command") if command is not None else _of_file(str(file))
+    _known[secret.fingerprint] = secret
+    return secret.fingerprint
+
+
+def secret_of(fingerprint: str) -> Secret:
+    """The secret with this fingerprint. InputError if this process has none, or only others."""
+    _read_variables()
+    found = _known.get(fingerprint)
+    if found is not None:
+        return found
+    what = "another secret was given" if _known else "no secret was given"
+    raise InputError(
+        f"the warehouse has private columns, and {what}. Expected the one with the fingerprint "
+        f"{fingerprint}: set {FILE_VARIABLE} to its file, or call warehouse.use_secret(file=...). Nothing "
+        "was changed."
+    )
+
+
+def asking_secret(fingerprint: str) -> Secret:
+    """The secret by which this process makes tokens of the values in questions.
+
+    InputError if it has none, and where only tokens may come (`tokens_alone`).
+    """
+    if not _tokens_alone.get():
+        return secret_of(fingerprint)
+    raise InputError(
+        "a value of a private column was given where only its token may come. Send the token: "
+        "query.token(value), where the secret is."
+    )
+
+
+def takes_tokens_alone() -> bool:
+    """Whether `tokens_alone` is running."""
+    return _tokens_alone.get()
+
+
+@contextmanager
+def tokens_alone() -> Iterator[None]:
+    """While this runs, questions of this thread have tokens: their text is written or sent on as it is."""
+    before = _tokens_alone.set(True)
+    try:
+        yield
+    finally:
+        _tokens_alone.reset(before)
+
+
+def is_fingerprint(text: object) -> bool:
+    """Whether the value is the text of a fingerprint."""
+    return isinstance(text, str) and _FINGERPRINT.fullmatch(text) is not None
+
+
+def named_fingerprint() -> str:
+    """The fingerprint of the secret that the environment names, or else of the only one of this process.
+
+    InputError if there is none, or several.
+    """
+    found = _read_variables() or list(_known)
+    if len(found) != 1:
+        raise InputError(
+            f"private columns need a secret, and this process has {len(found) or 'none'}. Give "
+            f"secret_file=, or set {FILE_VARIABLE}. {_MAKE}"
+        )
+    return found[0]
+
+
+def _read_variables() -> list[str]:
+    """The fingerprint of the secret that the environment names, which is read once; none if it names none."""
+    found = []
+    for variable, name in ((FILE_VARIABLE, "file"), (COMMAND_VARIABLE, "command")):
+        if given := os.environ.get(variable):
+            source = str(Path(given).absolute()) if name == "file" else given
+            if _read.get(source) not in _known:
+                _read[source] = use_secret(**{name: given})
+            found.append(_read[source])
+    return found[:1]
+
+
+_read: dict[str, str] = {}  # fingerprints by what the environment named
+
+
+def _of_file(path: str) -> Secret:
+    try:
+        with Path(path).open("rb") as file:
+            return _parsed(file.read(_MOST_READ), f"the file {path}")
+    except OSError as error:
+        raise InputError(f"the secret cannot be read: {error.strerror} ({path}). {_MAKE}") from None
+
+
+def _printed(command: str) -> bytes:
+    try:
+        done = subprocess.run(  # noqa: S603  the caller's own command
+            shlex.split(command), capture_output=True, timeout=_COMMAND_SECONDS, check=False
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise InputError(f"the command of the secret cannot be run ({type(error).__name__}).") from None
+    if done.returncode:
+        raise InputError(f"the command of the secret ended with the exit code {done.returncode}.")
+    return done.stdout
+
+
+def _parsed(text: bytes, where: str) -> Secret:
+    """The secret of a line of digits. The error does not show what came."""
+    try:
+        key = bytes.fromhex(text.decode("ascii").strip())
+    except ValueError:
+        key = b""
+    if not LEAST_BYTES <= len(key) <= MOST_BYTES or len(set(key)) < _LEAST_DISTINCT:
+        raise InputError(
+            f"{where} has no secret: expected a line of {2 * LEAST_BYTES} to {2 * MOST_BYTES} random "
+            f"hexadecimal digits. {_MAKE}"
+        )
+    return Secret(key)
