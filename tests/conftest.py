@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import os
 import re
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 java.set_options()
+gc.disable()  # until all modules are imported: nothing of them goes away, and to look takes long
 
 # Started in the background by a shell (`make test &`), a process ignores Ctrl-C, and so do its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,7 +115,7 @@ PROCESSOR = "processor seconds"
 
 
 # What a file says whose tests use the session `spark`. One that is not seen costs a worker a session.
-IN_SPARK = re.compile(r'\bspark: SparkSession|usefixtures\("spark"\)|stage: Stage|: Grown|names: dict')
+IN_SPARK = re.compile(r'\bspark: (SparkSession|Any)|usefixtures\("spark"\)|stage: Stage|: Grown|names: dict')
 
 
 @cache
@@ -160,8 +162,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = getattr(item, "fixturenames", ())
         if "spark" in used:
             item.add_marker(pytest.mark.spark)
+            if not in_spark(item.path):
+                raise pytest.UsageError(f"IN_SPARK in tests/conftest.py does not see {item.nodeid}")
         if "server" in used or item.path in slow:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is looked for, seldom, and not in what is imported and collected."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_unconfigure() -> None:
+    """Modules may free what they hold when Python ends."""
+    gc.unfreeze()
 
 
 LAST = pytest.StashKey[bool]()  # whether a test is the last of its file that this process runs in a row

@@ -250,11 +250,11 @@ def _none_behind(pinned: PinnedTables) -> str:
         marks = pinned.opened[projection.marks_table]
         runs = snapshot.table(projection.runs_table)
         check_marks(projection, runs, marks if isinstance(marks, DeltaTable) else None)
-    return snapshot.behind() or f"{len(pinned.plans())} steps"
+    return snapshot.behind() or f"{len(pinned.plans)} steps"
 
 
 def _plans_disjoint(pinned: PinnedTables) -> str:
-    plans = pinned.plans()
+    plans = pinned.plans
     steps = [plan.step for plan in plans]
     if steps != list(range(len(plans))):
         raise DamagedWarehouse(
@@ -270,7 +270,7 @@ def _plans_disjoint(pinned: PinnedTables) -> str:
 def _batches_complete(pinned: PinnedTables) -> str:
     """Checks that `events` has the number of rows that the plan or ledger has of each batch."""
     store = pinned.store
-    expected = batch_counts.expected_rows(store, pinned.plans(), pinned.table(LEDGER), pinned.removed())
+    expected = batch_counts.expected_rows(store, pinned.plans, pinned.table(LEDGER), pinned.removed)
     missing = _unaccounted(pinned)
     changes = batch_counts.changed_ranges(store, expected)
     if changes:
@@ -322,7 +322,7 @@ def _layout_valid(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """Checks that the runs partition the loaded steps, and that no level holds more than kappa runs."""
     kappa = pinned.snapshot.options.kappa
     layout = Layout.of(marks.run for marks in pinned.snapshot.marks(projection))
-    last_planned = len(pinned.plans()) - 1
+    last_planned = len(pinned.plans) - 1
     overfull = {level: count for level, count in layout.levels().items() if count > kappa}
     note = ""
     if overfull:

@@ -89,6 +89,7 @@ def register(
             connection.execute(f"{make}MACRO {quoted(function_name(part))}(asked) AS TABLE {text}")
         for name, text in _macros(define, wh, readers).items():
             connection.execute(f"{make}MACRO {quoted(prefix + name)}{text}")
+        readers.has_macros = True
     return readers
 
 

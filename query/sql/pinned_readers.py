@@ -120,8 +120,8 @@ class PinnedReaders:
             self.sites[name] = SiteFiles(site, own)
         # where the files of the views lie
         self.folders = (*(site.store.uri for site in self.sites.values()), str(folder))
-        # While a view is made its files are not listed: it needs their columns alone.
-        self.has_views = False
+        # While a view or a macro is made nothing is read of the warehouse: it needs the columns alone.
+        self.has_views = self.has_macros = False
 
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
@@ -216,7 +216,8 @@ class PinnedReaders:
         given, beyond = NOT_GIVEN, False
         if name in sql_rows.SHOWS_POINTS:
             given = duckdb_calls.given_points(kinds, SIGNATURES[name].subjects[0])
-            beyond = not given.several and sql_rows.rows_beyond_double(self.at(moment), name, measure)
+            reads = self.has_macros and not given.several
+            beyond = reads and sql_rows.rows_beyond_double(self.at(moment), name, measure)
         options, several = self._wh.options, self.are_named
         return sql_rows.columns(name, options, measure, given, beyond_double=beyond, several=several)
 

@@ -14,10 +14,11 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import Transaction
 
 from tests.soak import DRAWS
-from tidemark.warehouse.delta import data_files, idle_tables, tables
+from tidemark.warehouse.delta import data_files, idle_tables, table_facts, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import TableFacts
 from tidemark.warehouse.errors import NotAWarehouse, TidemarkError
 
 NAME = "runs/x"
@@ -153,6 +154,37 @@ def test_a_kept_log_that_is_taken_for_the_same_by_its_names_is_caught(
     go_on_elsewhere(store, 1)
     with pytest.raises(AssertionError):
         check(store)
+
+
+def _facts_of_any_version(table: DeltaTable) -> TableFacts:
+    """The broken variant: what was asked of a table is kept with it whatever its version."""
+    return table_facts.all_facts(table).setdefault(0, TableFacts())
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_files_and_transactions_are_listed_once_for_each_version(
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    if is_broken:
+        monkeypatch.setattr(data_files, "facts_of", _facts_of_any_version)
+        monkeypatch.setattr(tables, "facts_of", _facts_of_any_version)
+    add(store, 0)
+    kept = tables.open_table(store, NAME)
+    first = [file.path for file in data_files.list_files(kept)], tables.newest_transaction(kept, "app")
+    with monkeypatch.context() as patch:  # the next user of the table does not ask delta-rs again
+        for name in ("get_add_actions", "transaction_version"):
+            patch.setattr(DeltaTable, name, lambda *_, **__: pytest.fail("asked again"))
+        del kept
+        again = tables.open_table(store, NAME)
+        assert (
+            [file.path for file in data_files.list_files(again)],
+            tables.newest_transaction(again, "app"),
+        ) == first
+        del again
+    add(store, 1)
+    newer = tables.open_table(store, NAME)
+    found = len(data_files.list_files(newer)), tables.newest_transaction(newer, "app")
+    assert (found == (2, 1)) is not is_broken
 
 
 def test_a_table_that_is_in_use_is_nobody_else_s(store: Store) -> None:

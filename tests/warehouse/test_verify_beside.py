@@ -206,7 +206,7 @@ def test_a_merge_that_writes_is_busy(loader: Loader, monkeypatch: pytest.MonkeyP
 
 def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
     """Whenever the plans are read, their file has just been replaced and swept."""
-    true = PinnedTables.plans
+    true = vars(PinnedTables)["plans"].func
     replaced: list[int] = []
 
     def plans(self: PinnedTables) -> Any:
@@ -217,7 +217,7 @@ def swept_at_each_look(loader: Loader, patch: pytest.MonkeyPatch) -> None:
                 (Path(loader.uri) / path).unlink(missing_ok=True)
         return true(self)
 
-    patch.setattr(PinnedTables, "plans", plans)
+    patch.setattr(PinnedTables, "plans", property(plans))
 
 
 def test_a_check_whose_files_are_swept_at_every_look_is_busy_and_the_job_ends_with_0(

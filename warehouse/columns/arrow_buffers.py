@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,19 @@ def text(value: str) -> pa.Scalar:
 
 def zero_for_null(array: pa.Array) -> pa.Array:
     """The array of numbers with 0 for NULL."""
-    return pc.fill_null(array, integer(0).cast(array.type))
+    return pc.call_function("coalesce", [array, _zero(array.type)]) if array.null_count else array
 
 
 def empty_for_null(array: pa.Array) -> pa.Array:
     """The array of texts or bytes with the empty one for NULL."""
-    return pc.fill_null(array, binary_array([b""])[0].cast(array.type))
+    return pc.call_function("coalesce", [array, _empty(array.type)]) if array.null_count else array
+
+
+@cache
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return integer(0).cast(kind)
+
+
+@cache
+def _empty(kind: pa.DataType) -> pa.Scalar:
+    return binary_array([b""])[0].cast(kind)

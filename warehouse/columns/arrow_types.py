@@ -19,6 +19,7 @@ from typing import Protocol, overload
 import pyarrow as pa
 
 _UTC = pa.timestamp("us", tz="UTC")
+_PLAIN = {kind.id for kind in (pa.int32(), pa.int64(), pa.float32(), pa.float64())}  # of most columns
 
 
 class TextNames(Protocol):
@@ -77,6 +78,8 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
     A column of Arrow's type null stays one.
     """
     for i, field in enumerate(rows.schema):
+        if field.type.id in _PLAIN and field.name not in coded:
+            continue
         kind = plain_type(field.type)
         column = rows.column(i)
         if pa.types.is_null(kind):

@@ -177,4 +177,8 @@ def single_array(column: pa.ChunkedArray) -> pa.Array:
 
 def as_numpy_bools(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans without NULL as a numpy array."""
-    return np.from_dlpack(column.cast(pa.uint8())).astype(bool)
+    if not len(column):
+        return np.empty(0, bool)
+    first, count = divmod(column.offset, 8)[0], column.offset % 8 + len(column)
+    packed = np.frombuffer(column.buffers()[1], np.uint8, -(-count // 8), first)
+    return np.unpackbits(packed, count=count, bitorder="little")[column.offset % 8 :].view(bool)

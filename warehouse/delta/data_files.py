@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from tidemark.warehouse.delta.containment import check_paths
 from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 
 _STATISTICS = ("min.", "max.", "null_count.")  # prefixes of the columns that list them
@@ -58,7 +59,17 @@ class NewFile:
 
 
 def list_files(table: DeltaTable) -> list[DataFile]:
-    """The files of the table's snapshot; DamagedWarehouse if a path could leave the table's folder."""
+    """The files of the table's snapshot; DamagedWarehouse if a path could leave the table's folder.
+
+    They are listed once for a version of the table.
+    """
+    facts = facts_of(table)
+    if facts.files is None:
+        facts.files = tuple(_listed(table))
+    return list(facts.files)
+
+
+def _listed(table: DeltaTable) -> list[DataFile]:
     # Not pa.table: it imports pandas (half a second, 40 MB) to check for a DataFrame.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     check_paths(table.table_uri, actions.column("path"))

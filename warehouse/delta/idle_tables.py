@@ -29,6 +29,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.delta.log_nesting import entries_read
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import Facts, all_facts, keep_facts
 from tidemark.warehouse.delta.table_open import check_not_forked, update
 
 MOST = 64
@@ -42,10 +43,11 @@ class _Lease:
     """A table that is in use: delta-rs's own object, and the files of the log that it was read from.
 
     stamps   None if the table must not be kept
+    facts    what was asked of it
     """
 
-    def __init__(self, store: Store, name: str, raw: Any, stamps: Stamps) -> None:
-        self.store, self.name, self.raw = store, name, raw
+    def __init__(self, store: Store, name: str, raw: Any, stamps: Stamps, facts: Facts) -> None:
+        self.store, self.name, self.raw, self.facts = store, name, raw, facts
         self.stamps: Stamps | None = stamps
 
     def end(self) -> None:
@@ -78,7 +80,9 @@ class IdleTable:
     def lend(self, table: DeltaTable) -> DeltaTable:
         """The table, to be kept once nobody uses it."""
         if self.stamps is not None:
-            vars(table)[_LEASE] = lease = _Lease(self.store, self.name, table._table, self.stamps)  # noqa: SLF001
+            facts = all_facts(table)
+            lease = _Lease(self.store, self.name, table._table, self.stamps, facts)  # noqa: SLF001
+            vars(table)[_LEASE] = lease
             weakref.finalize(table, lease.end).atexit = False
         return table
 
@@ -129,6 +133,7 @@ def _again(kept: _Lease, stamps: Stamps) -> DeltaTable | None:
     check_not_forked()
     table = DeltaTable.__new__(DeltaTable)
     table._table, table._storage_options = raw, None  # noqa: SLF001  the only way
+    keep_facts(table, kept.facts)
     if table.version() < commits[-1]:
         try:
             update(kept.store, kept.name, table)

@@ -27,10 +27,9 @@ from tidemark.warehouse.delta.retention import (
 )
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
-
-_NEWEST = "tidemark_newest_transactions"  # the attribute of a table: (version, newest by application)
 
 LostRace = commits.LostRace  # what `commit` returns
 
@@ -175,10 +174,8 @@ def newest_transaction(table: DeltaTable, application: str) -> int:
 
     Looked up once for a version of the table: delta-rs reads the log for it.
     """
-    version, newest = vars(table).get(_NEWEST, (None, {}))
-    if version != table.version():
-        newest = {}
-        vars(table)[_NEWEST] = (table.version(), newest)
+    newest = facts_of(table).newest
     if application not in newest:
         newest[application] = table.transaction_version(application)
-    return -1 if newest[application] is None else newest[application]
+    found = newest[application]
+    return -1 if found is None else found

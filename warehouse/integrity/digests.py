@@ -154,7 +154,7 @@ def _as_number(array: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return array.cast(pa.uint8())
     if pa.types.is_timestamp(kind):
-        return array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+        return (array if kind.unit == "us" else array.cast(pa.timestamp("us", kind.tz))).view(pa.int64())
     if pa.types.is_date(kind):
         return array.cast(pa.int32())
     return array

@@ -31,9 +31,9 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
     snapshot = pinned.snapshot
     if not snapshot.options.columns:
         return "no rows yet"
-    view, plans = snapshot.cells_view(), pinned.plans()
+    view, plans = snapshot.cells_view(), pinned.plans
     events = data_files.list_files(pinned.table(EVENTS))
-    is_after = view.removed == pinned.removed().number
+    is_after = view.removed == pinned.removed.number
     checked = 0
     for marks in view.runs if is_after else ():
         cells = marks.cells_of(companion.name)

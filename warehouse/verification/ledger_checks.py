@@ -51,7 +51,7 @@ def ticks_once_and_sums_equal(pinned: PinnedTables) -> str:
         if tick in tick_counts:
             raise DamagedWarehouse(f"tick {tick} of {batches.text} is in the ledger more than once")
         tick_counts[tick] = count
-    planned = planned_batches(pinned.plans())
+    planned = planned_batches(pinned.plans)
     sums_of_parts: dict[BatchRange, Counter[int]] = {}
     enclosing = ledger_table.enclosing_ranges(counts)
     for batches, tick_counts in counts.items():

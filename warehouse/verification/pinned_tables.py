@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 Opened = DeltaTable | TidemarkError | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PinnedTables:
-    """A snapshot with its tables (runs, first steps, ledger), and the tables opened after it, by name."""
+    """A snapshot with its tables (runs, first steps, ledger), and the tables opened after it, by name.
+
+    Plans and removals are read once: each check asks for them.
+    """
 
     snapshot: Snapshot
     opened: Mapping[str, Opened]
@@ -70,23 +74,26 @@ class PinnedTables:
             raise table
         return table or tables.open_table(self.store, name)
 
+    @cached_property
     def plans(self) -> list[StepPlan]:
         """All plans, ordered by step."""
         return read_step_plans(self.store, self.table(STEPS))
 
+    @cached_property
     def removals(self) -> list[Removal]:
         """The records of all removals; none without their table."""
         table = self.opened.get(REMOVALS)
         return [] if table is None else read_removals(self.store, self.table(REMOVALS))
 
+    @cached_property
     def removed(self) -> Removed:
         """What had left by the pinned version of `events`; DamagedWarehouse if a record is missing."""
         events = self.table(EVENTS)
-        return Removed.of(self.removals(), decided(events), voided(events))
+        return Removed.of(self.removals, decided(events), voided(events))
 
     def removed_of(self, projection: Projection[Any]) -> Removed:
         """What had left by the state that the runs of the projection show; an error if they show a part."""
-        return self.removed().up_to(check_removed(self.snapshot.state, projection))
+        return self.removed.up_to(check_removed(self.snapshot.state, projection))
 
     def file_sizes(self) -> dict[str, int]:
         """The size of every file of every table, as the table's log states it, by path."""

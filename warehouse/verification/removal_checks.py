@@ -37,14 +37,14 @@ def rows_accounted_for(pinned: PinnedTables) -> str:
     Each number up to that of `events` has a record or is void, at most one number above it has one, and no
     part of a plan lost more rows than it had. Which rows `events` has is checked by its batches.
     """
-    records, removed = pinned.removals(), pinned.removed()
+    records, removed = pinned.removals, pinned.removed
     newest = decided(pinned.table(EVENTS))
     undecided = [one.number for one in records if one.number > newest]
     if len(undecided) > 1:
         raise DamagedWarehouse(
             f"the removals {undecided} are planned, expected at most one that is undecided"
         )
-    _check_parts(records, pinned.plans())
+    _check_parts(records, pinned.plans)
     named = {file.path for file in data_files.list_files(pinned.table(REMOVED))} if records else set()
     for one in records:
         if one.file not in named:
@@ -67,7 +67,7 @@ def horizon_told(pinned: PinnedTables) -> str:
 
     Such rows came late, or a call was ended before it took them.
     """
-    options, records = pinned.snapshot.options, pinned.removals()
+    options, records = pinned.snapshot.options, pinned.removals
     if options.horizon is None:
         expired = [one.number for one in records if one.kind == "expire"]
         if expired:

@@ -72,14 +72,14 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """
     marks_of_runs, filesystem = pinned.snapshot.marks(projection), pinned.store.filesystem()
     last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
-    plans = [plan for plan in pinned.plans() if plan.step <= last_step]
+    plans = [plan for plan in pinned.plans if plan.step <= last_step]
     live = _check_live_rows(pinned, projection, planned_batches(plans))
     in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
     kept = pinned.snapshot.kept(projection)
     if kept is not None:
         in_runs = tick_counts_without([in_runs], kept.totals)
     removed = pinned.removed_of(projection)
-    if removed.number < pinned.removed().number:  # `events` has no files of that time any more
+    if removed.number < pinned.removed.number:  # `events` has no files of that time any more
         if in_runs.rows != (expected := removed.rows(plans)):
             raise DamagedWarehouse(f"the plans expect {expected} rows, the runs hold {in_runs.rows}")
         return f"{in_runs.rows} rows in history, {live} live; run a load to take out removed rows"

@@ -1,0 +1,49 @@
+"""What was asked of an open table, kept with it for its version: delta-rs reads its log for each answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltalake import DeltaTable
+
+if TYPE_CHECKING:
+    from tidemark.warehouse.delta.data_files import DataFile
+
+_FACTS = "tidemark_facts"  # the attribute of a table
+
+
+@dataclass(slots=True)
+class TableFacts:
+    """What is known of one version of a table.
+
+    files    the files; None before they were listed
+    newest   by application its newest version, None without one
+    """
+
+    files: tuple[DataFile, ...] | None = None
+    newest: dict[str, int | None] = field(default_factory=dict)
+
+
+Facts: TypeAlias = dict[int, TableFacts]  # by version, of the one that was asked last
+
+
+def facts_of(table: DeltaTable) -> TableFacts:
+    """What is known of the table at its version."""
+    known, version = all_facts(table), table.version()
+    if (found := known.get(version)) is None:
+        found = TableFacts()
+        known.clear()
+        known[version] = found
+    return found
+
+
+def all_facts(table: DeltaTable) -> Facts:
+    """What is kept with the table: `keep_facts` gives it to another object of the same table."""
+    facts: Facts = vars(table).setdefault(_FACTS, {})
+    return facts
+
+
+def keep_facts(table: DeltaTable, facts: Facts) -> None:
+    """Keeps with a table what was found of it before."""
+    vars(table)[_FACTS] = facts
