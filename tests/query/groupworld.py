@@ -35,6 +35,10 @@ SCHEMA = pa.schema(
     ]
 )
 EPS = 0.4
+BOTH = ("value", "price")
+ONE = ("value",)
+# Of tests that ask about keys: their tables alone, and of one measure.
+KEYED: dict[str, Any] = {"measures": ONE, "groups": [], "keys": ["origin", ["number", "origin"]]}
 Row = tuple[Any, ...]
 _numbers = itertools.count()
 
@@ -58,24 +62,28 @@ WINDOWS = st.none() | st.tuples(st.integers(0, 24), st.integers(1, 12)).map(
 
 @dataclass
 class GroupWorld:
-    """A warehouse with the groups (origin) and (number, origin), and all of its rows."""
+    """A warehouse with the groups (origin) and (number, origin), and all of its rows.
+
+    Each measure has tables of its own, for each group too: most tests need one.
+    """
 
     path: Path
     rows: list[Row]
     batches: int = 0
+    measures: Sequence[str] = BOTH
     _truths: dict[tuple[Any, ...], Truth] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def create(cls, folder: Path, **options: Any) -> GroupWorld:
+    def create(cls, folder: Path, measures: Sequence[str] = BOTH, **options: Any) -> GroupWorld:
         path = folder / f"world-{next(_numbers)}"
         given = {"groups": ["origin", ["number", "origin"]], "time": "time", "tick": "1h", "kappa": 2}
-        warehouse.create(None, path, ["value", "price"], eps=EPS, schema=SCHEMA, **{**given, **options})
-        return cls(path, [])
+        warehouse.create(None, path, list(measures), eps=EPS, schema=SCHEMA, **{**given, **options})
+        return cls(path, [], measures=measures)
 
     @classmethod
-    def of(cls, folder: Path, batches: Sequence[tuple[bool, list[Row]]]) -> GroupWorld:
+    def of(cls, folder: Path, batches: Sequence[tuple[bool, list[Row]]], **options: Any) -> GroupWorld:
         """Each batch is (whether it is loaded, its rows); the others are streamed and stay live."""
-        world = cls.create(folder)
+        world = cls.create(folder, **options)
         for is_loaded, rows in batches:
             world.add(rows, load=is_loaded)
         return world

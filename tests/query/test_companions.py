@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, WINDOWS, GroupWorld, Row
+from tests.query.groupworld import BATCHES, HOUR, ONE, SCHEMA, START, WINDOWS, GroupWorld, Row
 from tests.query.tally import Tally, shown
 from tests.soak import draws
 from tidemark import query, warehouse
@@ -59,7 +59,9 @@ def budget(size: int) -> Iterator[None]:
 
 def world_of(folder: Path, batches: list[tuple[bool, list[Row]]], **options: Any) -> GroupWorld:
     """Each batch is (whether it is loaded, its rows); the others are streamed and stay live."""
-    world = GroupWorld.create(folder, **{"companions": DECLARED, "keys": ["origin"], "groups": [], **options})
+    world = GroupWorld.create(
+        folder, ONE, **{"companions": DECLARED, "keys": ["origin"], "groups": [], **options}
+    )
     for is_loaded, rows in batches:
         world.add(rows, load=is_loaded)
     return world

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
+from tests.query.groupworld import BATCHES, HOUR, KEYED, SCHEMA, START, GroupWorld
 from tests.soak import draws
 from tidemark.query import InputError, Warehouse
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber
@@ -85,7 +85,7 @@ def test_bounds_hold_and_exact_is_the_set(
 ) -> None:
     """The numbers of one window, of what two share, of what is new, and of each hour."""
     with tempfile.TemporaryDirectory() as folder, sample_sizes(*size):
-        world = GroupWorld.of(Path(folder), batches)
+        world = GroupWorld.of(Path(folder), batches, **KEYED)
         wh, truth = world.open(), len(keys_of(world, key, a))
         for mode in MODES:
             answer = wh.distinct(key=key, between=a, mode=mode)
@@ -229,7 +229,7 @@ def test_broken_estimates_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> None:
-    world = GroupWorld.of(tmp_path, [(True, [(START, "a", 1, 2.0, None)])])
+    world = GroupWorld.of(tmp_path, [(True, [(START, "a", 1, 2.0, None)])], **KEYED)
     with pytest.raises(InputError) as found:
         ask(world.open())
     assert words in str(found.value)
@@ -237,7 +237,7 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> N
 
 def test_answers_are_shown(tmp_path: Path) -> None:
     rows = [(START + i * timedelta(minutes=15), f"k{i % 9}", 1, 1.0, None) for i in range(40)]
-    wh = GroupWorld.of(tmp_path, [(True, rows[:30]), (False, rows[30:])]).open()
+    wh = GroupWorld.of(tmp_path, [(True, rows[:30]), (False, rows[30:])], **KEYED).open()
     answer = wh.distinct()
     assert int(answer) == 9
     assert "9 (exact) distinct keys of origin" in repr(answer)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, START, WINDOWS, GroupWorld, Row, check_quantile
+from tests.query.groupworld import BATCHES, HOUR, ONE, START, WINDOWS, GroupWorld, Row, check_quantile
 from tests.query.keyoracle import counts
 from tidemark.query import InputError
 from tidemark.query.groups.many_groups import ManyGroups
@@ -115,7 +115,7 @@ def check_groups(world: GroupWorld, asked: dict[str, Any]) -> None:
 
 
 def created(folder: Path, batches: Any) -> GroupWorld:
-    world = GroupWorld.create(folder, keys=["number"])
+    world = GroupWorld.create(folder, ONE, keys=["number"])
     for is_loaded, rows in batches:
         world.add(rows, load=is_loaded)
     return world

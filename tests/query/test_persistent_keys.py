@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, GroupWorld
+from tests.query.groupworld import BATCHES, HOUR, KEYED, SCHEMA, START, GroupWorld
 from tests.query.test_plans import forced
 from tests.soak import draws
 from tidemark import query, warehouse
@@ -152,7 +152,7 @@ QUESTIONS = st.lists(
 @given(BATCHES, QUESTIONS, SIZES)
 def test_no_persistent_key_is_missed_and_exact_is_the_dict(batches: Any, asked: Any, size: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, sizes(*size):
-        world = GroupWorld.create(Path(folder), keys=["number"])
+        world = GroupWorld.create(Path(folder), **{**KEYED, "keys": [*KEYED["keys"], "number"]})
         for is_loaded, rows in batches:
             world.add(rows, load=is_loaded)
         for loaded in (False, True):
@@ -175,7 +175,7 @@ OFTEN = [(START + hour % 3 * HOUR, "often", 1, 1.0, None) for hour in range(40)]
 
 def test_persistent_and_rare_keys(tmp_path: Path) -> None:
     """Heavy hitters show the frequent key; persistent keys show the one of every hour, also with few rows."""
-    world = GroupWorld.of(tmp_path, [(True, [*DAILY[:12], *RARE, *OFTEN]), (False, DAILY[12:])])
+    world = GroupWorld.of(tmp_path, [(True, [*DAILY[:12], *RARE, *OFTEN]), (False, DAILY[12:])], **KEYED)
     wh = world.open()
     assert wh.heavy_hitters(0.3)[0].value == "often"
     (answer,) = wh.persistent(0.8)
@@ -189,7 +189,7 @@ def test_persistent_and_rare_keys(tmp_path: Path) -> None:
 
 def test_slots_are_told_with_their_gaps(tmp_path: Path) -> None:
     rows = [DAILY[hour] for hour in (0, 1, 5)]
-    wh = GroupWorld.of(tmp_path, [(True, rows), (False, OFTEN[:3])]).open()
+    wh = GroupWorld.of(tmp_path, [(True, rows), (False, OFTEN[:3])], **KEYED).open()
     answer = wh.persistence("daily", between=(START, START + 8 * HOUR), slot="2h")
     assert (answer.slots, answer.lo, answer.hi, answer.window_slots) == (2, 2, 2, 4)
     starts = [start.replace(tzinfo=UTC) for start, _ in answer.present]
@@ -233,7 +233,7 @@ def test_a_window_has_no_slots_beyond_its_open_side(
             ),
         )
     rows = [(time + 10 * HOUR, *row) for time, *row in DAILY[:4]]
-    wh = GroupWorld.of(tmp_path, [(True, rows[:2]), (False, rows[2:])]).open()
+    wh = GroupWorld.of(tmp_path, [(True, rows[:2]), (False, rows[2:])], **KEYED).open()
     wrong = 0
     for window in cut_windows():
         for slot in (None, "3h"):
@@ -247,7 +247,7 @@ def test_a_window_has_no_slots_beyond_its_open_side(
 
 
 def test_a_warehouse_without_rows_has_slots_where_a_window_is_closed(tmp_path: Path) -> None:
-    wh = GroupWorld.create(tmp_path).open()
+    wh = GroupWorld.create(tmp_path, **KEYED).open()
     for window in cut_windows():
         answer = wh.persistence("a", key="origin", between=window)
         assert (answer.slots, answer.window_slots) == (0, Truth.of([], ["origin"], window, None).count)
@@ -255,7 +255,7 @@ def test_a_warehouse_without_rows_has_slots_where_a_window_is_closed(tmp_path: P
 
 def test_a_slot_is_counted_once_across_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late rows bring the same pair of key and tick into two runs; sums instead of unions are noticed."""
-    world = GroupWorld.of(tmp_path, [(True, DAILY[:8]), (True, DAILY[4:12]), (False, DAILY[:6])])
+    world = GroupWorld.of(tmp_path, [(True, DAILY[:8]), (True, DAILY[4:12]), (False, DAILY[:6])], **KEYED)
     truth = Truth.of(world.rows, ["origin"], None, None)
 
     def right() -> None:
@@ -312,7 +312,7 @@ def test_a_scan_counts_the_slots_that_the_listings_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any
 ) -> None:
     rows = [*many_keys(), *DAILY]
-    world = GroupWorld.of(tmp_path, [(True, rows[:60]), (True, rows[30:]), (False, rows[::7])])
+    world = GroupWorld.of(tmp_path, [(True, rows[:60]), (True, rows[30:]), (False, rows[::7])], **KEYED)
     if broken is None:
         assert ways_that_differ(world) == []
         monkeypatch.setattr(counted_slots, "FEW_SLOTS", 0)
@@ -337,7 +337,7 @@ def test_a_floor_that_is_off_by_one_is_noticed(tmp_path: Path, monkeypatch: pyte
                     patch.setattr(
                         persistent_keys, "_listed", lambda rows, floor, ticks: real(rows, floor + 1, ticks)
                     )
-                world = GroupWorld.of(tmp_path, [(True, many_keys())])
+                world = GroupWorld.of(tmp_path, [(True, many_keys())], **KEYED)
             (marks,) = world.open()._session.newest_keys_view().runs
             listed = marks.persistent()
             assert listed is not None
@@ -356,7 +356,7 @@ def test_slacks_that_are_one_too_small_are_noticed(tmp_path: Path, monkeypatch: 
     """A key below the floors of three runs, together in half of the slots, is found; not with floor - 2."""
     rows = many_keys()
     with sizes(150, 0, 4096):
-        world = GroupWorld.create(tmp_path, kappa=5)
+        world = GroupWorld.create(tmp_path, **KEYED, kappa=5)
         for day in range(3):
             world.add([(at + day * 12 * HOUR, *rest) for at, *rest in rows], load=True)
         truth = Truth.of(world.rows, ["origin"], None, None)
@@ -400,7 +400,7 @@ def test_without_a_time_column_slots_are_steps(tmp_path: Path) -> None:
 
 
 def test_an_empty_warehouse_has_no_slots(tmp_path: Path) -> None:
-    world = GroupWorld.create(tmp_path)
+    world = GroupWorld.create(tmp_path, **KEYED)
     wh = world.open()
     assert len(wh.persistent(0.5)) == 0
     answer = wh.persistence("a")
@@ -430,7 +430,7 @@ def test_an_empty_warehouse_has_no_slots(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> None:
-    wh = GroupWorld.of(tmp_path, [(True, DAILY[:1])]).open()
+    wh = GroupWorld.of(tmp_path, [(True, DAILY[:1])], **KEYED).open()
     with pytest.raises(InputError) as found:
         ask(wh)
     assert words in str(found.value)
@@ -438,7 +438,7 @@ def test_what_cannot_be_asked_is_told(tmp_path: Path, ask: Any, words: str) -> N
 
 def test_counts_need_no_scan_and_no_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the listings have is answered without a block, and what they lack with look-ups."""
-    world = GroupWorld.of(tmp_path, [(True, DAILY), (False, DAILY[:4])])
+    world = GroupWorld.of(tmp_path, [(True, DAILY), (False, DAILY[:4])], **KEYED)
     monkeypatch.setattr(counted_slots, "database", None)
     monkeypatch.setattr(slot_presence, "rows_of_names", None)
     assert [answer.value for answer in world.open().persistent(0.5)] == ["daily"]

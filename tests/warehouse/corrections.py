@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row
+from tests.query.groupworld import HOUR, ONE, SCHEMA, START, TINY, GroupWorld, Row
 from tidemark import warehouse
 
 NAMES = SCHEMA.names
@@ -51,7 +51,7 @@ def numbered(world: GroupWorld, numbers: Iterable[int]) -> list[Row]:
 
 def create(folder: Path) -> GroupWorld:
     """Four steps in history, of which three are one run, and a live batch."""
-    world = GroupWorld.create(folder, groups=["origin"])
+    world = GroupWorld.create(folder, ONE, groups=["origin"])
     for batch in range(5):
         world.add(rows(batch), load=batch < 4)
     return world

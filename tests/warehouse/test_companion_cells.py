@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld
+from tests.query.groupworld import HOUR, ONE, SCHEMA, START, TINY, GroupWorld
 from tests.query.tally import Tally
 from tests.query.test_companions import DECLARED, check, rows_of, world_of
 from tests.soak import some
@@ -255,7 +255,7 @@ def test_a_run_without_cells_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.spark
 def test_kinds_go_to_the_tasks_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Batches, loads and merges by Spark: its workers are processes that registered nothing."""
-    world = GroupWorld.create(tmp_path, companions=DECLARED, keys=["origin"], groups=[])
+    world = GroupWorld.create(tmp_path, ONE, companions=DECLARED, keys=["origin"], groups=[])
 
     def frame(count: int) -> Any:
         return spark.createDataFrame(pa.Table.from_pylist(as_dicts(count), schema=SCHEMA))

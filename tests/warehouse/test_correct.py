@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import TINY, GroupWorld
+from tests.query.groupworld import ONE, TINY, GroupWorld
 from tests.soak import DRAWS, some
 from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
 from tests.warehouse.test_remove import POINTS, check, delete, keep, load, once
@@ -262,7 +262,7 @@ def test_corrections_loads_and_deletes_in_any_order_and_killed_at_any_point(
     tmp_path: Path, seed: int
 ) -> None:
     draw = random.Random(seed)
-    world = GroupWorld.create(tmp_path, groups=["origin"])
+    world = GroupWorld.create(tmp_path, ONE, groups=["origin"])
     world.add(rows(0), load=True)
     for number in range(1, 9):
         move = draw.randrange(6)

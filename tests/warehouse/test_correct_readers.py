@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.query.groupworld import HOUR, START, GroupWorld, Row
+from tests.query.groupworld import HOUR, ONE, START, GroupWorld, Row
 from tests.warehouse.corrections import correct
 from tests.warehouse.test_correct import ALL_POINTS
 from tidemark import query, warehouse
@@ -39,7 +39,7 @@ def told(wh: Any, connection: duckdb.DuckDBPyConnection | None = None) -> Told:
 @pytest.fixture
 def world(tmp_path: Path) -> GroupWorld:
     """Three steps, and a live batch."""
-    world = GroupWorld.create(tmp_path, groups=["origin"])
+    world = GroupWorld.create(tmp_path, ONE, groups=["origin"])
     for batch in range(4):
         world.add(rows(batch), load=batch < 3)
     world.load_live()

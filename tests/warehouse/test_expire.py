@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
+from tests.query.groupworld import HOUR, ONE, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
 from tests.query.test_companions import DECLARED
 from tests.soak import DRAWS, some
@@ -52,7 +52,7 @@ TIMELESS: list[Row] = [(None, "a", 2, 4.0, None), (None, "b", 1, 11.0, None)]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Four steps in history, one of old rows alone, and two live batches; some rows have no time."""
-    made = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=["origin"])
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
     for number in range(6):
         given = rows(number) + TIMELESS
         if number == 1:
@@ -325,7 +325,7 @@ def test_the_clock_moves_the_horizon_by_a_sixteenth_and_it_never_falls(
 
 
 def test_the_retention_of_a_warehouse_is_set_changed_and_taken_away(tmp_path: Path) -> None:
-    world = GroupWorld.create(tmp_path, groups=["origin"], retention="400 days")
+    world = GroupWorld.create(tmp_path, ONE, groups=["origin"], retention="400 days")
     now = datetime.now(UTC)
     ages = [1, 399, 401, 500, 5000, -1]
     world.add([(now - timedelta(days=age), "a", 1, float(age), None) for age in ages] + TIMELESS, load=True)
@@ -342,7 +342,7 @@ def test_the_retention_of_a_warehouse_is_set_changed_and_taken_away(tmp_path: Pa
         warehouse.expire(None, world.path)
     assert world.open().quantile(0.5, "value", mode="exact").N == 4
     with pytest.raises(warehouse.OptionsMismatch, match="retention"):
-        warehouse.create(None, world.path, ["value", "price"], retention="3 days")
+        warehouse.create(None, world.path, ["value"], retention="3 days")
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
@@ -350,7 +350,7 @@ def test_loads_streams_expiries_and_deletes_in_any_order_and_killed_at_any_point
     tmp_path: Path, seed: int
 ) -> None:
     draw = random.Random(seed)
-    world, horizon = GroupWorld.create(tmp_path, groups=["origin"]), START
+    world, horizon = GroupWorld.create(tmp_path, ONE, groups=["origin"]), START
     for number in range(9):
         move = draw.randrange(6) if world.rows else 0
         if move < 2:

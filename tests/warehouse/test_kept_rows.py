@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import HOUR, KEEPS, START, TINY, GroupWorld, Row, Truth, check_quantile
+from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Row, Truth, check_quantile
 from tests.query.keyoracle import check_key, counts
 from tests.query.tally import Tally
 from tests.warehouse.test_remove import table_of
@@ -56,7 +56,7 @@ def rows(batch: int) -> list[Row]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Four steps in history, three of them one run, and two live batches."""
     options: dict[str, Any] = {"groups": ["origin"], "companions": {"origins": ("tally", "origin")}}
-    world = GroupWorld.create(tmp_path_factory.mktemp("made"), **options)
+    world = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, **options)
     for batch in range(6):
         world.add(rows(batch), load=batch < 4)
     return world
@@ -298,7 +298,7 @@ def test_what_comes_later_is_built_without_them_and_what_was_is_seen_again(
 
 def test_two_warehouses_are_asked_as_one(made: GroupWorld, tmp_path: Path) -> None:
     companions = {"origins": ("tally", "origin")}
-    theirs = GroupWorld.create(tmp_path, groups=["origin"], companions=companions)
+    theirs = GroupWorld.create(tmp_path, ONE, groups=["origin"], companions=companions)
     ours = made.copy(tmp_path / "ours")
     theirs.add(rows(9), load=True)
     delete(ours, 3)
@@ -317,7 +317,7 @@ def test_two_warehouses_are_asked_as_one(made: GroupWorld, tmp_path: Path) -> No
 def test_the_moment_of_an_answer_has_the_removals_that_no_run_shows(made: GroupWorld, tmp_path: Path) -> None:
     companions = {"origins": ("tally", "origin")}
     ours = made.copy(tmp_path / "ours")
-    theirs = GroupWorld.create(tmp_path, groups=["origin"], companions=companions)
+    theirs = GroupWorld.create(tmp_path, ONE, groups=["origin"], companions=companions)
     ours.load_live()
     theirs.add(rows(9), load=True)
     wh, answers = query.open({"ours": ours.path, "theirs": theirs.path}), []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row, check_quantile
+from tests.query.groupworld import HOUR, ONE, SCHEMA, START, TINY, GroupWorld, Row, check_quantile
 from tests.warehouse.file_contents import files_with, forms_of_number, forms_of_text
 from tidemark import query, stream, warehouse
 from tidemark.sketches.hashing.key_digests import digest_one
@@ -55,7 +55,7 @@ def table_of(given: list[Row]) -> pa.Table:
 
 def grown(folder: Path, **options: Any) -> GroupWorld:
     """Three steps in history, of which two are one run, two live batches, and two rejected records."""
-    made = GroupWorld.create(folder, **options)
+    made = GroupWorld.create(folder, ONE, **options)
     for number in range(4):
         made.add(rows(number), load=number < 3)
     assert append(made)
@@ -227,7 +227,7 @@ def nothing(*_: object) -> None:
 def test_without_a_part_of_a_purge_the_search_finds_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, broken: Any, has: set[str]
 ) -> None:
-    world = GroupWorld.create(tmp_path, groups=[], keys=["origin"])
+    world = GroupWorld.create(tmp_path, ONE, groups=[], keys=["origin"])
     world.add(rows(1), load=True)
     append(world)
     warehouse.load(None, world.path, tuning=TINY)

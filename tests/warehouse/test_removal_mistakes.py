@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import GroupWorld
+from tests.query.groupworld import ONE, GroupWorld
 from tests.warehouse.test_remove import check, delete, rows
 from tidemark import warehouse
 from tidemark.sketches.sampling import SampleBuilder, merge_samples
@@ -25,7 +25,7 @@ WHERE = "origin = 'a'"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Two steps in history: one more load merges all."""
-    made = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=["origin"])
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
     for number in range(2):
         made.add(rows(number), load=True)
     return made

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import HOUR, SCHEMA, START, TINY, GroupWorld, Row
+from tests.query.groupworld import HOUR, ONE, SCHEMA, START, TINY, GroupWorld, Row
 from tidemark import stream, warehouse
 from tidemark.warehouse import BatchMismatch
 from tidemark.warehouse.columns.ticks import NO_TICK
@@ -29,7 +29,7 @@ def rows(batch: int, count: int = 30) -> list[Row]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Five steps in history: one run of three, and two of level 0."""
-    world = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=[], keys=["origin"])
+    world = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=[], keys=["origin"])
     for batch in range(5):
         world.add(rows(batch), load=True)
     return world

@@ -63,7 +63,7 @@ def delete(world: GroupWorld, where: str, **options: Any) -> warehouse.RemovalRe
 def check(world: GroupWorld, *, verified: bool = True) -> None:
     """Every answer is that of the rows of the list: ranks, keys, groups, scans; and verify holds."""
     wh = world.open()
-    for measure in ("value", "price"):
+    for measure in world.measures:
         truth = world.truth(measure, {}, None)
         if not truth.n:
             with pytest.raises(EmptyWindow):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import START, TINY, GroupWorld
+from tests.query.groupworld import ONE, START, TINY, GroupWorld
 from tests.warehouse.test_remove import check, delete, is_gone, keep, load, once, rows
 from tidemark import query, warehouse
 from tidemark.warehouse import BatchMismatch, DamagedWarehouse, InputError
@@ -26,7 +26,7 @@ CONDITION = "origin = 'a' AND number >= 2"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Four steps in history and a live batch; a delete, then an unload, then a load."""
-    made = GroupWorld.create(tmp_path_factory.mktemp("made"), groups=["origin"])
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
     for number in range(5):
         made.add(rows(number), load=number < 4)
     delete(made, CONDITION)
