@@ -52,7 +52,7 @@ FLOORS = {
         "reader",
         "plots sql",
         "warehouse",
-        "alerts",
+        "alerts doors",
     ],
     "jobs": [
         "cli spark",

@@ -639,6 +639,22 @@ printed. Clients from other machines need TLS, by --certificate or by a proxy in
         needs_warehouse=False,
     ),
     Command(
+        "mcp",
+        "answer the questions of an assistant, over MCP",
+        """\
+Answers an assistant that speaks the Model Context Protocol and starts this command, over stdin and stdout,
+until stdin ends. The tools are the questions, with typed parameters and without SQL, and `describe`, which
+tells the names of measures, keys and columns. Every answer has its bounds. Only the warehouses that are named
+here can be asked.""",
+        (
+            "tidemark mcp -w flights=/data/flights",
+            "tidemark mcp -w flights=/data/flights --tool describe --tool quantile --tool top",
+        ),
+        serving.MCP,
+        "tidemark.jobs.serve.start:run_mcp",
+        needs_warehouse=False,
+    ),
+    Command(
         "token",
         "make a token for clients of `tidemark serve`",
         """\

@@ -1,12 +1,13 @@
-"""The server of `tidemark serve`: the questions of `Reader` over HTTP, for programs, dashboards and people.
+"""The servers: the questions of `Reader` for programs, dashboards and people (HTTP), and assistants (MCP).
 
-Its files, in the order in which a request meets them:
+The files of `tidemark serve`, in the order in which a request meets them:
 
     start         from the arguments of the command to a server that listens
     app           which address answers what
     doors         who may come in: Host, Origin, bearer token; the headers of all answers
     tokens        tokens, stored as hashes, with rights by warehouse
     questions     from the parameters of a request to a question
+    parameters    the parameters of each question, with their descriptions
     schemas       the JSON type of each parameter
     desk          a bounded number of questions at the same time, a bounded queue, a time limit for each
     told          answers as JSON documents, and errors with their status
@@ -14,4 +15,9 @@ Its files, in the order in which a request meets them:
     metrics       what Prometheus gets
     pages         the page for people, of the files in page/
     openapi       the description of all addresses, made from the questions themselves
+
+And those of `tidemark mcp`, which share questions, parameters, schemas, desk and told:
+
+    mcp_tools     the questions as tools, and what an assistant may get
+    mcp_server    the tools over stdin and stdout
 """

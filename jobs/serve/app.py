@@ -144,8 +144,8 @@ class Served:
         for name, wh in self.warehouses.items():
             rights = [right for right in RIGHTS if grant.may(right, name)]
             if rights:
-                facts = await self.desk.answer(lambda _, wh=wh: _facts(wh), partial(_left, http))  # type: ignore[misc]
-                found[name] = {"rights": rights, **facts}
+                names = await self.desk.answer(partial(_names, wh), partial(_left, http))
+                found[name] = {"rights": rights, **names}
         return document(json_text({"warehouses": found}))
 
     async def _metrics(self, http: HttpRequest) -> Response:
@@ -160,15 +160,8 @@ class Served:
         return document(openapi())
 
 
-def _facts(wh: Warehouse) -> dict[str, object]:
-    options = wh.options
-    return {
-        "measures": {measure.name: measure.type for measure in options.measures},
-        "keys": [list(key.columns) for key in options.keys],
-        "groups": [list(names) for names in options.group_names],
-        "time": options.time,
-        "tick_seconds": None if wh.tick is None else wh.tick.total_seconds(),
-    }
+def _names(wh: Warehouse, _: Deadline) -> dict[str, object]:
+    return questions.names_of(wh)
 
 
 def _told(handler: Handler) -> Handler:

@@ -152,6 +152,18 @@ def _facts(wh: Warehouse, request: Request) -> str:
     return json_text({"start": start, "end": end})
 
 
+def names_of(wh: Warehouse) -> dict[str, object]:
+    """What questions can be about: measures with their types, keys, groups, the time column and its ticks."""
+    options = wh.options
+    return {
+        "measures": {measure.name: measure.type for measure in options.measures},
+        "keys": [list(key.columns) for key in options.keys],
+        "groups": [list(names) for names in options.group_names],
+        "time": options.time,
+        "tick_seconds": None if wh.tick is None else wh.tick.total_seconds(),
+    }
+
+
 def _without_addresses(info: Mapping[str, Any], name: str | None) -> dict[str, Any]:
     """The facts; names in the place of the addresses of warehouses."""
     sites = info.get("warehouses")

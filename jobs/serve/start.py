@@ -1,4 +1,4 @@
-"""`tidemark serve` and `tidemark token`: from the arguments to a server that listens, and to a token."""
+"""`tidemark serve`, `mcp` and `token`: from the arguments to a server, and to a token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ from tidemark.warehouse.errors import InputError
 if TYPE_CHECKING:
     import uvicorn
 
+    from tidemark.jobs.serve.desk import Desk
+
 _EXTRA = ("starlette", "uvicorn", "prometheus_client")
 GRACE_SECONDS = 10  # for questions that are being answered when the server stops
 
@@ -37,25 +39,26 @@ def run(given: argparse.Namespace) -> int:
     return run_job(_serve, given)
 
 
+def run_mcp(given: argparse.Namespace) -> int:
+    """Answers an assistant until stdin ends."""
+    return run_job(_mcp, given)
+
+
 def run_token(given: argparse.Namespace) -> int:
     """Makes a token, adds its line to the file, and prints the token, which is stored nowhere."""
     return run_job(_token, given)
 
 
 def _serve(given: argparse.Namespace) -> int:
-    if missing := [name for name in _EXTRA if importlib.util.find_spec(name) is None]:
-        raise InputError(
-            f"`tidemark serve` needs {', '.join(missing)}. Install the extra: pip install 'tidemark[serve]'."
-        )
+    check_installed("serve", _EXTRA)
     from tidemark.jobs.serve.app import Served
-    from tidemark.jobs.serve.desk import Desk
     from tidemark.jobs.serve.doors import LOCAL_NAMES
     from tidemark.jobs.serve.metrics import PHIS, Chosen, Metrics
 
     secure = _check_door(given)
     printed, tokens = _tokens(given)
-    warehouses = _warehouses(given)
-    desk, stopping = Desk(given.parallel, given.queue, width_us(given.timeout) / 1e6), threading.Event()
+    warehouses = opened_warehouses(given)
+    desk, stopping = desk_of(given), threading.Event()
     chosen = Chosen(given.metrics_phi or PHIS, parse_span(given.metrics_last))
     metrics = Metrics(warehouses, chosen)
     served = Served(warehouses, tokens, desk, metrics)
@@ -71,7 +74,39 @@ def _serve(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
+def _mcp(given: argparse.Namespace) -> int:
+    check_installed("mcp", ("mcp",))
+    from tidemark.jobs.serve.mcp_server import talk, tool_server
+    from tidemark.jobs.serve.mcp_tools import Tools
+
+    desk = desk_of(given)
+    try:
+        talk(tool_server(Tools(opened_warehouses(given), given.tool), desk))
+    finally:
+        desk.close()
+    return DONE
+
+
+def check_installed(command: str, modules: Sequence[str]) -> None:
+    """InputError if modules of the command's extra, which has its name, are not installed."""
+    if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
+        raise InputError(
+            f"`tidemark {command}` needs {', '.join(missing)}. Install the extra: "
+            f"pip install 'tidemark[{command}]'."
+        )
+
+
+def desk_of(given: argparse.Namespace) -> Desk:
+    """The desk that the arguments describe; InputError for numbers that are too small."""
+    for name, least in (("parallel", 1), ("queue", 0)):
+        if getattr(given, name) < least:
+            raise InputError(f"--{name} must be at least {least}, got {getattr(given, name)}.")
+    from tidemark.jobs.serve.desk import Desk
+
+    return Desk(given.parallel, given.queue, width_us(given.timeout) / 1e6)
+
+
+def opened_warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
     """The warehouses by name, opened; that of the environment variable if none is named."""
     texts = list(given.warehouse or filter(None, [os.environ.get(shared.VARIABLE)]))
     if not texts:
@@ -102,9 +137,6 @@ def _check_door(given: argparse.Namespace) -> bool:
     """Whether the server speaks TLS itself; InputError where it has to and cannot."""
     if bool(given.certificate) != bool(given.private_key):
         raise InputError("--certificate and --private-key belong together. Give both, or none.")
-    for name, least in (("parallel", 1), ("queue", 0)):
-        if getattr(given, name) < least:
-            raise InputError(f"--{name} must be at least {least}, got {getattr(given, name)}.")
     if given.certificate:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(given.certificate, given.private_key)

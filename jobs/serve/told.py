@@ -51,17 +51,23 @@ def refusal(status: int, kind: str, text: str) -> Response:
 
 def error_told(error: Exception) -> Response:
     """The answer to a request that failed."""
+    found = as_refused(error)
+    return refusal(found.status, found.kind, str(found))
+
+
+def as_refused(error: Exception) -> Refused:
+    """What a client is told of an error. What it is not told is logged."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, Refused):
-        return refusal(error.status, error.kind, text)
+        return error
     if isinstance(error, Busy):
-        return refusal(429, kind, text)
+        return Refused(429, kind, text)
     if isinstance(error, (EmptyWindow, NotBuilt, TimeLimitReached)):
-        return refusal(422, kind, text)
+        return Refused(422, kind, text)
     if isinstance(error, InputError) and not isinstance(error, NotAWarehouse):
-        return refusal(400, kind, text)
+        return Refused(400, kind, text)
     if isinstance(error, TidemarkError):
         _log.warning("a question failed: %s: %s", kind, text)
-        return refusal(503, kind, "the server cannot answer from its warehouse now; its log says why.")
+        return Refused(503, kind, "the server cannot answer from its warehouse now; its log says why.")
     _log.error("a question failed unexpectedly", exc_info=error)
-    return refusal(500, "InternalError", "the server failed unexpectedly; its log says how.")
+    return Refused(500, "InternalError", "the server failed unexpectedly; its log says how.")

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Progress = Callable[[float], None]  # takes the share of the work that is done, from 0 to 1
 
-_CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    "python_enable_replacements": False,  # names of tables never mean variables of Python
-}
+_OFF = (
+    "autoinstall_known_extensions",
+    "autoload_known_extensions",
+    "python_enable_replacements",  # names of tables never mean variables of Python
+    "enable_external_access",
+)
 MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
 IDLE = 4  # connections that wait for the next scan, of all warehouses together
 _REPORT_SECONDS = 0.25  # between two reports of progress
@@ -109,15 +110,21 @@ def open_connection(folders: Sequence[str] = (), **settings: str | bool) -> Duck
     """
     import duckdb
 
-    connection = connect(_CONFIGURATION)
+    connection = connect()
     for name, value in {"TimeZone": "UTC", **settings}.items():
         # In a notebook DuckDB's progress needs a package for its bar, even if no bar is printed.
         with suppress(*([duckdb.InvalidInputException] if name.startswith("enable_progress_bar") else [])):
             connection.execute(f"SET {name} = ?", [value])
-    connection.execute("SET allowed_directories = ?", [list(folders)])
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+    lock(connection, folders)
     return connection
+
+
+def lock(connection: DuckDBPyConnection, folders: Sequence[str]) -> None:
+    """From here on statements read files below these folders alone, and change no setting."""
+    connection.execute("SET allowed_directories = ?", [list(folders)])
+    for name in _OFF:
+        connection.execute(f"SET {name} = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def run_query(

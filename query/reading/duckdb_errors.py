@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -118,7 +118,7 @@ def _refusal(operation: str, error: Exception) -> TidemarkError | None:
     return as_system_refused(operation, error)
 
 
-def connect(config: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
+def connect() -> DuckDBPyConnection:
     """A connection to a new database in memory. OSError if too many files are open: DuckDB would abort."""
     import duckdb
 
@@ -129,4 +129,4 @@ def connect(config: Mapping[str, Any] | None = None) -> DuckDBPyConnection:
     finally:
         for number in spare:
             os.close(number)
-    return duckdb.connect(config=dict(config or {}))
+    return duckdb.connect()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidemark.query.reader import Reader
+from tidemark.query.reading.connections import lock
 from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_errors
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
@@ -276,11 +277,12 @@ def register_duckdb(
     register(connection, wh, checked_name(name) + "_", temporary=True)
 
 
-def connected(warehouses: Mapping[str, Reader]) -> Database:
+def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Database:
     """A new in-memory database with the views and macros of warehouses.
 
     warehouses: each by its name, the prefix of its views and macros; one alone by "". The view of a name has
         the rows.
+    locked: whether statements can read no files but those of the warehouses.
     """
     for wh in warehouses.values():
         _check_paths(wh)
@@ -291,6 +293,8 @@ def connected(warehouses: Mapping[str, Reader]) -> Database:
         prefix = f"{name}_" if name else ""
         readers = register(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
         folders += readers.folders
+    if locked:
+        lock(connection, folders)
     alone = warehouses.get("")  # in statements that name several, rows are found by scans
     sites = () if alone is None else alone.sites.values()
     columns = {one.column.name for site in sites for one in site.options.indexes}

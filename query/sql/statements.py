@@ -22,10 +22,11 @@ class Statements:
     """Runs queries over warehouses.
 
     warehouses: each by its name, which is the prefix of its views and functions; one alone by "".
+    locked: whether statements can read no files but those of the warehouses.
     """
 
-    def __init__(self, warehouses: Mapping[str, Reader]) -> None:
-        self._warehouses, self._own = dict(warehouses), threading.local()
+    def __init__(self, warehouses: Mapping[str, Reader], *, locked: bool = False) -> None:
+        self._warehouses, self._locked, self._own = dict(warehouses), locked, threading.local()
 
     def sql(self, statement: str, params: Any) -> Relation:
         """See `Warehouse.sql`."""
@@ -49,9 +50,10 @@ class Statements:
         options = [wh.options for wh in self._warehouses.values()]
         with report_os_errors("sql"):
             if getattr(self._own, "options", None) != options:
-                self._own.database, self._own.options = connected(self._warehouses), options
-            database: Database = self._own.database
-            return database
+                database = connected(self._warehouses, locked=self._locked)
+                self._own.database, self._own.options = database, options
+            found: Database = self._own.database
+            return found
 
     def _with_tokens(self, statement: str, params: Any) -> tuple[str, Any]:
         """Both with tokens for values of private columns; InputError for named warehouses with some."""

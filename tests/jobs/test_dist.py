@@ -82,9 +82,11 @@ def strangers(path: Path) -> Iterator[tuple[str, bool]]:
             yield top.replace("_", "-") if top == "prometheus_client" else top, when_loaded
 
 
-# What `jobs/serve/start.py` imports in a function, once it has looked for the extra.
+# Imported by `jobs/serve/start.py` in a function, once it has looked for the extra; and what the package of
+# an extra looks for by its address.
 BEFORE = {f"jobs/serve/{name}.py" for name in ("__init__", "start", "tokens")}
-SERVER = {name for name in modules() if name.startswith("jobs/serve/")} - BEFORE
+DOORS = {"query/doors/sqlalchemy_dialect.py"}
+AFTER = DOORS | {name for name in modules() if name.startswith("jobs/serve/")} - BEFORE
 
 
 def test_the_server_is_imported_once_its_extra_was_looked_for() -> None:
@@ -94,13 +96,23 @@ def test_the_server_is_imported_once_its_extra_was_looked_for() -> None:
         assert served <= {"tidemark.jobs.serve.tokens"}
 
 
+def test_no_other_module_imports_what_the_package_of_an_extra_looks_for() -> None:
+    others = {
+        name
+        for name in modules() - DOORS
+        for one, *_ in imports(ast.parse((ROOT / name).read_text()))
+        if f"{one.removeprefix('tidemark.').replace('.', '/')}.py" in DOORS
+    }
+    assert others == set()
+
+
 def undeclared(needed: set[str], extras: set[str]) -> set[str]:
     """Imports that an environment with the wheel alone may lack: the module, and what it imports."""
     return {
         f"{name} imports {top}"
         for name in modules() - IN_THE_TREE
         for top, when_loaded in strangers(ROOT / name)
-        if top not in (needed if when_loaded and name not in SERVER else needed | extras)
+        if top not in (needed if when_loaded and name not in AFTER else needed | extras)
     }
 
 

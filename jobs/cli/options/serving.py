@@ -78,16 +78,45 @@ SQL_SERVER = (
     ),
     JSON,
 )
-SERVE = (
+_SERVED = option(
+    "-w",
+    "--warehouse",
+    action="append",
+    metavar="NAME=PATH",
+    help="a warehouse and the name by which it is asked; may be repeated (default: the variable "
+    f"{VARIABLE}; NAME defaults to the folder's name). NAME.SITE=PATH, repeated, are several that are "
+    "asked as one: -w flights.eu=s3://eu/flights -w flights.us=s3://us/flights",
+)
+_LIMITS = (
+    option("--parallel", type=int, default=4, metavar="N", help="questions at the same time (default 4)"),
     option(
-        "-w",
-        "--warehouse",
-        action="append",
-        metavar="NAME=PATH",
-        help="a warehouse and the name by which it is asked; may be repeated (default: the variable "
-        f"{VARIABLE}; NAME defaults to the folder's name). NAME.SITE=PATH, repeated, are several that are "
-        "asked as one: -w flights.eu=s3://eu/flights -w flights.us=s3://us/flights",
+        "--queue",
+        type=int,
+        default=32,
+        metavar="N",
+        help="questions that wait for their turn; more are refused for the moment (default 32)",
     ),
+    option(
+        "--timeout",
+        default="30s",
+        metavar="SPAN",
+        help="how long a question may take, waiting included (default 30s)",
+    ),
+    option(
+        "--max-staleness",
+        default="1s",
+        metavar="SPAN",
+        help="for how long an answer may miss what was committed meanwhile (default 1s)",
+    ),
+    option(
+        "--memory",
+        default="256MB",
+        metavar="BYTES",
+        help="the memory for decoded rows of each warehouse (default 256MB)",
+    ),
+)
+SERVE = (
+    _SERVED,
     *STORE,
     *_LISTENS,
     option(
@@ -117,32 +146,7 @@ SERVE = (
         metavar="ORIGIN",
         help="pages of this origin, such as https://intranet.example, may ask, too; may be repeated",
     ),
-    option("--parallel", type=int, default=4, metavar="N", help="questions at the same time (default 4)"),
-    option(
-        "--queue",
-        type=int,
-        default=32,
-        metavar="N",
-        help="questions that wait for their turn; more are refused for the moment (default 32)",
-    ),
-    option(
-        "--timeout",
-        default="30s",
-        metavar="SPAN",
-        help="how long a question may take, waiting included (default 30s)",
-    ),
-    option(
-        "--max-staleness",
-        default="1s",
-        metavar="SPAN",
-        help="for how long an answer may miss what was committed meanwhile (default 1s)",
-    ),
-    option(
-        "--memory",
-        default="256MB",
-        metavar="BYTES",
-        help="the memory for decoded rows of each warehouse (default 256MB)",
-    ),
+    *_LIMITS,
     option(
         "--metrics-phi",
         action="append",
@@ -161,6 +165,18 @@ SECRET = (
     option("action", choices=("new", "token"), help="what to make"),
     option("--to", metavar=FILE, help="a new file for the secret, which its owner alone may read"),
     JSON,
+)
+MCP = (
+    _SERVED,
+    *STORE,
+    option(
+        "--tool",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="offer only this tool; may be repeated (default: describe, and one for each question)",
+    ),
+    *_LIMITS,
 )
 TOKEN = (
     option("name", metavar="NAME", help="who gets the token, a word"),

@@ -1,0 +1,122 @@
+"""`tidemark mcp`: the tools of mcp_tools.py over stdin and stdout, for the assistant that started it.
+
+The process ends when its stdin does. A question that the client takes back ends sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from functools import partial
+from typing import Any
+
+from mcp import MCPError, types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from tidemark.jobs.serve.desk import Desk
+from tidemark.jobs.serve.mcp_tools import INSTRUCTIONS, Tools
+from tidemark.jobs.serve.openapi import own_version
+from tidemark.jobs.serve.told import as_refused
+from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.errors import shortened
+
+MESSAGE_BYTES = 2**21
+_log = logging.getLogger("tidemark.serve")
+
+
+def talk(server: Server[Any]) -> None:
+    """Answers until stdin ends, or the client has gone."""
+    try:
+        asyncio.run(_talk(server))
+    except* BrokenPipeError:
+        _log.info("the client has gone")
+
+
+async def _talk(server: Server[Any]) -> None:
+    stdin: Any = Lines(asyncio.get_running_loop())
+    async with stdio_server(stdin=stdin) as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+def tool_server(tools: Tools, desk: Desk) -> Server[Any]:
+    """The server of the tools; its questions are answered by the desk."""
+    hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    listed = [
+        types.Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=dict(tool.schema),
+            annotations=hints,
+        )
+        for tool in tools.listed.values()
+    ]
+
+    async def tell(*_: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=listed)
+
+    async def call(_: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        if asked.name not in tools.listed:
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"there is no tool {shortened(asked.name)}. There are: {', '.join(tools.listed)}.",
+            )
+        try:
+            document = await desk.answer(
+                partial(tools.answer, asked.name, asked.arguments or {}), asyncio.Event().wait
+            )
+        except Exception as error:  # noqa: BLE001  each is told, and logged where it is not the client's
+            refused = as_refused(error)
+            return _failed(refused.kind, str(refused))
+        return _result(json_text(document), document)
+
+    return Server(
+        "tidemark", version=own_version(), instructions=INSTRUCTIONS, on_list_tools=tell, on_call_tool=call
+    )
+
+
+def _result(text: str, document: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+    content = [types.TextContent(type="text", text=text)]
+    return types.CallToolResult(content=[*content], structured_content=document, is_error=is_error)
+
+
+def _failed(kind: str, message: str) -> types.CallToolResult:
+    return _result(message, {"error": kind, "message": message}, is_error=True)
+
+
+class Lines:
+    """The lines of stdin, read by a thread of their own, so that the process can end while it waits for one.
+
+    A message of more than MESSAGE_BYTES ends them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stdin: int = 0) -> None:
+        self._loop, self._stdin, self._queue = loop, stdin, asyncio.Queue[str | None]()
+        threading.Thread(target=self._read, name="tidemark-stdin", daemon=True).start()
+
+    def __aiter__(self) -> Lines:
+        return self
+
+    async def __anext__(self) -> str:
+        line = await self._queue.get()
+        if line is None:
+            raise StopAsyncIteration
+        return line
+
+    def _read(self) -> None:
+        rest = b""
+        while len(rest) <= MESSAGE_BYTES and (chunk := os.read(self._stdin, 2**16)):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._put(line.decode(errors="replace"))
+        if len(rest) > MESSAGE_BYTES:
+            _log.warning("a message of more than %s bytes came; the server ends", f"{MESSAGE_BYTES:,}")
+        self._put(None)
+
+    def _put(self, line: str | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+        except RuntimeError:  # the loop has ended
+            return
