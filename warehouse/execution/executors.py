@@ -115,7 +115,7 @@ class LocalExecutor:
         return True
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        """Runs each task once. After one that fails no other begins."""
+        """Runs each task once. When one fails, those that have not begun are left out."""
         if min(len(tasks), AT_ONCE) < 2:
             return [task.run() for task in tasks]
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemark-tasks") as threads:
