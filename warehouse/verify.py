@@ -1,7 +1,7 @@
 """Verify: checks every invariant of a warehouse on its real tables. Needs no JVM.
 
-DESIGN.md, section 2.7, numbers the invariants. Cost: for each projection, every run is read twice, the loaded
-rows of `events` once and the live rows twice, and all of `events` once more; a block, a row group or a live
+DESIGN.md, section 2.7, numbers the invariants. Cost: for each projection, every run and the loaded rows of
+`events` are read once and the live rows twice, and all of `events` once more; a block, a row group or a live
 range is in memory at a time. A load that did not finish is not a violation: the report says what to run
 again.
 

@@ -12,7 +12,7 @@ files may disappear: maintenance deletes those that left their table longer ago 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +42,13 @@ class PinnedTables:
     """A snapshot with its tables (runs, first steps, ledger), and the tables opened after it, by name.
 
     Plans and removals are read once: each check asks for them.
+
+    contents   the sum of the content digests of all runs by the name of a projection, once they were read
     """
 
     snapshot: Snapshot
     opened: Mapping[str, Opened]
+    contents: dict[str, int] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:

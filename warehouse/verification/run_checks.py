@@ -1,7 +1,7 @@
 """The checks of `verify` on history: runs are sorted, marks are exact, and runs hold the rows of their steps.
 
-For each projection, every run is read twice and the loaded steps of `events` once, a block at a time. A check
-that fails raises DamagedWarehouse, which `verify` reports.
+For each projection, every run and the loaded steps of `events` are read once, a block at a time. A check that
+fails raises DamagedWarehouse, which `verify` reports.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from tidemark.warehouse.verification.pinned_tables import PinnedTables
 def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """Checks that every run is sorted and matches its marks."""
     marks_of_runs = pinned.snapshot.marks(projection)
-    for marks in marks_of_runs:
-        check_run(pinned.store, projection, marks)
+    contents = [check_run(pinned.store, projection, marks) for marks in marks_of_runs]
+    pinned.contents[projection.name] = sum(contents)
     return f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
 
 
-def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
-    """DamagedWarehouse unless the run is sorted and matches its marks; reads all of its rows."""
+def check_run(store: Store, projection: Projection[Any], marks: Marks) -> int:
+    """The content digest of a run; DamagedWarehouse unless it is sorted and matches its marks.
+
+    Reads all of its rows.
+    """
     filesystem, checker = store.filesystem(), projection.checker(marks)
-    position, last_key = 0, None
+    position, last_key, content = 0, None, 0
     for file in marks.files:
         checker.begin(file)
         if file.first != position:
@@ -55,12 +58,27 @@ def check_run(store: Store, projection: Projection[Any], marks: Marks) -> None:
                 )
             checker.add(rows)
             digest += projection.digest(rows)
+            content += projection.content_digest(rows)
             position, last_key = position + len(rows), rows.sort_key(len(rows) - 1)
         if (digest - file.digests.row_digest) % 2**64:
             raise DamagedWarehouse(f"{file.path} has other rows than were written there")
     if position != marks.rows:
         raise DamagedWarehouse(f"run {marks.run.name} has {position} rows, its marks say {marks.rows}")
     checker.finish()
+    return content
+
+
+def _content(pinned: PinnedTables, projection: Projection[Any]) -> int:
+    """The sum of the content digests of all runs; they are read if `runs_exact` did not come to their end."""
+    known, filesystem = pinned.contents.get(projection.name), pinned.store.filesystem()
+    if known is not None:
+        return known
+    return sum(
+        projection.content_digest(rows)
+        for marks in pinned.snapshot.marks(projection)
+        for file in marks.files
+        for rows in read_blocks(filesystem, projection.runs_table, file, projection)
+    )
 
 
 def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
@@ -70,7 +88,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     tick; the plans state the number of these rows, less those that removals took, and the ledger states the
     number of live rows.
     """
-    marks_of_runs, filesystem = pinned.snapshot.marks(projection), pinned.store.filesystem()
+    marks_of_runs = pinned.snapshot.marks(projection)
     last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
     plans = [plan for plan in pinned.plans if plan.step <= last_step]
     live = _check_live_rows(pinned, projection, planned_batches(plans))
@@ -95,12 +113,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
         raise DamagedWarehouse(
             f"events holds {in_events.rows} rows of the loaded steps, the runs {in_runs.rows}{detail}"
         )
-    runs_digest = sum(
-        projection.content_digest(rows)
-        for marks in marks_of_runs
-        for file in marks.files
-        for rows in read_blocks(filesystem, projection.runs_table, file, projection)
-    )
+    runs_digest = _content(pinned, projection)
     if kept is not None:
         runs_digest -= projection.content_digest(kept.rows)
     if (events_digest - runs_digest) % 2**64:
