@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.once import once
 from tests.warehouse.committing import Broken, instant, new_store
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta import retries
@@ -64,9 +65,13 @@ class Grown:
 def grown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Grown:
     """Four steps with kappa = 2, so runs L01-0-2 (of several files) and L00-3, and two live batches.
 
-    Do not change it: `copied` gives a copy.
+    Do not change it: `copied` gives a copy. One process makes it, and each has its own copy.
     """
-    uri = tmp_path_factory.mktemp("grown") / "warehouse"
+    made = once(tmp_path_factory, "grown", lambda folder: _grow(spark, folder / "warehouse"))
+    return Grown(shutil.copytree(made.uri, tmp_path_factory.mktemp("grown-here") / "warehouse"), made.batches)
+
+
+def _grow(spark: SparkSession, uri: Path) -> Grown:
     batches = {name: rows_of_batch(seed) for seed, name in enumerate([*HISTORY, *LIVE])}
     warehouse.create(spark, uri, ["x", "n"], key="k", time="t", tick="1 day", eps=0.1, kappa=2, schema=SCHEMA)
     for name in HISTORY:

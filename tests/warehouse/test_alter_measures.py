@@ -417,11 +417,11 @@ def test_an_eps_that_does_not_hold_is_caught(
         ({"grace": "-1 s"}, "-1 s"),
     ],
 )
-def test_what_cannot_be_changed_changes_nothing(world: GroupWorld, what: dict[str, Any], words: str) -> None:
-    before = files_of(world.path)
+def test_what_cannot_be_changed_changes_nothing(made: GroupWorld, what: dict[str, Any], words: str) -> None:
+    before = files_of(made.path)
     with pytest.raises(InputError, match=f"(?s){words}"):
-        alter(world, **what)
-    assert files_of(world.path) == before
+        alter(made, **what)
+    assert files_of(made.path) == before
 
 
 def test_the_last_measure_stays(world: GroupWorld) -> None:
