@@ -31,11 +31,12 @@ from tidemark.jobs.serve.desk import Deadline, Desk, Gone
 from tidemark.jobs.serve.doors import Doors, bearer
 from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
+from tidemark.jobs.serve.private_questions import NOT_READ, answered
 from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
 from tidemark.jobs.serve.told import Refused, document, error_told, refusal
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
-from tidemark.warehouse.errors import shortened
+from tidemark.warehouse.errors import InputError, shortened
 
 BODY_BYTES = 2**21
 BODY_SECONDS = 20.0
@@ -87,18 +88,22 @@ class Served:
                 raise Refused(
                     400, "InputError", "POST takes its parameters in the body, none in the address."
                 )
-            request = questions.of_body(name, await _body(http))
+            body = await _body(http)
+            request = self._read(partial(questions.of_body, name, body))
         else:
-            request = questions.of_query(name, http.query_params.multi_items())
+            request = self._read(partial(questions.of_query, name, http.query_params.multi_items()))
         request = replace(request, warehouse=self._named(request.warehouse))
         wh, other = self._chosen(grant, request)
 
         def ask(deadline: Deadline) -> str:
-            for right in sorted(questions.needs(deadline.limited(wh), request)):
-                self._check(grant, right, request.warehouse)
-            text = questions.answer(
-                deadline.limited(wh), request, None if other is None else deadline.limited(other)
-            )
+            limited, limited_other = deadline.limited(wh), None if other is None else deadline.limited(other)
+
+            def answer() -> str:
+                for right in sorted(questions.needs(limited, request)):
+                    self._check(grant, right, request.warehouse)
+                return questions.answer(limited, request, limited_other)
+
+            text = answered(filter(None, [wh, other]), request, answer)
             if len(text) > ANSWER_BYTES:
                 raise Refused(422, "TooMuch", "the answer is larger than 64 MB. Ask about fewer groups.")
             return text
@@ -108,6 +113,15 @@ class Served:
             return document(await self.desk.answer(ask, partial(_left, http)))
         finally:
             self.metrics.took(request.warehouse or "", name, time.monotonic() - began)
+
+    def _read(self, read: Callable[[], questions.Request]) -> questions.Request:
+        """The request; an error about one shows nothing of it, if a warehouse has private columns."""
+        try:
+            return read()
+        except InputError:
+            if not any(wh.options.private for wh in self.warehouses.values()):
+                raise
+            raise InputError(NOT_READ) from None
 
     def _chosen(self, grant: Grant, request: questions.Request) -> tuple[Warehouse, Warehouse | None]:
         """The warehouses of a request. Unknown names are refused in the same way as names without rights."""

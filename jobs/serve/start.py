@@ -79,9 +79,14 @@ def _mcp(given: argparse.Namespace) -> int:
     from tidemark.jobs.serve.mcp_server import talk, tool_server
     from tidemark.jobs.serve.mcp_tools import Tools
 
-    desk = desk_of(given)
+    desk, warehouses = desk_of(given), opened_warehouses(given)
+    if private := [name for name, wh in warehouses.items() if wh.options.private]:
+        raise InputError(
+            f"the warehouse {private[0]!r} has private columns, and assistants would be "
+            "told names. Ask by query.open, where the secret is."
+        )
     try:
-        talk(tool_server(Tools(opened_warehouses(given), given.tool), desk))
+        talk(tool_server(Tools(warehouses, given.tool), desk))
     finally:
         desk.close()
     return DONE
@@ -112,17 +117,10 @@ def opened_warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
     if not texts:
         raise InputError("no warehouse was named. Give --warehouse NAME=PATH.")
     options = parsed.storage_options_of(given)
-    opened = {
+    return {
         name: query.open(uri, options, memory=given.memory, max_staleness=given.max_staleness)
         for name, uri in named_warehouses(texts).items()
     }
-    private = [name for name, wh in opened.items() if wh.options.private]
-    if private:
-        raise InputError(
-            f"the warehouse {private[0]!r} has private columns, which the server does not answer about: its "
-            "addresses and logs would have their values. Ask by query.open, where the secret is."
-        )
-    return opened
 
 
 def _tokens(given: argparse.Namespace) -> tuple[str | None, Tokens]:

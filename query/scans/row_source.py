@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 from typing import Any, TypeAlias
 
@@ -228,7 +227,7 @@ class RowSource:
                 spending.read(path[0], rows=self._picked.rows_left(store, one.file), size=path[1])
         return by_duckdb, others
 
-    @cached_property
+    @property
     def _range(self) -> Window:
         """The ticks from the first window to the last."""
         return Window(self.windows[0].start, self.windows[-1].stop)
