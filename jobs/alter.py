@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.options.loading import ALTERED
-from tidemark.jobs.cli.options.parsed import types_of
+from tidemark.jobs.cli.options.parsed import names_of, types_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.warehouse.alter import check_changes
@@ -36,6 +36,7 @@ def run(given: argparse.Namespace) -> int:
         columns = getattr(given, name)
         asked[name] = columns and parse_columns(columns)
     asked["widen"] = types_of(given, "widen") or None
+    asked["rename"] = names_of(given) or None
     check_changes(Store.from_uri(given.warehouse, given.storage_options), **asked)
     sorts = any(asked[name] is not None for name in _SORTING)
     spark = session_for(

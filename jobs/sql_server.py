@@ -165,7 +165,7 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
     catalyst = java.org.apache.spark.sql.catalyst
     first = spark.newSession()
     registered = first._jsparkSession.sessionState().tableFunctionRegistry()  # noqa: SLF001
-    functions = register_functions(first, name, store)
+    functions, options = register_functions(first, name, store)
     for function in functions:
         session_name, builtin_name = (
             catalyst.FunctionIdentifier(
@@ -179,7 +179,7 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
             registered.lookupFunctionBuilder(session_name).get(),
         )
     second = spark.newSession()
-    for view, text in views(second, name, store).items():
+    for view, text in views(second, name, store, options).items():
         second.sql(f"CREATE OR REPLACE VIEW {view} AS {text}")
     return functions
 

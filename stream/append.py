@@ -196,7 +196,7 @@ def _finish(work: Work, batch: BatchRange) -> Appended | None:
     options = read_options(store, events)  # an earlier batch may have added the columns
     work = replace(work, options=options)
     first = min(batch.first, tables.newest_transaction(ledger, batch.source) + 1)
-    row_counts = rows_by_batch(store.filesystem(), events, BatchRange(batch.source, first, batch.last))
+    row_counts = rows_by_batch(store, events, BatchRange(batch.source, first, batch.last))
     written = False
     for number in sorted({*row_counts, batch.last}):
         summaries = summarise(work, BatchRange(batch.source, number, number))

@@ -6,6 +6,8 @@
     history    every step that a projection lacks is sorted from `events`, as a load does it, a commit a step
     options    one commit drops what is dropped, once all that stays has all steps
 
+To rename is one commit of the options alone (columns/column_names.py).
+
 From the second commit on, loads and streams write what is new. Questions about a new measure or key are
 refused until history has all steps; a new group is answered by a scan until then, and all other questions go
 on. If the process ends early, the same call goes on from the step that it had reached; so does the next load.
@@ -48,6 +50,7 @@ from tidemark.warehouse.settings.changes import (
     without,
 )
 from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.renames import renamed
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
 
@@ -73,6 +76,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_group: str | Sequence[str] | None = None,
     drop_index: str | None = None,
     widen: Mapping[str, str] | None = None,
+    rename: Mapping[str, str] | None = None,
     kappa: int | None = None,
     grace: str | None = None,
     eps: float | None = None,
@@ -104,6 +108,10 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                float, decimals of more digits with the same scale (at most 18 for measures and keys). `events`
                is written anew in one commit; runs stay as they are, and so do all answers. Not for a column
                that a companion summarises
+    rename     new names by the names of columns, as {"qty": "quantity"}, in a call of its own. No file is
+               written again. From then on questions, answers and batches have the new names; rows that come
+               under the old one are refused. `events` keeps the stored names for other engines. A later call
+               can give a name that came free to another column
     kappa      the most runs of a level from now on; runs are merged until no level has more
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps
@@ -135,6 +143,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         drop_group=drop_group,
         drop_index=drop_index,
         widen=widen,
+        rename=rename,
         kappa=kappa,
         grace=grace,
         eps=eps,
@@ -149,6 +158,9 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     if asked.widen:
         widen_columns(Work(executor, store, before, progress), asked.widen)
         _check(read_options(store), asked)  # another call may have given a column another type
+    if asked.rename:
+        options = _commit(store, lambda options: renamed(options, asked.rename))
+        return LoadReport(outcome="known" if options == before else "altered")
     options = _declare(store, asked)
     work = Work(executor, store, options, progress)
     report = catch_up(work)
@@ -173,6 +185,9 @@ def check_changes(store: Store, **given: Any) -> None:
 
 def _check(options: Options, asked: Asked) -> None:
     """InputError for what cannot be changed."""
+    if asked.rename:
+        renamed(options, asked.rename)
+        return
     wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)
     KeyPromise.of(wanted).check()
 
@@ -190,6 +205,16 @@ def _declare(store: Store, asked: Asked) -> Options:
         ledger_table.add_columns(store, wanted.key_fields)
         if race.change(NewProperties(changed_properties(options, wanted))):
             return read_options(store)
+
+
+def _commit(store: Store, wanted: Callable[[Options], Options]) -> Options:
+    """Commits the wanted options, which follow from the newest ones; returns them."""
+    race = Race(store, EVENTS)
+    while True:
+        options = read_options(store, race.table)
+        new = wanted(options)
+        if new == options or race.change(NewProperties(changed_properties(options, new))):
+            return new
 
 
 def _drop(work: Work, asked: Asked) -> Options:

@@ -388,7 +388,7 @@ def _live_parts(store: Store, planned: list[BatchRange]) -> tuple[Parts, tuple[i
 
 
 def _rows_of(work: Work, events: DeltaTable, batch: BatchRange) -> int:
-    return rows_by_batch(work.store.filesystem(), events, batch).total()
+    return rows_by_batch(work.store, events, batch).total()
 
 
 def _next_step(

@@ -434,6 +434,7 @@ def _write(work: Work, found: _Found, *, digests: bool) -> list[Rewritten]:
     schema = pa.schema(found.events.schema())
     time = work.options.time_column
     keeps = found.room.fits
+    time = time and replace(time, name=time.stored_name)  # rewritten rows have stored names
     tasks = [RewriteTask(work.store, schema, time, one, digests, keeps) for one in found.selected]
     return list(work.executor.run(tasks))
 

@@ -191,7 +191,7 @@ class _RemovedRows(ArrowRows):
     files: Sequence[ReplacedFile]
 
     def __post_init__(self) -> None:
-        types = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        types = self.options.names.of_schema(pa.schema(tables.open_table(self.store, EVENTS).schema()))
         self.schema = pa.schema([types.field(name) for name, _ in self.options.columns])
 
     def check(self) -> None:
@@ -228,12 +228,13 @@ class _RemovedRows(ArrowRows):
         with open_sealed(self.store.filesystem(), f"{EVENTS}/{file.old}", checksums=True) as opened:
             for group in range(opened.metadata.num_row_groups):
                 rows = opened.metadata.row_group(group).num_rows
-                own = gone[start : start + rows]
+                mask = gone[start : start + rows]
                 start += rows
-                if own.any():
-                    table = with_plain_types(opened.read_group(group)).take(arrow_array(np.flatnonzero(own)))
+                if mask.any():
+                    table = with_plain_types(opened.read_group(group)).take(arrow_array(np.flatnonzero(mask)))
                     # The user's columns; those that came later than the file are NULL.
-                    yield from with_columns_of(self.schema, table).combine_chunks().to_batches()
+                    own = self.options.names.of_table(table)
+                    yield from with_columns_of(self.schema, own).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta.store import Store
@@ -34,6 +34,10 @@ class Work:
     progress: Callable[[str], None] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     step_files: dict[str, pa.Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Gives the store the names of the columns."""
+        object.__setattr__(self, "store", replace(self.store, names=self.options.names))
 
     def reached(self, point: str) -> None:
         """Tells the caller that the point is reached."""

@@ -181,8 +181,7 @@ def _rows_within(ticks: NDArray[np.int64], window: Window) -> int:
 
 def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Cell]:
     session, companion, place = scan.session, scan.companion, scan.contents.store.uri
-    files = tuple(file.path for file in marks.files)
-    key = ("companion", companion.name, place, view.root, marks.run, files)
+    key = ("companion", companion.name, place, view.root, marks.source.path)  # of one attempt at the run
     kept = session.memory.at(key)
     cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion.name))))
     return cells.cells

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
-from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.block_reader import BlockReader, path_of
 from tidemark.query.reading.checked_files import checked_file, duckdb_reads
 from tidemark.query.reading.connections import give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
@@ -262,7 +262,7 @@ def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | N
     folder = None if file.store is None else file.store.files.folder
     if folder is None or file.digests is None:
         return None
-    relative = f"{view.root}/{file.path}"
+    relative = path_of(view.root, file)
     path = f"{folder}/{relative}"
 
     with report_unreadable_file(f"{relative} of the warehouse {folder}"):

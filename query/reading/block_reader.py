@@ -74,7 +74,12 @@ class _Place(NamedTuple):
 def _place(root: str, file: RunFile) -> _Place:
     if file.store is None:
         raise ValueError(f"{file.path} names no store")
-    return _Place(file.store, f"{root}/{file.path}")
+    return _Place(file.store, path_of(root, file))
+
+
+def path_of(root: str, file: RunFile) -> str:
+    """The path of a file relative to its warehouse; `root` is that of its table if the file names none."""
+    return f"{file.root or root}/{file.path}"
 
 
 class RowGroups(NamedTuple):
@@ -283,7 +288,7 @@ class BlockReader:
                 source = pa.PythonFile(PartOfFile(file.size, wanted.start, remote.read(wanted)), mode="r")
                 opened = pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
                 blocks.append(_decode_block(opened, footer, file, group, columns))
-        _count(f"{root}/{file.path}", footer, groups, columns)
+        _count(path_of(root, file), footer, groups, columns)
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:

@@ -81,7 +81,7 @@ class LiveCache:
         for place, site in zip(snapshot.sites, view.sites, strict=True):
             if fit:
                 for batch_range in site.batches:
-                    yield self._cached(place, projection, batch_range, site.live_counts)
+                    yield self._cached(place, site.projection, batch_range, site.live_counts)
             else:
                 yield from self._pieces(place, projection, site)
 

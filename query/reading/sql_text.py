@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidemark.warehouse.columns.column_names import ColumnNames
+
 
 def quoted(name: str) -> str:
     """The name of a column or a table."""
@@ -13,6 +15,16 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """A text."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def named_rows(rows: str, names: ColumnNames, columns: Iterable[str]) -> str:
+    """SQL of rows of `events` in which these columns have their names in the place of the stored ones."""
+    asked = [(name, names.stored(name)) for name in dict.fromkeys(columns)]
+    if all(name == stored for name, stored in asked):
+        return rows
+    return (
+        f"(SELECT {', '.join(f'{quoted(stored)} AS {quoted(name)}' for name, stored in asked)} FROM {rows})"
+    )
 
 
 def parquet_rows(paths: Iterable[str], *options: str) -> str:

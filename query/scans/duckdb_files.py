@@ -32,15 +32,18 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 class ScannedColumns:
     """Columns of the table `events`, of which DuckDB reads some by itself.
 
-    types: Delta's type of each, none of them nested.
+    types: Delta's type of each, none of them nested, by the names of the columns.
     """
 
     store: Store
     types: Mapping[str, str]
+    _stored: Mapping[str, str] = field(init=False)  # the types by stored names
     _arrow: Mapping[str, pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_arrow", {field.name: field.type for field in arrow_fields(self.types)})
+        types = {self.store.column_names.stored(name): kind for name, kind in self.types.items()}
+        object.__setattr__(self, "_stored", types)
+        object.__setattr__(self, "_arrow", {field.name: field.type for field in arrow_fields(types)})
 
     def path_of(self, file: str, names: Sequence[str]) -> tuple[str, int] | None:
         """The path by which DuckDB reads these columns of a file, and their bytes; None if it must not.
@@ -50,7 +53,7 @@ class ScannedColumns:
         Reads the columns that this process has not compared yet. DamagedWarehouse if the file is missing, or
         not what was written.
         """
-        folder = self.store.files.folder
+        folder, names = self.store.files.folder, self.store.column_names.stored_of(names)
         if folder is None:
             return None
         path = self.store.table(f"{EVENTS}/{file}")
@@ -68,7 +71,7 @@ class ScannedColumns:
 
     def _checked(self, file: str, names: Sequence[str]) -> dict[str, int | None]:
         """The bytes of each column that DuckDB reads as it is, else None; all are compared with digests."""
-        kinds = {name: column_type(self.types[name]) for name in names}
+        kinds = {name: column_type(self._stored[name]) for name in names}
         texts = [name for name, kind in kinds.items() if kind.is_text]
         with open_sealed(self.store.filesystem(), f"{EVENTS}/{file}", texts=texts) as opened:
             if not opened.is_sealed or set(opened.names) - {ROWS}:

@@ -125,7 +125,8 @@ class Index:
         """The ids of those of the files of which the index has all rows that are not NULL."""
         places = Places.joined([run.places for run in self.runs])
         known = dict(zip(places.files.tolist(), places.rows.tolist(), strict=True))
-        nulls = f"null_count.{self.projection.column.name}"
+        (stored,) = self.projection.column.stored_names
+        nulls = f"null_count.{stored}"
         return {
             one
             for file in files

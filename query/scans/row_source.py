@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading import spending
 from tidemark.query.reading.connections import Progress
-from tidemark.query.reading.sql_text import literal, parquet_rows, quoted
+from tidemark.query.reading.sql_text import literal, named_rows, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
@@ -202,12 +202,12 @@ class RowSource:
         self, files: Sequence[Located], progress: Progress | None
     ) -> tuple[dict[_Place, list[str]], list[Located]]:
         """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
-        asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
-        names = [name for name in dict.fromkeys(asked) if name not in self.computed]
+        names = self._asked
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
         columns = {store: ScannedColumns(store, types) for store in self.contents.stores}
         by_duckdb: dict[_Place, list[str]] = {}
-        others, conditions = [], RowConditions([*types])
+        stored = [name for store in columns for name in store.column_names.stored_of(types)]
+        others, conditions = [], RowConditions([*types, *stored])
         for number, (store, one) in enumerate(files, 1):
             spending.check()
             rows = conditions.of(self._picked.of_file(store, one.file), one.file)
@@ -226,6 +226,12 @@ class RowSource:
                 by_duckdb.setdefault(place, []).append(path[0])
                 spending.read(path[0], rows=self._picked.rows_left(store, one.file), size=path[1])
         return by_duckdb, others
+
+    @property
+    def _asked(self) -> list[str]:
+        """The columns of `events` that are read, without tidemark's own."""
+        asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
+        return [name for name in dict.fromkeys(asked) if name not in self.computed]
 
     @property
     def _range(self) -> Window:
@@ -264,9 +270,12 @@ class RowSource:
             columns.append(f"{number} AS {quoted(group_name(len(self.by) + 1))}")
         if self.ticks:
             columns.append(f'"_tick" AS {quoted(TICK)}')
+        names = place.store.column_names
+        asked = [*self._asked, "_tick", *_BATCH_COLUMNS]
         if not place.rows:
-            return self._selected(columns, parquet_rows(paths), guards)
-        return self._selected(columns, parquet_rows(paths, f"{FILE_ROW} = true"), [place.rows, *guards])
+            return self._selected(columns, named_rows(parquet_rows(paths), names, asked), guards)
+        rows = named_rows(parquet_rows(paths, f"{FILE_ROW} = true"), names, [*asked, FILE_ROW])
+        return self._selected(columns, rows, [place.rows, *guards])
 
     @property
     def _registered(self) -> str:
@@ -384,10 +393,10 @@ class RowSource:
         texts = [name for name, key in keys.items() if key.is_text]
         measures = [name for name in self._measures if name not in self.computed]
         names = dict.fromkeys([*measures, *keys, *self._columns])
-        share, filesystem = EventRowGroups.whole_file(one.file), store.filesystem()
+        share = EventRowGroups.whole_file(one.file)
         if (rows := self._picked.of_file(store, one.file)) is not None:
-            share = share_with_rows(filesystem, share, rows)
-        return read_event_rows(filesystem, [share], names, one.batches, texts)
+            share = share_with_rows(store.filesystem(), share, rows)
+        return read_event_rows(store, [share], names, one.batches, texts)
 
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""

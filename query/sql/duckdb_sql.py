@@ -123,8 +123,11 @@ def _views(
 
     def of_batches(part: str, site: str, rows: str) -> str:
         chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
+        pairs = readers.sites[site].names.renamed
+        named = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
+        shown = f" RENAME ({named})" if named else ""
         return (
-            f"SELECT e.*{tokens} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
+            f"SELECT e.*{tokens}{shown} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
             f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
         )
 

@@ -71,9 +71,10 @@ class SiteFiles:
         # The first file of each list: it gives the view its columns even if there are no rows, or only files
         # from before a column came.
         self.empty = f"{folder}/empty.parquet"
+        self.names = names = site.options.names
         schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
-        if known := dict(site.options.columns):  # at an earlier moment without those that came since
-            schema = pa.schema([one for one in schema if one.name in {**SYSTEM_COLUMNS, **known}])
+        if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
+            schema = pa.schema([one for one in schema if one.name in {*SYSTEM_COLUMNS, *known}])
         pq.write_table(data_files.table_without_rows(schema), self.empty)
 
     def check(self) -> None:
@@ -149,10 +150,12 @@ class PinnedReaders:
         asked: what it says of columns, see `query/scans/sought.py`.
         """
         own, contents = self.sites[site], self.at(moment).contents_by_site()[site]
-        found = find(contents, json.loads(asked), {})
+        # A statement has the names of its views: of columns that were renamed since, indexes know others.
+        is_named = contents.options.names == own.names
+        found = find(contents, json.loads(asked), {}) if is_named else None
         files = {f"{EVENTS}/{one.path}": one for one in contents.list_events()}
         whole, pieces = [own.empty], list[str]()
-        conditions = RowConditions([*contents.columns])
+        conditions = RowConditions([*contents.columns, *own.names.stored_of(contents.columns)])
         for path in contents.event_paths(part):
             file = files[path]
             rows = None if found is None or found.rows is None else found.rows.get(file.path)

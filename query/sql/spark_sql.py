@@ -79,8 +79,8 @@ def register_views(
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
     for chosen_name, address in chosen.items():
         store = Store.from_uri(address, storage_options)
-        register_functions(spark, checked_name(chosen_name), store, at)
-        for view, text in views(spark, chosen_name, store, at).items():
+        _, options = register_functions(spark, checked_name(chosen_name), store, at)
+        for view, text in views(spark, chosen_name, store, options, at).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
     return list(chosen)
 
@@ -131,15 +131,17 @@ def name_of(uri: str | os.PathLike[str], name: str | None = None) -> str:
     return os.fspath(uri).rstrip("/").rsplit("/", 1)[-1] if name is None else name
 
 
-def register_functions(spark: SparkSession, name: str, store: Store, at: At | None = None) -> list[str]:
-    """Registers the functions, without views, in the session; returns their names."""
+def register_functions(
+    spark: SparkSession, name: str, store: Store, at: At | None = None
+) -> tuple[list[str], Options]:
+    """Registers the functions, without views, in the session; returns their names, and the options."""
     check_version(spark.version)
     options, address = _describe(spark, store, None if at is None else given_moment(at))
     defined = _functions(options, by_tasks=not _spark_scans(spark, store, at))
     functions = {f"{name}_{suffix}": definition for suffix, definition in defined.items()}
     for full_name, (function, args, columns) in functions.items():
         spark.udtf.register(full_name, table_function(address, function, args, columns))
-    return list(functions)
+    return list(functions), options
 
 
 def _describe(spark: SparkSession, store: Store, at: int | str | None) -> tuple[Options, tuple[Any, ...]]:
@@ -183,18 +185,20 @@ def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tupl
     for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
     rows = (*SYSTEM_COLUMNS.items(), *options.columns)
-    functions["live"] = ("live", (rows,), ddl(rows))
+    functions["live"] = ("live", (rows, options.names), ddl(rows))
     if by_tasks:
-        functions["read"] = ("read", (rows,), ddl(rows))
+        functions["read"] = ("read", (rows, options.names), ddl(rows))
         for part in ("events", "history"):
             functions[f"{part}_files"] = ("files", (part,), ddl(SHARE_COLUMNS))
     return functions
 
 
-def views(spark: SparkSession, name: str, store: Store, at: At | None = None) -> dict[str, str]:
-    """The SQL text of each view, by name. The functions must be registered before the views."""
+def views(
+    spark: SparkSession, name: str, store: Store, options: Options, at: At | None = None
+) -> dict[str, str]:
+    """The SQL text of each view, by name. The functions must be registered before, with these options."""
     if _spark_scans(spark, store, at):
-        texts = _scanned_by_spark(name, store)
+        texts = _scanned_by_spark(name, store, options)
     else:
         texts = {part: _read_by_tasks(name, part) for part in ("events", "history")}
     texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs")}
@@ -217,10 +221,14 @@ def _spark_scans(spark: SparkSession, store: Store, at: At | None) -> bool:
         return False
 
 
-def _scanned_by_spark(name: str, store: Store) -> dict[str, str]:
+def _scanned_by_spark(name: str, store: Store, options: Options) -> dict[str, str]:
     """Delta's own scan of `events`, with the batches that are visible."""
+    columns = "e.*"
+    if options.names.renamed:
+        names = (*SYSTEM_COLUMNS, *dict(options.columns))
+        columns = ", ".join(f"e.{quoted(options.names.stored(one))} AS {quoted(one)}" for one in names)
     visible = (
-        f"SELECT /*+ BROADCAST(b) */ e.* FROM delta.{quoted(store.spark_path(EVENTS))} e "
+        f"SELECT /*+ BROADCAST(b) */ {columns} FROM delta.{quoted(store.spark_path(EVENTS))} e "
         f"LEFT SEMI JOIN {name}_batches() b "
         "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
     )

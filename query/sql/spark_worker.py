@@ -16,6 +16,7 @@ import pyarrow as pa
 from tidemark.query.reader import Reader
 from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered
+from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.past import opened
@@ -87,7 +88,8 @@ def _describe(address: WarehouseAddress, *_call: Any) -> Iterator[tuple[str]]:
     named = replace(address, identity=wh.identity)
     _open_readers[named] = wh, Registered(wh.store, wh.identity)
     options = wh.options
-    facts = {"properties": options.properties(), "columns": dict(options.columns), "identity": wh.identity}
+    columns = {options.names.stored(name): kind for name, kind in options.columns}
+    facts = {"properties": options.properties(), "columns": columns, "identity": wh.identity}
     yield (json.dumps(facts),)
 
 
@@ -119,19 +121,30 @@ def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
     return contents.batches()
 
 
-def _read(
-    address: WarehouseAddress, columns: Iterable[tuple[str, str]], shares: pa.RecordBatch
+def _live(
+    address: WarehouseAddress, columns: Iterable[tuple[str, str]], names: ColumnNames
 ) -> Iterator[pa.RecordBatch]:
-    """The visible rows of the files in the rows of `files`, with the columns of when it was registered."""
+    """The rows of the live batches, with the columns of when it was registered, and their names of then."""
+    contents = address.open().contents()
+    return replace(contents, store=replace(contents.store, names=names)).live_rows(dict(columns))
+
+
+def _read(
+    address: WarehouseAddress,
+    columns: Iterable[tuple[str, str]],
+    names: ColumnNames,
+    shares: pa.RecordBatch,
+) -> Iterator[pa.RecordBatch]:
+    """The visible rows of the files in the rows of `files`; columns as `_live` has them."""
     pairs = zip(*(column.to_pylist() for column in shares.columns), strict=True)
-    return rows_of_files(address.open().contents().store, dict(columns), pairs)
+    return rows_of_files(replace(address.open().contents().store, names=names), dict(columns), pairs)
 
 
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
     "rows": _rows,
     sql_rows.SUMMARY_VIEW: lambda address: sql_rows.rows(address.open(), sql_rows.SUMMARY_VIEW, None, (), {}),
-    "live": lambda address, columns: address.open().contents().live_rows(dict(columns)),
+    "live": _live,
     "batches": _batches,
     "files": lambda address, part: address.open().contents().file_shares(part),
     "read": _read,

@@ -340,7 +340,8 @@ class ChangingWorld(World):
         events = tables.open_table(store, EVENTS)
         if not data_files.list_files(events):
             return Counter()
-        return _counted(self, data_files.read(store, EVENTS, events).to_pylist())
+        names = read_options(store, events).names
+        return _counted(self, names.of_table(data_files.read(store, EVENTS, events)).to_pylist())
 
     def _live_rows(self) -> int:
         if not self.rows:

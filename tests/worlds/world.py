@@ -54,26 +54,31 @@ class World:
 
     @classmethod
     def drawn(cls, folder: Path, seed: int) -> World:
-        """A warehouse without rows; with columns, or without any until the first batch."""
+        """A warehouse without rows; with columns that were renamed, or without any until the first batch."""
         chance = random.Random(seed)
         columns = Columns.drawn(chance)
         keys = chance.sample([("a",), ("b",), ("a", "b"), ("b", "c")], chance.randrange(4))
         groups = chance.sample([("c",), ("a", "c"), ("b",)], chance.randrange(3))
         uri = str(folder / f"world-{seed}")
-        options: dict[str, Any] = {"time": "t", "tick": HOURS[columns.tick]} if columns.time else {}
+        kappa, schema = chance.choice((2, 3)), chance.choice((columns.schema, None))
+        names = columns.schema.names
+        stored = dict(zip(names, names if schema is None else [*names[1:], "last"], strict=True))
+        options: dict[str, Any] = {"time": stored["t"], "tick": HOURS[columns.tick]} if columns.time else {}
         warehouse.create(
             None,
             uri,
-            ["x", "y"],
-            keys=[list(key) for key in keys] or None,
-            groups=[list(group) for group in groups] or None,
+            [stored["x"], stored["y"]],
+            keys=[[*map(stored.__getitem__, key)] for key in keys] or None,
+            groups=[[*map(stored.__getitem__, group)] for group in groups] or None,
             eps=EPS,
             key_eps=KEY_EPS,
-            kappa=chance.choice((2, 3)),
+            kappa=kappa,
             grace="1h",
-            schema=chance.choice((columns.schema, None)),
+            schema=schema and pa.schema([one.with_name(stored[one.name]) for one in schema]),
             **options,
         )
+        for name, first in stored.items() if schema is not None else ():
+            warehouse.alter(None, uri, rename={first: name})  # the name of the column before, which is free
         world = cls(uri, columns, chance, [*keys, *(one for one in groups if one not in keys)], groups)
         world.reader = query.open(uri)
         return world

@@ -54,7 +54,7 @@ class CompositeKey(Key):
     def of(cls, parts: Sequence[Key]) -> CompositeKey:
         """The key of these columns, at least two."""
         types = ", ".join(f"{part.name}: {part.type}" for part in parts)
-        return cls(", ".join(part.name for part in parts), f"struct<{types}>", tuple(parts))
+        return cls(", ".join(part.name for part in parts), f"struct<{types}>", parts=tuple(parts))
 
     def __post_init__(self) -> None:
         """Does nothing: each part has checked its type."""
@@ -180,7 +180,7 @@ class ReorderedKey(CompositeKey):
         if not isinstance(key, CompositeKey) or tuple(columns) == key.columns:
             return key
         named = CompositeKey.of([key.parts[key.columns.index(column)] for column in columns])
-        return cls(named.name, named.type, named.parts, key)
+        return cls(named.name, named.type, parts=named.parts, declared=key)
 
     @property
     def _stored(self) -> CompositeKey:

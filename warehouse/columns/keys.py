@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast, overload
 
@@ -63,11 +63,14 @@ _LOW_BITS = np.int64(2**63 - 1)  # all but the sign
 class Key:
     """The key column: its name, and its type by Delta's name (`string`, `decimal(10,2)` ...).
 
+    `stored` is its stored name if that is another one (column_names.py); it names tables.
+
     InputError for a type that cannot be stored exactly.
     """
 
     name: str
     type: str
+    stored: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         kind = find_column_type(self.type)
@@ -82,6 +85,11 @@ class Key:
     def columns(self) -> tuple[str, ...]:
         """The names of the columns of `events` that the key is made of."""
         return (self.name,)
+
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """The stored names of these columns."""
+        return tuple(part.stored or part.name for part in self.parts)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ stored. -0.0 is stored as 0.0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -35,11 +35,14 @@ from tidemark.warehouse.errors import InputError
 class Measure:
     """A measure: the column's name, and its type by Delta's name (`integer`, `decimal(10,2)` ...).
 
+    `stored` is its stored name if that is another one (column_names.py); it names tables.
+
     InputError for a type that has no exact order as DOUBLE or BIGINT.
     """
 
     name: str
     type: str
+    stored: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         kind = find_column_type(self.type)
@@ -55,6 +58,11 @@ class Measure:
             f"measure {self.name!r} is of type {self.type}, which has no ranks here. "
             f"Expected one of: {measure_type_names()}."
         )
+
+    @property
+    def stored_name(self) -> str:
+        """Its stored name."""
+        return self.stored or self.name
 
     @property
     def column_type(self) -> ColumnType:

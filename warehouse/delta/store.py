@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyarrow import fs
 
+from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.delta.addresses import located
 from tidemark.warehouse.delta.far_files import FarFiles, far_files
 from tidemark.warehouse.delta.files import Files
@@ -27,11 +28,13 @@ class Store:
     uri               an absolute path, or an address of an object store in the form of delta-rs
     storage_options   the options of the object store, as delta-rs defines them: credentials, so never shown
     tuning            the sizes of the current call
+    names             the names of the columns of `events`; None where no rows of it are read
     """
 
     uri: str
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
+    names: ColumnNames | None = field(default=None, compare=False)
 
     @classmethod
     def from_uri(
@@ -43,6 +46,13 @@ class Store:
         """The store at a path, an address or a name in a catalog: see addresses.py."""
         address, options = located(uri, storage_options)
         return cls(address, tuple(sorted(options.items())), tuning_of(tuning))
+
+    @property
+    def column_names(self) -> ColumnNames:
+        """The names of the columns of `events`; ValueError if nobody has said them."""
+        if self.names is None:
+            raise ValueError("rows of events were asked for before the names of their columns were read")
+        return self.names
 
     @property
     def keeps_parts(self) -> bool:

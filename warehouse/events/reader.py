@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +28,7 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, integer, text
 from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.value_encoding import (
     DecodedColumn,
@@ -38,6 +39,7 @@ from tidemark.warehouse.columns.value_encoding import (
 )
 from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import DataFile, list_files
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
@@ -188,7 +190,7 @@ def share_with_rows(
 
 
 def read_decoded_rows(
-    filesystem: fs.FileSystem,
+    store: Store,
     shares: Iterable[EventRowGroups],
     measures: Sequence[Measure],
     batches: Sequence[BatchRange],
@@ -199,12 +201,12 @@ def read_decoded_rows(
     names = [*(measure.name for measure in measures), *(name for key in keys for name in key.columns)]
     names += companions.columns if companions else ()
     texts = list(dict.fromkeys(name for key in keys for name in key.texts))
-    for rows in read_event_rows(filesystem, shares, names, batches, texts):
+    for rows in read_event_rows(store, shares, names, batches, texts):
         yield decode_rows(rows, measures, keys, companions)
 
 
 def read_event_rows(
-    filesystem: fs.FileSystem,
+    store: Store,
     shares: Iterable[EventRowGroups],
     columns: Iterable[str],
     batches: Sequence[BatchRange] | None,
@@ -214,16 +216,17 @@ def read_event_rows(
 ) -> Iterator[pa.Table]:
     """The rows of the shares that belong to the batches (None: all), one table per row group that has any.
 
-    A table has `_tick` and the columns, which may be FILE_OF_ROW and ROW_IN_FILE, too, and also `_source` and
-    `_batch` where it was filtered by them. The columns `texts` are dictionaries; a column that a file lacks
-    is of type null. Rows are compared with the file's seal; `checksums` also checks the pages' checksums.
-    DamagedWarehouse if a file cannot be read or differs.
+    A table has `_tick` and the columns, by the names that the store has for them, which may be FILE_OF_ROW
+    and ROW_IN_FILE, too, and also `_source` and `_batch` where it was filtered by them. The columns `texts`
+    are dictionaries; a column that a file lacks is of type null. Rows are compared with the file's seal;
+    `checksums` also checks the pages' checksums. DamagedWarehouse if a file cannot be read or differs.
     """
-    asked = list(dict.fromkeys(["_tick", *columns]))
+    asked, own = list(dict.fromkeys(["_tick", *columns])), store.column_names
     places = [name for name in (FILE_OF_ROW, ROW_IN_FILE) if name in asked]
-    names = [name for name in asked if name not in places]
+    names = own.stored_of(name for name in asked if name not in places)
+    texts = own.stored_of(texts)
     for share in shares:
-        with open_sealed(filesystem, share.path, texts=texts, checksums=checksums) as file:
+        with open_sealed(store.filesystem(), share.path, texts=texts, checksums=checksums) as file:
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
                 overlap = "all" if batches is None else group_overlap(file.metadata.row_group(group), batches)
                 if overlap == "none":
@@ -232,6 +235,7 @@ def read_event_rows(
                 table = with_plain_types(read_columns(file, group, needed), texts)
                 if places:
                     table = _with_places(table, share, first_row(file.metadata, group), places)
+                table = own.of_table(table)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
@@ -253,8 +257,14 @@ def _with_places(rows: pa.Table, share: EventRowGroups, first: int, names: Seque
     return rows
 
 
+def read_named(store: Store, file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
+    """As `read_columns`, by the names of the columns."""
+    names = store.column_names
+    return names.of_table(read_columns(file, group, names.stored_of(columns)))
+
+
 def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
-    """These columns of a row group of `events`; one that the file lacks is NULL, of Arrow's type null.
+    """Columns of a row group of `events`, by their stored names; what the file lacks is NULL, of type null.
 
     ValueError if it lacks a column of tidemark's own, or one that was written. `columns` has one of these.
     """
@@ -268,21 +278,21 @@ def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Tab
     return rows
 
 
-def rows_by_batch(filesystem: fs.FileSystem, table: DeltaTable, batches: BatchRange) -> Counter[int]:
+def rows_by_batch(store: Store, table: DeltaTable, batches: BatchRange) -> Counter[int]:
     """The number of rows in `events` by batch; batches without rows are absent."""
-    counts = rows_in_files(filesystem, files_of_batches(table, [batches]), [batches])
+    counts = rows_in_files(store, files_of_batches(table, [batches]), [batches])
     return Counter({batch: rows for (_, batch), rows in counts.items()})
 
 
 def rows_in_files(
-    filesystem: fs.FileSystem, files: Iterable[DataFile], batches: Sequence[BatchRange]
+    store: Store, files: Iterable[DataFile], batches: Sequence[BatchRange]
 ) -> Counter[tuple[str, int]]:
     """The number of rows in files of `events` by (source, batch), for the given batches.
 
     A file whose statistics show a single batch is counted without reading it; other files are read.
     """
     counts, others = stated_rows(files, batches)
-    return counts + count_rows(filesystem, map(EventRowGroups.whole_file, others), batches)
+    return counts + count_rows(store, map(EventRowGroups.whole_file, others), batches)
 
 
 def stated_rows(
@@ -315,12 +325,12 @@ def only_batch(file: DataFile) -> tuple[str, int] | None:
 
 
 def count_rows(
-    filesystem: fs.FileSystem, shares: Iterable[EventRowGroups], batches: Sequence[BatchRange] | None = None
+    store: Store, shares: Iterable[EventRowGroups], batches: Sequence[BatchRange] | None = None
 ) -> Counter[tuple[str, int]]:
     """The number of rows in the shares by (source, batch), for the given batches or all; reads every row."""
     names = ["_source", "_batch"]
     counts: Counter[tuple[str, int]] = Counter()
-    for rows in read_event_rows(filesystem, shares, names, batches):
+    for rows in read_event_rows(replace(store, names=ColumnNames()), shares, names, batches):
         for group in rows.group_by(names).aggregate([([], "count_all")]).to_pylist():
             counts[group["_source"], group["_batch"]] += group["count_all"]
     return counts

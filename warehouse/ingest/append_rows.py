@@ -90,6 +90,15 @@ class GivenBatch:
         """The columns that the warehouse lacks: all, before the first batch."""
         return [field for field in self.fields if field.name not in dict(options.columns)]
 
+    def stored_fields(self, options: Options) -> list[Field]:
+        """The same, by the names under which they are stored."""
+        new = self.new_fields(options)
+        later = with_added_columns(options, [field.name for field in new], 0) if options.columns else options
+        return [
+            Field(later.names.stored(one.name), one.type, nullable=one.nullable, metadata=one.metadata)
+            for one in new
+        ]
+
     def wider(self, options: Options) -> dict[str, str]:
         """The wider types that columns of the warehouse get by the batch, Delta's names by the columns'."""
         return (
@@ -100,6 +109,8 @@ class GivenBatch:
         """The options with the columns and the types that the batch brings."""
         columns = options.with_token_types(column_types(self.new_fields(options)))
         wider = widened(options, self.wider(options))
+        if options.columns:
+            wider = replace(wider, earlier_names=with_added_columns(wider, columns, 0).earlier_names)
         return replace(wider, columns=(*wider.columns, *columns.items()))
 
     def names(self, options: Options) -> tuple[str, ...]:
@@ -143,7 +154,7 @@ class Written:
     result             what the append will have done
     files              of the rows taken
     refused            add actions of the records refused
-    new_fields         the columns that the batch brings
+    new_fields         the columns that the batch brings, by stored names
     options            those of the warehouse, with all columns of the files and their types
     wider              those of them that are wider than the table's when it was written
     """
@@ -179,9 +190,10 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
     options = read_options(store, events)
     given.check_columns(options)
     new_fields, has_columns = given.new_fields(options), bool(options.columns)
-    wider = given.wider(options)
+    wider, stored_fields = given.wider(options), given.stored_fields(options)
     options = given.with_columns(options)
-    schema = pa.schema(Schema([*with_types(events.schema(), wider).fields, *new_fields]))
+    stored_wider = {options.names.stored(name): kind for name, kind in wider.items()}
+    schema = pa.schema(Schema([*with_types(events.schema(), stored_wider).fields, *stored_fields]))
     names = given.names(options)
     task = WriteRows(
         store, schema, names, given.batch, options, tick, given.row_filter, given.eps, options.companions
@@ -204,7 +216,7 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
         widened=[*wider],
     )
     rejected = [file.action() for file in files[REJECTED]]
-    return Written(given, tick, result, files[EVENTS], rejected, new_fields, options, wider)
+    return Written(given, tick, result, files[EVENTS], rejected, stored_fields, options, wider)
 
 
 def commit(work: Work, race: Race, written: Written) -> Appended | None:
@@ -252,14 +264,18 @@ def _add_columns(store: Store, race: Race, written: Written) -> bool:
         wanted = with_added_columns(options, written.result.added, now_us())
         if wanted != options and not race.change(NewProperties(changed_properties(options, wanted))):
             return False
-        if not {field.name for field in race.table.schema().fields}.isdisjoint(written.result.added):
+        names = {field.name for field in race.table.schema().fields}
+        if wanted.names.stored_of(written.result.added) != [one.name for one in written.new_fields]:
+            return False
+        if not names.isdisjoint(one.name for one in written.new_fields):
             return False
     return race.change(NewColumns(written.new_fields))
 
 
 def _has_types(events: DeltaTable, written: Written) -> bool:
     """Whether the columns of the files that were written have their types in the table."""
-    stored = written.options.with_token_types(column_types(events.schema().fields))
+    types = written.options.names.of_types(column_types(events.schema().fields))
+    stored = written.options.with_token_types(types)
     return not written.files or all(stored.get(name) == kind for name, kind in written.options.columns)
 
 

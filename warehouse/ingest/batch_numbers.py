@@ -54,7 +54,7 @@ def state_of(store: Store, events: DeltaTable, ledger: DeltaTable, batch: BatchR
     ranges = ledger_table.ranges_containing(store, ledger, batch)
     if batch in ranges:
         return "known"
-    if rows_by_batch(store.filesystem(), events, batch) or left_rows(store, events, batch).rows:
+    if rows_by_batch(store, events, batch) or left_rows(store, events, batch).rows:
         if ranges:
             _check_counts(store, events, ledger, ranges)
         return "known" if ranges else "unfinished"
@@ -93,7 +93,7 @@ def _check_counts(store: Store, events: DeltaTable, ledger: DeltaTable, ranges: 
     files = ledger_table.ranges_by_file(store, ledger)
     counts = ledger_table.row_counts(ledger_table.read_rows(store, files, ranges, [*RANGE_COLUMNS, "rows"]))
     for batches, rows in counts.items():
-        in_events = rows_by_batch(store.filesystem(), events, batches).total()
+        in_events = rows_by_batch(store, events, batches).total()
         in_events += left_rows(store, events, batches).rows
         if in_events != rows:
             raise DamagedWarehouse(

@@ -40,6 +40,7 @@ def check_columns(options: Options, fields: list[Field], *, evolve: bool = False
     if not options.columns:
         options.check_columns(columns)
         return
+    _check_names(options, columns)
     stored = dict(options.columns) | (wider_columns(options, columns) if evolve else {})
     later = {name: stored[name] for name in options.added_columns if name in stored}
     options.check_columns({**later, **{name: stored.get(name, kind) for name, kind in columns.items()}})
@@ -57,6 +58,13 @@ def check_columns(options: Options, fields: list[Field], *, evolve: bool = False
             "case, and cannot be added beside it. Rename it in the input."
         )
     check_types(columns, stored)
+
+
+def _check_names(options: Options, columns: Mapping[str, str]) -> None:
+    """InputError if a column has the earlier name of one that is missing: it would be added beside it."""
+    missing = {name: earlier for name, earlier in options.earlier_names.items() if name not in columns}
+    if told := options.told_renamed(old for old in columns if any(old in one for one in missing.values())):
+        raise InputError(f"the columns have earlier names.{told} Rename in the input. Nothing was loaded.")
 
 
 def check_types(columns: Mapping[str, str], stored: Mapping[str, str]) -> None:

@@ -59,10 +59,10 @@ class WrittenFile:
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
-    `schema` is that of `events`, system columns first. The rows have the columns `names` of it, in this
-    order, under any names, of types that fit (`column_casts.py`). `step` is the tick of all rows if the
-    warehouse has no time column. With `eps`, the rows are summarised by tick while they are written, without
-    it a sample of them is taken; `companions` are those of the options, with their kinds.
+    `schema` is that of `events`, by stored names, system columns first. The rows have the columns `names` of
+    the warehouse, in this order, under any names, of types that fit (`column_casts.py`). `step` is the tick
+    of all rows if the warehouse has no time column. With `eps`, the rows are summarised by tick while they
+    are written, without it a sample is taken; `companions` are those of the options, with their kinds.
     """
 
     store: Store
@@ -84,7 +84,8 @@ class WriteRows:
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
         refused: list[dict[str, Any]] = []
         count = 0
-        user_schema = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
+        schema = self.options.names.of_schema(self.schema)
+        user_schema = pa.schema(list(schema)[len(SYSTEM_COLUMNS) :])
         sampler = sampler_of(self.options) if self.eps is None else None
         last: pa.Table | None = None
         with uploading() as uploads, RowFile(self.store, self.schema) as file:
@@ -97,8 +98,8 @@ class WriteRows:
                     if sampler is not None:
                         sampler.add(taken)
                     self._summarise(summaries, last)
-                    last = self._complete(taken)
-                    file.write(last)
+                    last = self._complete(taken, schema)
+                    file.write(last.rename_columns(self.schema.names))
         self._summarise(summaries, last)  # while the file goes up
         by_tick = () if summaries is None else tuple(summaries.finish())
         for upload in uploads:
@@ -115,17 +116,18 @@ class WriteRows:
         if summaries is not None and rows is not None:
             summaries.add(decode_rows(rows, summaries.columns, self.options.keys, self.companions))
 
-    def _complete(self, batch: pa.RecordBatch) -> pa.Table:
+    def _complete(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         rows = batch.num_rows
-        system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), self._ticks(batch)]
-        user = batch.columns[: len(self.schema) - len(system)]
-        return pa.Table.from_arrays([*system, *user], names=self.schema.names).cast(self.schema)
+        ticks = self._ticks(batch, schema)
+        system = [pa.repeat(self.batch.source, rows), pa.repeat(self.batch.first, rows), ticks]
+        user = batch.columns[: len(schema) - len(system)]
+        return pa.Table.from_arrays([*system, *user], names=schema.names).cast(schema)
 
-    def _ticks(self, batch: pa.RecordBatch) -> pa.Array:
+    def _ticks(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Array:
         time, grid = self.options.time_column, self.options.grid
         if time is None or grid is None:
             return pa.repeat(self.step, batch.num_rows)
-        place = self.schema.names.index(time.name) - len(SYSTEM_COLUMNS)
+        place = schema.names.index(time.name) - len(SYSTEM_COLUMNS)
         return pa.array(event_ticks(time, grid, batch.column(place)))
 
 

@@ -80,7 +80,7 @@ def sample_of_batch(work: Work, events: DeltaTable, batch: BatchRange) -> RowSam
     """The sample of a batch that is in `events`: after a crash, its rows are read once more."""
     sampler = sampler_of(work.options)
     shares = [EventRowGroups.whole_file(file) for file in files_of_batches(events, [batch])]
-    for rows in read_event_rows(work.store.filesystem(), shares, list(sampler.names), [batch]):
+    for rows in read_event_rows(work.store, shares, list(sampler.names), [batch]):
         for piece in rows.select(list(sampler.names)).to_batches():
             sampler.add(piece)
     return sampler.sample

@@ -46,7 +46,7 @@ def text_columns(events: DeltaTable, options: Options) -> pa.Schema:
             "the warehouse has private columns, and its columns are not known yet. Create it with a schema, "
             "or load Parquet, Arrow data or a DataFrame first; then it takes text."
         )
-    return as_text(pa.schema(events.schema()), options)
+    return as_text(options.names.of_schema(pa.schema(events.schema())), options)
 
 
 def as_text(schema: pa.Schema, options: Options) -> pa.Schema:

@@ -116,7 +116,7 @@ class DigestTask:
     def run(self) -> tuple[Fingerprint, int]:
         """Reads one row group at a time; returns the fingerprint and the latest time, NO_TICK without one."""
         total, latest, time = Fingerprint(), NO_TICK, self.digest.time
-        for table in read_event_rows(self.store.filesystem(), self.shares, self.schema.names, [self.batch]):
+        for table in read_event_rows(self.store, self.shares, self.schema.names, [self.batch]):
             rows = cast_rows(table.select(self.schema.names), self.schema)
             total += self.digest.of(rows)
             if time is not None:
@@ -133,8 +133,10 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     events = tables.open_table(store, EVENTS)
     # The columns that came and `events` lacks: all, where no row was ever taken. NULL there is no difference.
     # So do wider types: the digest of a value does not depend on them.
-    wider = with_types(events.schema(), given.wider(options))
-    stored_schema = pa.schema(Schema([*wider.fields, *given.new_fields(options)]))
+    own = options.names
+    wider = {own.stored(name): kind for name, kind in given.wider(options).items()}
+    there = own.of_schema(pa.schema(with_types(events.schema(), wider)))
+    stored_schema = pa.schema([*there, *pa.schema(Schema(given.new_fields(options)))])
     options = given.with_columns(options)
     schema = pa.schema([stored_schema.field(name) for name, _ in options.columns])
     shares = split_row_groups(store.filesystem(), files_of_batches(events, [batch]), store.tuning.digest_rows)
@@ -142,8 +144,9 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     # Of this version of `events`: no row from its horizon on has expired there.
     grid = read_options(store, events).grid if left.expired else None
     row_digest = RowDigest(schema.names, options.time_column, grid)
+    named = replace(store, names=options.names)  # also of columns that are to come
     digested = work.executor.run(
-        [DigestTask(store, schema, row_digest, batch, tuple(share)) for share in shares]
+        [DigestTask(named, schema, row_digest, batch, tuple(share)) for share in shares]
     )
     stored = sum((found for found, _ in digested), left.removed) + Fingerprint(left.expired + left.purged)
     records = [] if row_filter.all_or_nothing else rejected_texts(store, batch)

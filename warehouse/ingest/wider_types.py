@@ -36,8 +36,9 @@ def widen(work: Work, types: Mapping[str, str]) -> None:
     """
     store, race = work.store, Race(work.store, EVENTS)
     looks, written = own_files.Looks(store, before_commit=True), dict[str, NewFile]()
-    while wider := wider_columns(read_options(store, race.table), types):
-        schema = with_types(race.table.schema(), wider)
+    while wider := wider_columns(options := read_options(store, race.table), types):
+        stored = {options.names.stored(name): kind for name, kind in wider.items()}
+        schema = with_types(race.table.schema(), stored)
         files = [file for file in list_files(race.table) if file.rows]
         _write(work, schema, files, written)
         work.reached("rewritten")

@@ -65,7 +65,7 @@ def changed_ranges(store: Store, expected: Mapping[BatchRange, int]) -> list[Cha
     """
     wanted, events = list(expected), tables.open_table(store, EVENTS)
     files = files_of_batches(events, wanted)
-    actual = _EventCounts(count_rows(store.filesystem(), map(EventRowGroups.whole_file, files), wanted))
+    actual = _EventCounts(count_rows(store, map(EventRowGroups.whole_file, files), wanted))
     counts = dict(expected)
     with suppress(DamagedWarehouse, FileNotFoundError):  # a damaged ledger has none that would help
         removals = removed_at(store, events).removals
@@ -122,7 +122,7 @@ def _counted(
     expected: Mapping[BatchRange, int],
 ) -> bool:
     shares = map(EventRowGroups.whole_file, others)
-    found = stated + count_rows(store.filesystem(), shares, list(expected))
+    found = stated + count_rows(store, shares, list(expected))
     return all(map(_EventCounts(found).has, expected.items()))
 
 

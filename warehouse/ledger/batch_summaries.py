@@ -108,7 +108,7 @@ class TickSummarizer:
             nan, null = column.nan[rows], column.null[rows]
             values = np.sort(column.stored[rows][~(nan | null)])
             sketch = GK.from_sorted(values, self.eps, measure.dtype)
-            measures.append(MeasureSummary(measure.name, int(nan.sum()), int(null.sum()), sketch))
+            measures.append(MeasureSummary(measure.stored_name, int(nan.sum()), int(null.sum()), sketch))
         moments, times = np.zeros(len(rows), np.int64), None
         time = self.options.time_column
         if time:

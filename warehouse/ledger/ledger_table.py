@@ -213,7 +213,7 @@ def _lacks_rows(store: Store, whole: BatchRange, parts: Sequence[BatchRange]) ->
     """
     if sum(part.last - part.first + 1 for part in parts) == whole.last - whole.first + 1:
         return False
-    counts = rows_by_batch(store.filesystem(), tables.open_table(store, EVENTS), whole)
+    counts = rows_by_batch(store, tables.open_table(store, EVENTS), whole)
     return any(not any(part.holds(whole.source, number) for part in parts) for number in counts)
 
 

@@ -87,7 +87,7 @@ def find(
         counted = all(file.rows >= 0 for file in every)
         if not counted or sum(file.rows for file in every) != known + found.total():
             shares = map(EventRowGroups.whole_file, unclear)
-            found += count_rows(store.filesystem(), shares)
+            found += count_rows(store, shares)
     missing = {
         BatchRange(source, batch, batch): rows
         for (source, batch), rows in sorted(found.items())

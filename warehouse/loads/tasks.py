@@ -84,7 +84,7 @@ class SortTask:
         columns = [name for each in projections for name in (*each.columns, *each.companions.columns)]
         texts = [name for output in self.outputs for name in output.projection.texts]
         for rows in read_event_rows(
-            filesystem, self.row_groups, columns, self.batches, texts, checksums=True
+            self.store, self.row_groups, columns, self.batches, texts, checksums=True
         ):
             for sorter in sorters:
                 sorter.add(rows)
@@ -180,10 +180,10 @@ class SummariseTask:
     def run(self) -> list[TickSummary]:
         """Returns the summaries of the rows, by tick."""
         self.companions.register()
-        summarizer, filesystem = TickSummarizer(self.options, self.eps), self.store.filesystem()
+        summarizer = TickSummarizer(self.options, self.eps)
         keys = self.options.keys
         pieces = read_decoded_rows(
-            filesystem, self.row_groups, summarizer.columns, self.batches, keys, self.companions
+            self.store, self.row_groups, summarizer.columns, self.batches, keys, self.companions
         )
         for piece in pieces:
             summarizer.add(piece)

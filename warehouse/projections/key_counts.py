@@ -77,17 +77,17 @@ class KeyCounts(Projection[KeyRows]):
     @property
     def runs_table(self) -> str:
         """``keys/<columns>``."""
-        return f"{KEYS}/{group_folder(self.key.columns)}"
+        return f"{KEYS}/{group_folder(self.key.stored_names)}"
 
     @property
     def marks_table(self) -> str:
         """``key_marks/<columns>``."""
-        return f"{KEY_MARKS}/{group_folder(self.key.columns)}"
+        return f"{KEY_MARKS}/{group_folder(self.key.stored_names)}"
 
     @property
     def ledger_field(self) -> str:
         """The field of the ledger's column `keys` that has the key's summary."""
-        return group_folder(self.key.columns)
+        return group_folder(self.key.stored_names)
 
     @property
     def title(self) -> str:

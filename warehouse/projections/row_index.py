@@ -82,12 +82,12 @@ class RowIndex(SortedGroups):
     @property
     def runs_table(self) -> str:
         """``index_runs/<column>``."""
-        return index_runs_table(self.column.name)
+        return index_runs_table(*self.column.stored_names)
 
     @property
     def marks_table(self) -> str:
         """``index_marks/<column>``."""
-        return index_marks_table(self.column.name)
+        return index_marks_table(*self.column.stored_names)
 
     @property
     def columns(self) -> tuple[str, ...]:

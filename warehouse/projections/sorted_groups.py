@@ -93,14 +93,18 @@ class SortedGroups(Projection[GroupRows]):
         return self.measure.type
 
     @property
+    def _stored_names(self) -> list[str]:
+        return [name for key in self.keys for name in key.stored_names]
+
+    @property
     def runs_table(self) -> str:
         """``group_runs/<columns>/<measure>``."""
-        return group_runs_table([key.name for key in self.keys], self.measure.name)
+        return group_runs_table(self._stored_names, self.measure.stored_name)
 
     @property
     def marks_table(self) -> str:
         """``group_marks/<columns>/<measure>``."""
-        return group_marks_table([key.name for key in self.keys], self.measure.name)
+        return group_marks_table(self._stored_names, self.measure.stored_name)
 
     @property
     def _group_columns(self) -> tuple[str, ...]:

@@ -87,12 +87,12 @@ class SortedValues(Projection[ValueRows]):
     @property
     def runs_table(self) -> str:
         """``runs/<measure>``."""
-        return runs_table(self.measure.name)
+        return runs_table(self.measure.stored_name)
 
     @property
     def marks_table(self) -> str:
         """``marks/<measure>``."""
-        return marks_table(self.measure.name)
+        return marks_table(self.measure.stored_name)
 
     @property
     def runs_schema(self) -> pa.Schema:

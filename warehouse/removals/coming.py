@@ -22,7 +22,7 @@ from tidemark.warehouse.columns.codes import occurrences
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import BatchMismatch, InputError
-from tidemark.warehouse.events.reader import BULK, BatchRange, read_columns
+from tidemark.warehouse.events.reader import BULK, BatchRange, read_named
 from tidemark.warehouse.events.removals import Removal
 from tidemark.warehouse.events.removed_rows import read_batches
 from tidemark.warehouse.events.steps import StepPlan
@@ -209,7 +209,9 @@ class _MatchTask:
                 wanted = np.flatnonzero(mask[start:stop])
                 start = stop
                 if len(wanted):
-                    rows = with_plain_types(read_columns(file, group, names)).take(arrow_array(wanted))
+                    rows = with_plain_types(read_named(self.store, file, group, names)).take(
+                        arrow_array(wanted)
+                    )
                     places.append(self.values.places(rows))
                     pairs = zip(*(rows.column(name).to_pylist() for name in _BATCH), strict=True)
                     codes.append(np.array([numbers.setdefault(one, len(numbers)) for one in pairs], np.int64))

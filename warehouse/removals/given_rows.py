@@ -69,7 +69,8 @@ def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = N
 
 def schema_of(work: Work, names: Iterable[str]) -> pa.Schema:
     """The Arrow types of columns of the warehouse."""
-    events = pa.schema(tables.open_table(work.store, EVENTS).schema())
+    stored = pa.schema(tables.open_table(work.store, EVENTS).schema())
+    events = work.options.names.of_schema(stored)
     return pa.schema([(name, events.field(name).type) for name in names])
 
 

@@ -27,7 +27,7 @@ from tidemark.warehouse.events.reader import (
     batch_filter,
     group_overlap,
     may_contain,
-    read_columns,
+    read_named,
     stated_rows,
 )
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
@@ -100,7 +100,7 @@ class SelectTask:
         if overlap == "none" or not footer.num_rows:
             return mask
         asked = () if self.condition is None else self.condition.columns
-        rows = with_plain_types(read_columns(file, group, list(dict.fromkeys([*_BATCH, *asked]))))
+        rows = with_plain_types(read_named(self.store, file, group, list(dict.fromkeys([*_BATCH, *asked]))))
         if overlap == "all":
             mask[:] = True
         else:
@@ -130,10 +130,10 @@ def select(
     work: Work, condition: RowCondition | None, batches: Sequence[BatchRange], events: DeltaTable
 ) -> list[Selected]:
     """The selected rows of the batches in this version of `events`, by file; those without any left out."""
-    tasks, whole = [], []
+    tasks, whole, of_names = [], [], work.options.names.of_statistics
     for file in list_files(events):
         held = tuple(one for one in batches if may_contain(file, one))
-        share: Share = "some" if condition is None else condition.share(file.stats)
+        share: Share = "some" if condition is None else condition.share(of_names(file.stats))
         if not held or share == "none":
             continue
         counts, others = stated_rows([file], held) if share == "all" else (Counter[BatchNumber](), [file])

@@ -148,7 +148,7 @@ def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:
     for whole in known:
         parts = [part for part in known if part != whole and part.within(whole)]
         if parts:
-            for number in rows_by_batch(store.filesystem(), events, whole):
+            for number in rows_by_batch(store, events, whole):
                 if not any(part.holds(whole.source, number) for part in parts):
                     lost.add(BatchRange(whole.source, number, number))
     return lost

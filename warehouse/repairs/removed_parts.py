@@ -70,7 +70,7 @@ def find(
         gone[part.batches] += part.rows
     for one in _parts(store, plans, ranges, lost, damage):
         took = sum(count for batches, count in gone.items() if batches in ranges and batches.within(one))
-        rows[one] = rows_by_batch(store.filesystem(), events, one).total() + took
+        rows[one] = rows_by_batch(store, events, one).total() + took
     return LostParts(rows, step)
 
 

@@ -88,8 +88,8 @@ class RunFile:
     """One data file of a run: the run's rows `first` to `first + rows` (exclusive).
 
     `path` is relative to the table, `size` is in bytes. `footer` is the file's Parquet footer, if the run
-    lies in an object store. `store` is where its warehouse lies, for files that are read by block: runs of
-    several warehouses may be read together.
+    lies in an object store. `store` is where its warehouse lies and `root` the path of its table there, for
+    files that are read by block: runs of several warehouses may be read together.
     """
 
     path: str
@@ -99,6 +99,7 @@ class RunFile:
     size: int = field(default=0, compare=False, repr=False)
     footer: bytes | None = field(default=None, compare=False, repr=False)
     store: Store | None = field(default=None, compare=False, repr=False)
+    root: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

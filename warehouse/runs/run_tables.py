@@ -159,6 +159,7 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
                 size=sizes.get(one.path, 0),
                 footer=footers.get(one.path),
                 store=store,
+                root=projection.runs_table,
             )
             for one in marks.files
         )

@@ -25,6 +25,7 @@ from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
+from tidemark.warehouse.settings.renames import new_names
 
 SETTINGS = tuple(
     name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "columns")
@@ -40,6 +41,7 @@ class Asked:
     add_key, drop_key, add_group, drop_group
                                 the columns of a key
     widen                       Delta's names of wider types, by the names of columns
+    rename                      new names, by the names of columns
     settings                    stored forms of other options, by the options' names
     """
 
@@ -52,6 +54,7 @@ class Asked:
     drop_group: Columns | None = None
     drop_index: str | None = None
     widen: Mapping[str, str] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -67,16 +70,22 @@ class Asked:
         drop_group: str | Sequence[str] | None = None,
         drop_index: str | None = None,
         widen: Mapping[str, str] | None = None,
+        rename: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
         stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
         keys = (add_key, add_group, drop_key, drop_group)
         named = {"a measure": (add_measure, drop_measure), "an index": (add_index, drop_index)}
-        if not stored and not widen and all(one is None for one in (*keys, *chain(*named.values()))):
+        others = stored or widen or any(one is not None for one in (*keys, *chain(*named.values())))
+        if rename is not None:
+            if others:
+                raise InputError("rename goes alone: make two calls. Nothing was changed.")
+            return cls(rename=new_names(rename))
+        if not others:
             raise InputError(
                 "alter needs something to change: add_measure, add_key, add_group, add_index, drop_measure, "
-                f"drop_key, drop_group, drop_index, widen, {' or '.join(SETTINGS)}."
+                f"drop_key, drop_group, drop_index, widen, rename, {' or '.join(SETTINGS)}."
             )
         for what, names in named.items():
             for name in names:
@@ -150,7 +159,8 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
         wanted = replace(
             wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}
         )
-    check_folders(wanted.measure_names, wanted.key_names)
+    stored_of = wanted.names.stored_of
+    check_folders(stored_of(wanted.measure_names), map(stored_of, wanted.key_names))
     wanted.check_retention()
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))
@@ -178,17 +188,19 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
                 "one first."
             )
     elif asked.drop_measure is not None:
-        _check_was_dropped(options, f"measure {asked.drop_measure!r}", runs_table(asked.drop_measure))
+        _check_was_dropped(
+            options, f"measure {asked.drop_measure!r}", runs_table(options.names.stored(asked.drop_measure))
+        )
     if asked.drop_group is not None and (place := _place(groups, asked.drop_group)) is not None:
         keys, groups = options.key_names, (*groups[:place], *groups[place + 1 :])
     elif asked.drop_group is not None:
-        folder = f"group_runs/{group_folder(asked.drop_group)}/"
+        folder = f"group_runs/{_folder(options, asked.drop_group)}/"
         _check_was_dropped(options, f"group {' and '.join(asked.drop_group)}", folder)
     if asked.drop_key is not None and (place := _place(keys, asked.drop_key)) is not None:
         keys = (*keys[:place], *keys[place + 1 :])
     elif asked.drop_key is not None and _place(groups, asked.drop_key) is None:
         _check_was_dropped(
-            options, f"key {' and '.join(asked.drop_key)}", f"keys/{group_folder(asked.drop_key)}"
+            options, f"key {' and '.join(asked.drop_key)}", f"keys/{_folder(options, asked.drop_key)}"
         )
     if asked.drop_key is not None and _place(groups, asked.drop_key) is not None:
         raise InputError(
@@ -209,19 +221,30 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
 def _indexes_left(options: Options, dropped: str | None) -> tuple[str, ...]:
     """The columns with an index without the one that is dropped; InputError if it never had one."""
     if dropped is not None and dropped not in options.index_names:
-        _check_was_dropped(options, f"index {dropped!r}", index_runs_table(dropped))
+        _check_was_dropped(options, f"index {dropped!r}", index_runs_table(options.names.stored(dropped)))
     return tuple(name for name in options.index_names if name != dropped)
 
 
 def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> Options:
-    """The options that say of columns that batches may lack them; the columns themselves come after."""
+    """The options that say of columns that batches may lack them; the columns themselves come after.
+
+    A column whose name is the stored one of another gets a free stored name.
+    """
     new = {name: now_us for name in names if name not in options.added_columns}
     if not new:
         return options
+    taken, own_names = options.names.stored_of(name for name, _ in options.columns), {}
+    taken += [earlier[0] for earlier in options.earlier_names.values()]  # also of columns that are to come
+    for name in new:
+        stored = options.names.free(name, taken)
+        taken.append(stored)
+        if stored != name:
+            own_names[name] = [stored]
     feature = {features.ADDED_COLUMNS: features.KNOWN[features.ADDED_COLUMNS]}
     return replace(
         options,
         added_columns={**options.added_columns, **new},
+        earlier_names={**options.earlier_names, **own_names},
         features={**options.features, **feature},
     )
 
@@ -317,6 +340,11 @@ def _types_by_name(widen: Any) -> dict[str, str]:
             )
         found[name] = kind.name
     return found
+
+
+def _folder(options: Options, columns: Columns) -> str:
+    """The folder of a key with these columns."""
+    return group_folder(options.names.stored_of(columns))
 
 
 def _runs_tables(options: Options) -> list[str]:

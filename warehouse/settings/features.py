@@ -23,15 +23,17 @@ from tidemark.warehouse.events import removals
 #   added-columns    files of `events` lack columns that came later; rows have NULL there
 #   index            history has projections that find rows; all loads write them, and a purge forgets them
 #   private-columns  columns have tokens in place of values
+#   renamed-columns  names of columns are others than those in files of `events` and of folders
 #   signed           rows of history leave: who reads or writes looks at `removals` (docs/signed_steps.md)
 ADDED_MEASURES = "added-measures"
 CHANGED_EPS = "changed-eps"
 ADDED_COLUMNS = "added-columns"
 INDEX = "index"
+RENAMED_COLUMNS = "renamed-columns"
 SIGNED = removals.FEATURE
 PRIVATE = "private-columns"
 KNOWN: Mapping[str, str] = dict.fromkeys(
-    (ADDED_MEASURES, CHANGED_EPS, ADDED_COLUMNS, INDEX, PRIVATE, SIGNED), "0.3.0"
+    (ADDED_MEASURES, CHANGED_EPS, ADDED_COLUMNS, INDEX, PRIVATE, RENAMED_COLUMNS, SIGNED), "0.3.0"
 )
 
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")

@@ -83,6 +83,16 @@ def check_added_columns(moments: Any) -> None:
         )
 
 
+def check_earlier_names(names: Any) -> None:
+    """ValueError unless the value maps names of columns to lists of names, whose first ones differ."""
+    if (
+        not isinstance(names, dict)
+        or not all(name and is_list_of_names(earlier) for name, earlier in names.items())
+        or len({earlier[0].lower() for earlier in names.values()}) < len(names)
+    ):
+        raise ValueError('earlier_names must map columns to lists of their earlier names: {"tip": ["extra"]}')
+
+
 def is_unicode(text: str) -> bool:
     """Whether the text can be stored: it has no lone surrogates."""
     try:

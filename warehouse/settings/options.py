@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from deltalake import DeltaTable
 
 from tidemark.options import OPTIONS, Option
+from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.columns.column_types import (
     find_column_type,
     is_time_type,
@@ -52,7 +53,7 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 FORMAT = 1
 
 # What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
-_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon", "fingerprint")
+_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon", "fingerprint", "earlier_names")
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -78,6 +79,8 @@ class Options:
     horizon             the tick before which rows have expired; None before the first expiry. It only rises
     added_columns       by name of the columns that came after the first batch: when, in microseconds since
                         1970. Older files lack them, and batches may lack them: these rows have NULL there
+    earlier_names       by name of the columns that were renamed, or that were added under a name which is the
+                        stored one of another column: the stored name, then other names that they had
     private             the columns that have tokens in place of values
     fingerprint         that of their secret; empty without private columns
     features            what only later versions than 0.2.0 know, with the first that does (features.py)
@@ -103,6 +106,7 @@ class Options:
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
     added_columns: Mapping[str, int] = field(default_factory=dict, hash=False)
+    earlier_names: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
     horizon: int | None = None
     private: tuple[str, ...] = ()
@@ -121,10 +125,31 @@ class Options:
         return None if grid is None or grid.horizon is None else from_epoch_us(grid.start_of(grid.horizon))
 
     @cached_property
+    def names(self) -> ColumnNames:
+        """The names of the columns, and their stored names."""
+        pairs = ((name, stored[0]) for name, stored in self.earlier_names.items())
+        return ColumnNames(tuple((name, stored) for name, stored in pairs if name != stored))
+
+    def told_renamed(self, names: Iterable[Any]) -> str:
+        """A sentence for each of the names that a column has no more, which says its name; empty if none."""
+        there = dict(self.columns)
+        return "".join(
+            f" {old!r} was renamed: it is {name!r} now."
+            for old in names
+            for name, earlier in self.earlier_names.items()
+            if old not in there and name in there and old in earlier
+        )
+
+    @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """The measures with their types; empty until the columns are known."""
-        types = dict(self.columns)
-        return tuple(Measure(name, types[name]) for name in self.measure_names) if types else ()
+        return tuple(map(self._measure, self.measure_names)) if self.columns else ()
+
+    def _measure(self, name: str) -> Measure:
+        return Measure(name, dict(self.columns)[name], self.names.stored(name))
+
+    def _key(self, name: str) -> Key:
+        return Key(name, dict(self.columns)[name], self.names.stored(name))
 
     @cached_property
     def key_names(self) -> tuple[Columns, ...]:
@@ -147,10 +172,9 @@ class Options:
     @property
     def groups(self) -> tuple[tuple[Key, ...], ...]:
         """The columns of each group with their types; empty until the columns are known."""
-        types = dict(self.columns)
-        if not types:
+        if not self.columns:
             return ()
-        return tuple(tuple(Key(name, types[name]) for name in columns) for columns in self.group_names)
+        return tuple(tuple(map(self._key, columns)) for columns in self.group_names)
 
     @property
     def companions(self) -> Companions:
@@ -167,18 +191,16 @@ class Options:
     @property
     def indexes(self) -> tuple[RowIndex, ...]:
         """The projection of each index; empty until the columns are known."""
-        types = dict(self.columns)
         return tuple(
-            RowIndex.on(Key(name, types[name]), self.tuning) for name in (self.index_names if types else ())
+            RowIndex.on(self._key(name), self.tuning) for name in (self.index_names if self.columns else ())
         )
 
     @cached_property
     def key_counts(self) -> tuple[KeyCounts, ...]:
         """The projection of each key, in the order of `key_names`; empty until the columns are known."""
-        types = dict(self.columns)
         counts = []
-        for names in self.key_names if types else ():
-            parts = [Key(name, types[name]) for name in names]
+        for names in self.key_names if self.columns else ():
+            parts = [self._key(name) for name in names]
             key = parts[0] if len(parts) == 1 else CompositeKey.of(parts)
             ticks_a_day = None if self.grid is None else self.grid.ticks_a_day
             counts.append(KeyCounts(key, self.tuning, ticks_a_day))
@@ -192,7 +214,7 @@ class Options:
     @property
     def key_fields(self) -> list[str]:
         """The fields of the ledger's column `keys`, one for each key."""
-        return list(map(group_folder, self.key_names))
+        return [group_folder(self.names.stored_of(columns)) for columns in self.key_names]
 
     def key_count(self, columns: Any = None) -> KeyCounts:
         """The projection of the key with these columns in any order, or of the first key if None.
@@ -209,7 +231,7 @@ class Options:
         if wanted is not None and wanted not in map(frozenset, self.key_names):
             raise InputError(
                 f"no key {' and '.join(sorted(wanted))} here. Declared: {'; '.join(declared)}. Add "
-                f"one: `tidemark alter --add-key {','.join(sorted(wanted))}`."
+                f"one: `tidemark alter --add-key {','.join(sorted(wanted))}`.{self.told_renamed(wanted)}"
             )
         if not self.columns:
             raise InputError("the warehouse has no rows yet: its first batch will fix the columns' types.")
@@ -236,8 +258,7 @@ class Options:
     @property
     def time_column(self) -> Measure | None:
         """The time column with its type; None if there is none, or until the columns are known."""
-        types = dict(self.columns)
-        return Measure(self.time, types[self.time]) if self.time and types else None
+        return self._measure(self.time) if self.time and self.columns else None
 
     def measure(self, name: str | None = None) -> Measure:
         """The measure with this name; the first one if None.
@@ -245,7 +266,10 @@ class Options:
         Raises InputError for an unknown name, EmptyWindow until the columns are known.
         """
         if name is not None and not (isinstance(name, str) and name in self.measure_names):
-            raise InputError(f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}.")
+            raise InputError(
+                f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}."
+                f"{self.told_renamed([name])}"
+            )
         if not self.columns:
             raise EmptyWindow("the warehouse has no rows yet: its first batch will fix the columns' types.")
         wanted = name or self.measure_names[0]
@@ -268,7 +292,7 @@ class Options:
 
     @classmethod
     def from_properties(cls, uri: str, properties: Mapping[str, Any], columns: Mapping[str, str]) -> Options:
-        """The options from the properties of `events`, and its columns, name to Delta's type.
+        """The options from the properties of `events`, and its columns, stored name to Delta's type.
 
         Raises NotAWarehouse for properties that are missing, damaged, or of a newer version. `uri` is for
         the error texts.
@@ -302,7 +326,8 @@ class Options:
             reason = "private columns and the fingerprint of their secret go together"
             raise _damaged_property(uri, "fingerprint", stored.get("fingerprint"), reason)
         user = {name: kind for name, kind in columns.items() if name not in SYSTEM_COLUMNS}
-        return replace(options, columns=tuple(options.with_token_types(user).items()))
+        own = options.with_token_types(options.names.of_types(user))
+        return replace(options, columns=tuple(own.items()))
 
     def with_token_types(self, columns: Mapping[str, str]) -> dict[str, str]:
         """The columns, name to type, with the type of tokens for those that are private and binary."""
@@ -354,6 +379,10 @@ class Options:
             for option in OPTIONS.values()
         }
 
+    def _is_added(self, measure: str) -> bool:
+        """Whether a measure was added later."""
+        return runs_table(self.names.stored(measure)) in self.built_from
+
     def check_same(self, given: Mapping[str, Any]) -> None:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
         for name, value in given.items():
@@ -364,7 +393,7 @@ class Options:
             elif value is not None and OPTIONS[name].kind == "columns":
                 is_same = set(value) <= set(stored)
             elif value is not None and OPTIONS[name].kind == "names":
-                added = [one for one in stored if runs_table(one) in self.built_from and one not in value]
+                added = [one for one in stored if self._is_added(one) and one not in value]
                 is_same = value == [one for one in stored if one not in added]
             else:
                 is_same = value is None or value == stored
@@ -504,6 +533,8 @@ def _check_beside(name: str, value: Any) -> None:
         case "fingerprint":
             if not is_fingerprint(value):
                 raise ValueError("fingerprint must be 32 hexadecimal digits")
+        case "earlier_names":
+            option_checks.check_earlier_names(value)
 
 
 @contextmanager

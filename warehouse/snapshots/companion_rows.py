@@ -30,7 +30,7 @@ def cells_of_rows(
     windows: they ascend and do not overlap. Files without rows of the batches or the windows are not opened.
     InputError if a kind is not registered.
     """
-    collector, filesystem = CellCollector(companions), store.filesystem()
+    collector = CellCollector(companions)
     if not windows:
         return collector.finish()
     whole = Window(windows[0].start, windows[-1].stop)
@@ -38,7 +38,7 @@ def cells_of_rows(
         if not _may_have_rows(file, whole):
             continue
         shares = [EventRowGroups.whole_file(file)]
-        for rows in read_event_rows(filesystem, shares, companions.columns, batches, checksums=True):
+        for rows in read_event_rows(store, shares, companions.columns, batches, checksums=True):
             inside = window_codes(as_numpy(rows.column("_tick")), windows) >= 0
             if inside.any():
                 collector.add(rows if inside.all() else rows.take(pa.array(np.flatnonzero(inside))))

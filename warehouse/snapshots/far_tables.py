@@ -243,7 +243,7 @@ class FarTables:
         if isinstance(projection, KeyCounts):
             new -= self._parts.keys.get(projection.ledger_field, {}).keys()
         elif isinstance(projection, (SortedValues, SortedGroups)):
-            new -= self._parts.rows.get(projection.measure.name, {}).keys()
+            new -= self._parts.rows.get(projection.measure.stored_name, {}).keys()
         for path, ranges in state.ledger_ranges.items():
             if not new.isdisjoint(ranges):
                 yield ByteRange(f"{LEDGER}/{path}")

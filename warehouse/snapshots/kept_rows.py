@@ -120,7 +120,7 @@ def joined_kept(projection: Projection[R], parts: Sequence[KeptRows[R]]) -> Kept
 def _rows_of(store: Store, file: str, steps: Sequence[int]) -> pa.Table:
     """The rows of some steps in a file of removed rows."""
     try:
-        rows = read_rows(store, file)
+        rows = store.column_names.of_table(read_rows(store, file))
     except (DamagedWarehouse, FileNotFoundError) as error:
         raise DamagedWarehouse(
             f"{REMOVED}/{file} has rows that left and that runs still have, and it cannot be read: "

@@ -74,7 +74,7 @@ def _summaries(
 ) -> list[TickSummary]:
     summarizer, shares = TickSummarizer(options, eps), map(EventRowGroups.whole_file, files)
     columns, keys = summarizer.columns, options.keys
-    for piece in read_decoded_rows(store.filesystem(), shares, columns, [batches], keys):
+    for piece in read_decoded_rows(store, shares, columns, [batches], keys):
         summarizer.add(piece)
     found = [summary for summary in by_tick(summarizer.finish(), eps) if summary.rows]
     there = {summary.tick: summary.rows for summary in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from tidemark.warehouse.columns.keys import Key, KeyColumn
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.reader import (
     BatchRange,
     DecodedRows,
@@ -74,9 +76,8 @@ def _pieces(
     """The rows of the batches, from the newest version of `events`: it has every batch of the ledger."""
     if not batches:
         return
-    filesystem = snapshot.store.filesystem()
-    files = snapshot.event_files(batches)
-    yield from read_decoded_rows(filesystem, map(EventRowGroups.whole_file, files), measures, batches, [key])
+    shares = map(EventRowGroups.whole_file, snapshot.event_files(batches))
+    yield from read_decoded_rows(_named(snapshot), shares, measures, batches, [key])
 
 
 def read_projection_rows(
@@ -85,10 +86,14 @@ def read_projection_rows(
     """The rows of a projection in the batches, as `Projection.decode` returns them, in bounded pieces."""
     if not batches:
         return
-    files = snapshot.event_files(batches)
-    shares, filesystem = map(EventRowGroups.whole_file, files), snapshot.store.filesystem()
-    for rows in read_event_rows(filesystem, shares, projection.columns, batches, projection.texts):
+    shares = map(EventRowGroups.whole_file, snapshot.event_files(batches))
+    for rows in read_event_rows(_named(snapshot), shares, projection.columns, batches, projection.texts):
         yield projection.decode(rows)
+
+
+def _named(snapshot: SnapshotReader | Snapshot) -> Store:
+    """Its store, with the names of the columns as the snapshot has them."""
+    return replace(snapshot.store, names=snapshot.options.names)
 
 
 def check_live_rows(

@@ -154,6 +154,8 @@ class Snapshot:
         """The view of a measure by group; NotBuilt if steps were loaded before the group was declared."""
         known: GroupView | None = self._views.get(projection)
         if known is None:
+            own = self.options.sorted_groups  # that of another site may name other tables
+            projection = next((one for one in own if one == projection), projection)
             known = self._views[projection] = self._read_group_view(projection)
         return known
 
@@ -212,11 +214,12 @@ class Snapshot:
         last = table.layout.last_step if last_step is None else last_step
         waiting = waiting_of(state.removed, table.runs, last)
         if not waiting:
-            state.parts.kept.pop(projection, None)
+            state.parts.kept.pop(projection.runs_table, None)
             return None
-        known = state.parts.kept.get(projection)
-        if known is None or known[0] != waiting:
-            known = state.parts.kept[projection] = waiting, read_kept(state.store, projection, waiting)
+        known = state.parts.kept.get(projection.runs_table)
+        if known is None or known[0] != waiting or known[1].projection != projection:  # or renamed
+            known = waiting, read_kept(state.store, projection, waiting)
+            state.parts.kept[projection.runs_table] = known
         return known[1]
 
     def contents(self) -> Contents:
@@ -392,17 +395,17 @@ class Snapshot:
     ) -> tuple[LiveRow, ...]:
         """As `_live_keys`, seen from a measure."""
         known, columns = self.state.parts.rows, live_summaries.MEASURE_COLUMNS
-        previous = known.get(measure.name, {})
+        previous = known.get(measure.stored_name, {})
         new = [batch_range for batch_range in batches if batch_range not in previous]
         stored = ledger_table.read_rows(self.store, self.state.ledger_ranges, new, columns)
         is_late = SortedValues(measure).runs_table in self.options.built_from
-        found, uncounted = live_summaries.live_rows(stored, measure.name, is_late=is_late)
+        found, uncounted = live_summaries.live_rows(stored, measure.stored_name, is_late=is_late)
         for late, rows in (uncounted | {late: pending[late] for late in new if late in pending}).items():
             found += late_rows(self.store, self.options, measure, late, rows, self.event_files([late]))
         current = {batch_range: previous.get(batch_range, []) for batch_range in batches}
         for row in found:
             current[row.batches].append(row)
-        known[measure.name] = current
+        known[measure.stored_name] = current
         return tuple(chain.from_iterable(current.values()))
 
 

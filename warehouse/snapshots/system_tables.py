@@ -179,12 +179,12 @@ def rows_of_files(
 
     DamagedWarehouse if a path is not a plain path below `events`.
     """
-    names, filesystem, typed = list(columns), store.filesystem(), _Typed(store, columns)
+    names, typed = list(columns), _Typed(store, columns)
     for path, ranges in shares:
         check_paths(store.table(EVENTS), pa.chunked_array([[path.removeprefix(f"{EVENTS}/")]]))
         batches = [BatchRange(*batch_range) for batch_range in json.loads(ranges)]
         share = EventRowGroups(path, None, -1)
-        for rows in read_event_rows(filesystem, [share], names, batches):
+        for rows in read_event_rows(store, [share], names, batches):
             yield from typed.rows(rows.select(names)).to_batches(max_chunksize=_PIECE_ROWS)
 
 
@@ -202,7 +202,8 @@ class _Typed:
 
     @cached_property
     def _all(self) -> dict[str, pa.Field]:
-        stored = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        events = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        stored = self.store.column_names.of_schema(events)
         return {name: stored.field(name) for name in self.columns} | self._plain
 
     def rows(self, rows: pa.Table) -> pa.Table:

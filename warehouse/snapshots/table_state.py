@@ -28,7 +28,6 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.live_summaries import LiveKeys, LiveRow
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run
-from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.kept_rows import KeptRows, Waiting
 
@@ -51,7 +50,7 @@ class Parts:
 
     `marks` are by runs table, then by marks file; `rows` by measure, then by range; `keys` by key, then by
     range. `ranges` of ledger files, and the rows of `plans` and `removals`, are by path. `kept` are by
-    projection, each with what it was read for.
+    runs table, each with what it was read for.
     """
 
     marks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Parts:
     ranges: ledger_table.RangeCache = field(default_factory=dict)
     plans: dict[str, pa.Table] = field(default_factory=dict)
     removals: dict[str, pa.Table] = field(default_factory=dict)
-    kept: dict[Projection[Any], tuple[Waiting, KeptRows[Any]]] = field(default_factory=dict)
+    kept: dict[str, tuple[Waiting, KeptRows[Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -124,14 +123,17 @@ class TableState:
     @classmethod
     def of(cls, store: Store, events: DeltaTable, parts: Parts | None = None) -> TableState:
         """The state before any table but `events` was looked at."""
-        return cls(store, read_options(store, events), str(events.metadata().id), parts or Parts())
+        options = read_options(store, events)
+        store = replace(store, names=options.names)
+        return cls(store, options, str(events.metadata().id), parts or Parts())
 
     def with_events(self, events: DeltaTable) -> TableState:
         """The state with the options of the table; this one if they are the same."""
         options, identity = read_options(self.store, events), str(events.metadata().id)
         if options == self.options and identity == self.identity:
             return self
-        return replace(self, options=options, identity=identity)
+        store = replace(self.store, names=options.names)
+        return replace(self, store=store, options=options, identity=identity)
 
     def with_tables(self, tables: Mapping[str, DeltaTable | None]) -> TableState:
         """The state with the files of these tables as they are; this one if none has moved."""

@@ -140,10 +140,9 @@ def scan_events(
     pinned: PinnedTables, projection: Projection[Any], batches: Sequence[BatchRange]
 ) -> Iterator[tuple[Any, TickCounts]]:
     """Yields the batches' rows in `events` in pieces: (rows decoded by the projection, all rows by tick)."""
-    filesystem = pinned.store.filesystem()
     files = files_of_batches(pinned.table(EVENTS), batches)
     row_groups, columns = map(EventRowGroups.whole_file, files), projection.columns
-    for rows in read_event_rows(filesystem, row_groups, columns, batches, projection.texts, checksums=True):
+    for rows in read_event_rows(pinned.store, row_groups, columns, batches, projection.texts, checksums=True):
         yield projection.decode(rows)
 
 

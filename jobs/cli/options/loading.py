@@ -106,6 +106,12 @@ ALTER: tuple[Part, ...] = (
         metavar="COLUMN=TYPE",
         help="a wider type of a column, such as qty=bigint; may be repeated",
     ),
+    option(
+        "--rename",
+        action="append",
+        metavar="OLD=NEW",
+        help="another name of a column, alone in a call; may be repeated",
+    ),
     *of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
     ENGINE,
 )

@@ -78,6 +78,19 @@ def types_of(given: argparse.Namespace, option: str = "type") -> dict[str, str]:
     return types
 
 
+def names_of(given: argparse.Namespace) -> dict[str, str]:
+    """The new names of --rename, by the old ones; a usage error for what is no OLD=NEW, or for one twice."""
+    names: dict[str, str] = {}
+    for text in given.rename or ():
+        old, equals, new = (part.strip() for part in text.partition("="))
+        if not equals or not old or not new or old in names:
+            given.parser.error(
+                f"--rename {text}: expected OLD=NEW, such as qty=quantity, once for each column."
+            )
+        names[old] = new
+    return names
+
+
 def creation_options(given: argparse.Namespace) -> dict[str, Any]:
     """The values of the options of the command, as keywords of `warehouse.create`; None if not given."""
     options = {}
