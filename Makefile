@@ -17,7 +17,7 @@ unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak matrix bench dist wheels clean
+.PHONY: help setup demo test test-fast coverage hooks check types docs notebooks soak matrix dbt bench dist wheels clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,19 @@ soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages an
 
 matrix: $(READY) ## run the tests of Spark with each version of Spark that the wheel is for
 	@.venv/bin/python -m tests.versions
+
+dbt: build/dbt/.ready ## run a project of dbt over a warehouse, in an environment of its own
+	@build/dbt/bin/python -m pytest -q tests/query/test_dbt.py
+
+# dbt wants older versions of some packages. Its environment has these, and all others of .venv.
+build/dbt/.ready: requirements-dbt.txt $(READY)
+	@rm -rf build/dbt && .venv/bin/python -m venv --without-pip build/dbt
+	@.venv/bin/python -m pip --python build/dbt/bin/python install -q --disable-pip-version-check --require-hashes \
+		--no-deps -r requirements-dbt.txt
+	@for folder in build/dbt/lib/python3*/site-packages; do \
+		.venv/bin/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		>$$folder/others.pth; done
+	@touch $@
 
 bench: $(READY) ## measure against other engines on this machine
 	@.venv/bin/python -m bench

@@ -2,4 +2,5 @@
 
 cursors             connections and cursors, read only, as of DB-API
 sqlalchemy_dialect  the dialect `tidemark` of SQLAlchemy
+dbt_plugin          a plugin of dbt-duckdb
 """

@@ -105,6 +105,7 @@ class TidemarkDialect(DefaultDialect):
     default_schema_name = SCHEMA
     statement_compiler = Compiler
     type_compiler_cls = TypeCompiler
+    type_compiler = TypeCompiler  # its name before SQLAlchemy 2
     supports_statement_cache = True
     supports_native_boolean = True
     supports_native_decimal = True
@@ -125,6 +126,11 @@ class TidemarkDialect(DefaultDialect):
     @classmethod
     def import_dbapi(cls) -> ModuleType:
         """The module that connects."""
+        return cursors
+
+    @classmethod
+    def dbapi(cls) -> ModuleType:  # type: ignore[override]
+        """Its name before SQLAlchemy 2."""
         return cursors
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:

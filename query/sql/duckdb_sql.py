@@ -267,17 +267,22 @@ def register_duckdb(
             "instead, or open the warehouse with query.open(path, at=...)."
         )
     wh = warehouse if isinstance(warehouse, Reader) else Reader(opened(warehouse, storage_options, at=at))
+    check_registered(wh)
+    if name is None:
+        if "" not in wh.sites:
+            raise InputError("several warehouses have no name together. Give name=, as in NAME_events.")
+        name = Path(wh.store.uri).name
+    register(connection, wh, checked_name(name) + "_", temporary=True)
+
+
+def check_registered(wh: Reader) -> None:
+    """InputError for a warehouse that a connection of others cannot have: with private columns, or * in paths."""
     if wh.options.private:
         raise InputError(
             "the warehouse has private columns, and statements of this connection would compare their tokens "
             "with text. Ask it by query.open(...).sql, where the secret is."
         )
     _check_paths(wh)
-    if name is None:
-        if "" not in wh.sites:
-            raise InputError("several warehouses have no name together. Give name=, as in NAME_events.")
-        name = Path(wh.store.uri).name
-    register(connection, wh, checked_name(name) + "_", temporary=True)
 
 
 def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Database:
