@@ -276,7 +276,7 @@ def register_duckdb(
 
 
 def check_registered(wh: Reader) -> None:
-    """InputError for a warehouse that a connection of others cannot have: with private columns, or * in paths."""
+    """InputError for a warehouse that no connection of others takes: private columns, or * in its path."""
     if wh.options.private:
         raise InputError(
             "the warehouse has private columns, and statements of this connection would compare their tokens "

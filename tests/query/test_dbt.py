@@ -4,50 +4,28 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from tests.jobs.http_served import small_world
-from tidemark import query
+from tidemark import query, stream, warehouse
 from tidemark.query.doors.dbt_plugin import Plugin
 from tidemark.warehouse.errors import InputError
 
-PROJECT = {
-    "dbt_project.yml": """
-name: flights
-version: "1"
-profile: flights
-models: {flights: {+materialized: table}}
-flags: {send_anonymous_usage_stats: false}
-""",
-    "profiles.yml": """
-flights:
-  target: local
-  outputs:
-    local:
-      type: duckdb
-      path: made.duckdb
-      threads: 2
-      plugins:
-        - module: tidemark.query.doors.dbt_plugin
-          config: {warehouses: {w: "PATH"}}
-""",
-    "models/sources.yml": """
-version: 2
-sources:
-  - name: tidemark
-    database: tidemark
-    schema: main
-    tables: [{name: w, columns: [{name: site, data_tests: [not_null]}]}]
-""",
-    "models/by_site.sql": "SELECT site, count(*) AS rows FROM {{ source('tidemark', 'w') }} GROUP BY site",
-    "models/medians.sql": "SELECT phi, value, low, high FROM tidemark.w_ms_quantile([0.25, 0.5])",
-    "models/most.sql": "SELECT max(rows) AS most FROM {{ ref('by_site') }}",
-}
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "dbt.md"
+
+
+def project() -> dict[str, str]:
+    """The files of the page: a line with the name, and an indented block."""
+    found = re.findall(r"^`([\w./]+)`:\n\n((?:    .*\n|\n)+)", PAGE.read_text(), re.MULTILINE)
+    return {name: textwrap.dedent(text) for name, text in found}
 
 
 @pytest.fixture(scope="module")
@@ -92,21 +70,27 @@ def test_what_the_plugin_cannot_do_is_refused_with_the_remedy(path: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("dbt") is None, reason="dbt is installed by `make dbt`")
-def test_a_project_is_built_from_a_warehouse(path: str, tmp_path: Path) -> None:
-    for name, text in PROJECT.items():
+def test_the_project_of_the_page_is_built(tmp_path: Path) -> None:
+    uri = str(tmp_path / "flights")
+    rows = pa.table({"delay": [3, 140, 99, 7], "origin": ["ATL", "ORD", "ORD", "ORD"]})
+    warehouse.create(None, uri, measures=["delay"], key="origin", schema=rows.schema)
+    warehouse.load(None, uri, rows.slice(0, 3), batch="first")
+    stream.append(None, uri, rows.slice(3), source="s", batch=0)
+    files = project()
+    assert len(files) == 6
+    for name, text in files.items():
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
-        file.write_text(text.replace("PATH", path))
-    line = [sys.executable, "-m", "dbt.cli.main", "build", "--profiles-dir", ".", "--no-use-colors"]
+        file.write_text(text.replace("/data/flights", uri))
+    environment = {**os.environ, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"}
+    line = [str(Path(sys.executable).with_name("dbt")), "build", "--profiles-dir", ".", "--no-use-colors"]
     done = subprocess.run(
-        line, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=300, check=False
+        line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS=4 WARN=0 ERROR=0" in done.stdout
-    with duckdb.connect(tmp_path / "made.duckdb") as made:
-        rows = made.execute("SELECT site, rows FROM by_site ORDER BY site").fetchall()
-        assert rows == [("ap", 33), ("eu", 34), ("us", 33)]
-        assert made.execute("SELECT most FROM most").fetchall() == [(34,)]
-        answers = query.open(path).quantile([0.25, 0.5])
-        expected = [(one.phi, one.value, one.low, one.high) for one in answers]
-        assert made.execute("SELECT * FROM medians ORDER BY phi").fetchall() == expected
+    with duckdb.connect(tmp_path / "shop.duckdb") as made:
+        rows_of = {name: made.execute(f"FROM {name}").fetchall() for name in ("slowest", "busiest")}
+        by_origin = made.execute("FROM by_origin ORDER BY ALL").fetchall()
+    assert by_origin == [("ATL", 1, 3), ("ORD", 3, 140)]
+    assert rows_of == {"slowest": [(140, 140, 140, 4)], "busiest": [("ORD",)]}
