@@ -109,10 +109,10 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     for a batch that was never loaded, or never came; then nothing was changed. A stream of Spark that reads
     the table `events` fails at the first removal, because files are replaced.
 
-    The cost is that of writing the files of `events` with rows of the batch. If these rows are at most
-    `Tuning.kept_rows`, and a quarter of the rows that stay, and no column has an index, runs keep them until
-    they are written again, and readers subtract them. Else each run that has some is sorted again, for each
-    projection.
+    The cost is that of writing the files of `events` with rows of the batch. Runs that have only such rows
+    are replaced by empty ones. If other runs have some, these rows are at most `Tuning.kept_rows`, and a
+    quarter of those that stay, and no column has an index, then runs keep them until they are written again,
+    and readers subtract them. Else each run that has some is sorted again, for each projection.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):
@@ -376,8 +376,7 @@ def _find(work: Work, wanted: Wanted) -> _Found | None:
         if coming is not None:
             new = coming.write(work, events, step_tick(work))
     parts = parts_of(wanted, plans, selected)
-    rows = sum(part.rows for part in parts)
-    room = room_for(work, events, plans, rows, may_keep=wanted.may_keep)
+    room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
     return _Found(events, plans, selected, parts, new, room)
 
 

@@ -252,18 +252,20 @@ class _AllRows(Generic[M]):
         asked = _windows(self.request, view, self.session.options.grid)
         parts = asked[1]
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
-        estimates = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}
+        estimates, reading = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}, None
         if self.mode != "quick" and not wanted.needs_sums:
             together = self.session.many_windows.cost(view, parts, wanted.targets)
             if together is not None:
                 estimates[RUNS] = together
+                reading = self.session.many_windows.reading(view, parts)
             # While the versions stay, so does an accurate answer about a window: it is the index's own.
             if self.mode == "exact" or len(parts) > 1:
                 estimates[SCAN] = self.request.scan_cost(self.session, self._rows(view, parts), len(parts))
         errs = self.mode == "accurate" and not self.session.live_fits(view)
         has_ways = len(estimates) > 1 and not errs
-        # Where the index's answers err, and others' do not, one way answers while the rows stay.
-        for attempt in costs.attempts("rows", cheapest(estimates) if errs else estimates):
+        if errs:  # and other ways' answers do not: one way answers while the rows stay
+            estimates, reading = cheapest(estimates), None
+        for attempt in costs.attempts("rows", estimates, reading):
             with attempt:
                 if attempt.way == SCAN:
                     return self.request.scanned(self.session, self.mode)
@@ -356,14 +358,15 @@ class _Groups(Generic[M]):
         windows = [part.ticks for part in parts]
         groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
-        estimates = {INDEX: alone}
+        estimates, reading = {INDEX: alone}, None
         together = session.many_groups.cost(view, parts, groups)
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
+            reading = session.many_groups.reading(view, parts)
         if self.mode != "quick":  # rows are counted where it may matter
             rows = rows_of(view, windows) if alone > costs.rates.statement else 0
             estimates[SCAN] = self.request.scan_cost(session, rows, groups * len(parts))
-        for attempt in costs.attempts("groups", estimates):
+        for attempt in costs.attempts("groups", estimates, reading):
             with attempt:
                 if attempt.way == SCAN:
                     return self.request.scanned(session, self.mode)

@@ -19,7 +19,7 @@ from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.costs import FEWEST_CELLS, Costs
+from tidemark.query.reading.costs import FEWEST_CELLS, Costs, Reading
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.keys import no_names
@@ -41,7 +41,11 @@ class ManyGroups:
         cells = groups * len(windows)
         if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view):
             return None
-        return self._runs.cost(view, [window.ticks for window in windows])
+        return self._runs.cost(view, [window.ticks for window in windows], cells)
+
+    def reading(self, view: GroupView, windows: Sequence[ShownWindow]) -> Reading:
+        """The part of this cost that is spent once: to read runs into memory."""
+        return self._runs.reading(view, [window.ticks for window in windows])
 
     def all_groups(
         self,

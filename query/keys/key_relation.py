@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader, path_of
 from tidemark.query.reading.checked_files import checked_file, duckdb_reads
-from tidemark.query.reading.connections import give_back, run_query, take_connection
+from tidemark.query.reading.connections import ScanConnection, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -54,9 +54,6 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.snapshots.views import KeysView
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -120,8 +117,9 @@ class WindowRows:
 class KeyDatabase:
     """A database in memory for one question, whose tables are relations of keys."""
 
-    def __init__(self, connection: DuckDBPyConnection, raised: Raised) -> None:
-        self.connection, self._raised = connection, raised
+    def __init__(self, taken: ScanConnection, raised: Raised) -> None:
+        self.connection, self._raised = taken.connection, raised
+        self._table_of = taken.table_of
         self._registered: list[str] = []
         self._files: list[str] = []
 
@@ -175,6 +173,10 @@ class KeyDatabase:
         """The rows of a statement."""
         return self._ask(lambda: self.connection.execute(statement, parameters).fetchall())
 
+    def keep(self, name: str, rows: str) -> None:
+        """Keeps rows, SQL, in a table of this name until the database is closed."""
+        self.rows(self._table_of(name, rows))
+
     def columns(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of a statement, each column in one piece."""
         found = self._ask(lambda: self.connection.sql(statement, params=list(parameters)).to_arrow_table())
@@ -209,7 +211,7 @@ def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
     raised = Raised()
     with report_duckdb_errors(_OPERATION, raised):
         taken = take_connection(*(folder for rows in inputs for folder in rows.folders))
-    opened = KeyDatabase(taken.connection, raised)
+    opened = KeyDatabase(taken, raised)
     with report_duckdb_errors(_OPERATION, raised, opened.explain):
         try:
             yield opened

@@ -123,15 +123,15 @@ class WindowScan:
         opened = self._opened.enter_context(database(self._rows))
         if len(disjoint_windows(self.windows)) <= 1:
             relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
-            opened.rows(f"CREATE TEMP TABLE found AS {_SUMS.format(*self._rows.sums(), relation)}")
+            opened.keep("found", _SUMS.format(*self._rows.sums(), relation))
             return opened
         ends = sorted({end for window in self.windows for end in (window.start, window.stop)})
         pieces = [Window(start, stop) for start, stop in pairwise(ends)]
         relation = opened.relation(self._rows, partial(window_codes, windows=pieces))
-        opened.rows(f"CREATE TEMP TABLE pieces AS {_SUMS.format(*self._rows.sums(), relation)}")
+        opened.keep("pieces", _SUMS.format(*self._rows.sums(), relation))
         places = {end: place for place, end in enumerate(ends)}
         spans = (f"({i}, {places[one.start]}, {places[one.stop]})" for i, one in enumerate(self.windows))
-        opened.rows(f"CREATE TEMP TABLE found AS {_SPREAD.format(', '.join(spans))}")
+        opened.keep("found", _SPREAD.format(", ".join(spans)))
         return opened
 
 

@@ -6,8 +6,8 @@ cells that are asked, and finds the stretches of ascending numbers that a cell h
 
 Cost, for r rows in memory of which s are selected.
 
-    to select the rows    O(stretches) if there is one window that covers the whole part; else O(r), a few
-                          nanoseconds a row
+    to select the rows    O(stretches) if there is one window that covers the whole part; else O(r), some
+                          nanoseconds a row, which threads share
     a few ranks a cell    a fraction of O(s) if stretches are long; else O(s), tens of nanoseconds a row
     many ranks a cell     O(s log s) if several parts have rows
 """
@@ -15,7 +15,7 @@ Cost, for r rows in memory of which s are selected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.merged_parts import MergedParts, Stretches
+from tidemark.query.reading.shares import Share, each_share, equal_shares
 from tidemark.query.reading.sorted_parts import RankedValues
 from tidemark.warehouse.columns.codes import unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -86,6 +87,37 @@ class Part(NamedTuple):
     rows: PackedRows
     places: Ints
     is_live: bool
+
+    def between(self, first: int, last: int) -> Part:
+        """Only the rows from first to last, exclusive. Stretches outside have no rows."""
+        rows = self.rows
+        edges = np.append(0, np.cumsum(rows.sizes)).clip(first, last)
+        here = slice(first, last)
+        taken = replace(
+            rows, sizes=_by_kind(np.diff(edges)), values=rows.values[here], codes=rows.codes[here]
+        )
+        return self._replace(rows=taken)
+
+    def within(self, first: int, last: int) -> Part:
+        """Only the rows with the ticks from the first to the last, exclusive; these are indices of ticks."""
+        rows = self.rows
+        if (first, last) == (0, len(rows.ticks)):
+            return self
+        chosen = np.flatnonzero((rows.codes >= first) & (rows.codes < last))
+        edges = chosen.searchsorted(np.append(0, np.cumsum(rows.sizes)))
+        taken = replace(
+            rows,
+            sizes=_by_kind(np.diff(edges)),
+            values=rows.values[chosen],
+            ticks=rows.ticks[first:last],
+            codes=rows.codes[chosen] - rows.codes.dtype.type(first),
+        )
+        return self._replace(rows=taken)
+
+
+def _by_kind(sizes: Ints) -> Ints:
+    """(stretches, KINDS) of sizes that follow each other."""
+    return sizes.reshape(-1, KINDS)
 
 
 class Cells(Protocol):
@@ -200,52 +232,82 @@ def numbers_by_cell(
     windows: one window, or windows that ascend, and may overlap. groups: how many, see `Part`.
     """
     counts = np.zeros((2, groups * len(windows), KINDS), np.int64)
-    stretches = []
+    stretches: list[Stretches] = []
     for part, numbers_of in product(parts, disjoint_windows(windows)):
-        of_tick = np.append(numbers_of, -1)[window_codes(part.rows.ticks, [windows[i] for i in numbers_of])]
-        if len(windows) == 1 and (of_tick >= 0).all():
-            of_kind, found = _whole(part)
-            chosen = part.places >= 0
-            np.add.at(counts[int(part.is_live)], part.places[chosen], of_kind[chosen])
-        else:
-            of_cell, found = _within(part, of_tick, len(windows), len(counts[0]))
-            counts[int(part.is_live)] += of_cell
-        if len(found):
-            stretches.append(found)
+        asked = _AskedRows.of(part, numbers_of, windows)
+        for cells, sizes, found in each_share(asked.cells, asked.shares):
+            np.add.at(counts[int(part.is_live)], cells, sizes)
+            if len(found):
+                stretches.append(found)
     return CellNumbers(counts[0], counts[1], MergedParts(stretches, counts[:, :, 0].sum(axis=0), dtype))
 
 
-def _whole(part: Part) -> tuple[Ints, Stretches]:
-    """The rows of each stretch by kind, and their numbers, of a part that is whole in the only window."""
-    sizes = part.rows.sizes
+class _AskedRows(NamedTuple):
+    """The rows of a part in windows that do not overlap.
+
+    of_tick: the window of each tick, or -1. ticks: the first tick in a window, and the one after the last.
+    window: the only window that has ticks, if it has all between these. windows: how many are asked in all.
+    """
+
+    part: Part
+    of_tick: Ints
+    ticks: tuple[int, int]
+    window: int | None
+    windows: int
+
+    @classmethod
+    def of(cls, part: Part, numbers_of: Sequence[int], windows: Sequence[Window]) -> Self:
+        """numbers_of: the numbers of these windows among all that are asked."""
+        codes = window_codes(part.rows.ticks, [windows[i] for i in numbers_of])
+        of_tick = np.append(numbers_of, -1)[codes]
+        inside = np.flatnonzero(codes >= 0)
+        ends = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
+        is_one = len(inside) > 0 and bool((of_tick[slice(*ends)] == of_tick[ends[0]]).all())
+        return cls(part, of_tick, ends, int(of_tick[ends[0]]) if is_one else None, len(windows))
+
+    @property
+    def shares(self) -> list[Share]:
+        """Ranges of rows that are gone through; without one if all rows, or none, are in one window."""
+        rows = len(self.part.rows.codes)
+        is_whole = self.window is not None and self.ticks == (0, len(self.part.rows.ticks))
+        return [(0, rows)] if is_whole or self.ticks == (0, 0) else equal_shares(rows)
+
+    def cells(self, first: int, last: int) -> tuple[Ints, Ints, Stretches]:
+        """Cells, their rows by kind, and their numbers, of the rows from first to last, exclusive.
+
+        A cell may stand there several times.
+        """
+        part = self.part.between(first, last).within(*self.ticks)
+        if self.window is not None:
+            return _in_window(part, self.window, self.windows)
+        return _in_windows(part, self.of_tick[slice(*self.ticks)], self.windows)
+
+
+def _in_window(part: Part, window: int, windows: int) -> tuple[Ints, Ints, Stretches]:
+    """See `_AskedRows.cells`, of a part with rows of one window alone."""
+    sizes, cells = part.rows.sizes, np.where(part.places < 0, -1, part.places * windows + window)
     starts = np.cumsum(sizes.sum(axis=1)) - sizes.sum(axis=1)
-    return sizes, Stretches.of(part.rows.values, starts, starts + sizes[:, 0], part.places)
+    chosen = cells >= 0
+    return cells[chosen], sizes[chosen], Stretches.of(part.rows.values, starts, starts + sizes[:, 0], cells)
 
 
-def _within(part: Part, of_tick: Ints, windows: int, cells: int) -> tuple[Ints, Stretches]:
-    """The rows of each cell by kind, and their numbers. of_tick: the window of each tick, or -1."""
-    of_row, rows = _cells(part, of_tick, windows)
-    values, kinds = part.rows.values, _kinds(part.rows)
-    if rows is not None:
-        of_row, values = of_row[rows], values[rows]
-        kinds = None if kinds is None else kinds[rows]
+def _in_windows(part: Part, of_tick: Ints, windows: int) -> tuple[Ints, Ints, Stretches]:
+    """See `_AskedRows.cells`. of_tick: the window of each tick, or -1."""
+    rows = part.rows
+    first = np.where(part.places < 0, _NOWHERE, part.places * windows).astype(np.int32)
+    of_row = np.repeat(first, rows.sizes.sum(axis=1))
+    of_row += np.where(of_tick < 0, _NOWHERE, of_tick).astype(np.int32)[rows.codes]
+    values, kinds = rows.values, _kinds(rows)
+    if (part.places < 0).any() or (of_tick < 0).any():
+        chosen = np.flatnonzero(of_row >= 0)
+        of_row, values = of_row[chosen], values[chosen]
+        kinds = None if kinds is None else kinds[chosen]
     of_kind = of_row * KINDS if kinds is None else of_row * KINDS + kinds
+    sizes = _by_kind(np.bincount(of_kind, minlength=KINDS * (int(of_row.max(initial=-1)) + 1)))
     if kinds is not None:
         of_row, values = of_row[kinds == 0], values[kinds == 0]
-    counts = np.bincount(of_kind, minlength=cells * KINDS).reshape(-1, KINDS)
-    return counts, Stretches.of_rows(values, of_row)
-
-
-def _cells(part: Part, of_tick: Ints, windows: int) -> tuple[NDArray[np.int32], NDArray[np.intp] | None]:
-    """The cell of each row, and the rows that are in one; None for all of them."""
-    rows, places = part.rows, part.places
-    first = np.where(places < 0, _NOWHERE, places * windows).astype(np.int32)
-    cells = np.repeat(first, rows.sizes.sum(axis=1))
-    is_all = bool((places >= 0).all())
-    if windows > 1 or (of_tick < 0).any():
-        cells += np.where(of_tick < 0, _NOWHERE, of_tick).astype(np.int32)[rows.codes]
-        is_all = is_all and bool((of_tick >= 0).all())
-    return cells, None if is_all else np.flatnonzero(cells >= 0)
+    cells = np.flatnonzero(sizes.any(axis=1))
+    return cells, sizes[cells], Stretches.of_rows(values, of_row)
 
 
 def _kinds(rows: PackedRows) -> NDArray[np.int8] | None:

@@ -16,7 +16,7 @@ from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, Part, numbers_by_cell, pack
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.costs import FEWEST_CELLS, Costs
+from tidemark.query.reading.costs import FEWEST_CELLS, Costs, Reading
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow
 from tidemark.warehouse.columns.tick_counts import rows_by_window
@@ -41,7 +41,11 @@ class ManyWindows:
             return None
         if not self._live.fits(view):
             return None
-        return self._runs.cost(view, [window.ticks for window in windows])
+        return self._runs.cost(view, [window.ticks for window in windows], count)
+
+    def reading(self, view: View, windows: Sequence[ShownWindow]) -> Reading:
+        """The part of this cost that is spent once: to read runs into memory."""
+        return self._runs.reading(view, [window.ticks for window in windows])
 
     def questions(
         self,

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from tidemark.query.quantiles.cells import KINDS, PackedRows, pack, stretches
 from tidemark.query.quantiles.kept_cells import rows_without
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.costs import Costs
+from tidemark.query.reading.costs import Costs, Reading
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
+from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.windows import runs_within
 from tidemark.warehouse.columns.keys import Names, join_names
+from tidemark.warehouse.columns.tick_counts import joined_windows
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -32,28 +34,50 @@ from tidemark.warehouse.snapshots.views import GroupView, View
 
 Ints = NDArray[np.int64]
 
+PAID_RUNS = 2**12  # that are remembered
+READ_WEIGHT = 8  # to read a row takes so many times as long as to go through it
+
 
 class WholeRuns:
     """Reads whole runs and keeps them in a cache of decoded data whose weights are bytes."""
 
     def __init__(self, blocks: BlockReader, memory: LRUCache[Any], costs: Costs) -> None:
         self._blocks, self._memory, self._costs = blocks, memory, costs
+        self._paid: LRUCache[float] = LRUCache(PAID_RUNS)  # for the reading of runs: costs.py
 
-    def cost(self, view: View | GroupView, windows: Sequence[Window]) -> float | None:
+    def cost(self, view: View | GroupView, windows: Sequence[Window], cells: int) -> float | None:
         """The estimated microseconds of an answer from the runs with rows in the windows.
 
-        None if they take too much memory.
+        None if they take too much memory. cells: the pairs of a group and a window.
         """
         runs = _runs_within(view, windows)
-        rows = sum(marks.rows for marks, _ in runs)
         if sum(_packed_bytes(marks) for marks, _ in runs) > self._memory.budget // 2:
             return None
-        unknown = sum(
-            marks.rows
-            for marks, kept in runs
-            if all(self._memory.peek(key) is None for key in _keys(view.root, marks, kept))
-        )
-        return self._costs.whole_runs(rows, unknown)
+        rows = sum(marks.rows for marks, _ in runs)
+        once = joined_windows(windows)
+        chosen = sum(int(marks.totals.by_window(once).sum()) for marks, _ in runs)
+        known = self._costs.whole_runs(rows, chosen, len(windows), cells)
+        return known + self.reading(view, windows).cost
+
+    def _is_known(self, view: View | GroupView, marks: SpanMarks, kept: KeptRows[Any] | None) -> bool:
+        """Whether the rows of a run are in memory."""
+        return any(self._memory.peek(key) is not None for key in _keys(view.root, marks, kept))
+
+    def reading(self, view: View | GroupView, windows: Sequence[Window]) -> Reading:
+        """What it costs to read those of these runs that are not in memory, and what was paid for them."""
+        unread = {
+            marks.files[0].path: self._costs.read_runs(marks.rows)
+            for marks, kept in _runs_within(view, windows)
+            if not self._is_known(view, marks, kept)
+        }
+        paid = {path: self._paid.peek((view.root, path)) or 0.0 for path in unread}
+        whole = sum(unread.values())
+
+        def pay(more: float) -> None:
+            for path, cost in unread.items():
+                self._paid.put((view.root, path), min(cost, paid[path] + more * cost / max(whole, 1.0)))
+
+        return Reading(whole, sum(paid.values()), pay)
 
     def rows(self, view: View | GroupView, windows: Sequence[Window]) -> tuple[list[PackedRows], int]:
         """All rows of each run with rows in the windows, and how many row groups were read.
@@ -70,6 +94,7 @@ class WholeRuns:
                 rows = self._memory.peek(whole)
                 if rows is None:
                     rows, count = self._read(view.projection, marks)
+                    self._paid.drop((view.root, marks.files[0].path))
                     blocks_read += count
                 if kept is not None:
                     rows = rows_without(rows, pack(kept.rows_of(marks.run)))
@@ -80,29 +105,43 @@ class WholeRuns:
 
     def _read(self, projection: SortedValues | SortedGroups, marks: SpanMarks) -> tuple[PackedRows, int]:
         columns = tuple(name for name in projection.runs_schema.names if name != "run")
-        wanted = [RowsWanted(marks.files, 0, marks.rows, columns)]
         ticks = marks.totals.ticks
         values, codes = (
             np.empty(marks.rows, projection.measure.dtype),
             np.empty(marks.rows, _code_type(marks)),
         )
-        parts: list[tuple[int, tuple[Names, ...], Ints]] = []
-        blocks_read = 0
-        for block, position, _ in read_row_ranges(
-            self._blocks, projection.runs_table, wanted, projection.dictionaries, copy=False
-        ):
-            blocks_read, first = blocks_read + 1, position
-            for rows in projection.from_stored(block):
-                here = slice(first, first + len(rows))
-                values[here], codes[here] = rows.values, _codes_of(rows.ticks, ticks)
-                parts.append((first, *stretches(rows)))
-                first += len(rows)
+        edges = self._row_groups(projection, marks)
+
+        def share(begin: int, end: int) -> tuple[list[tuple[int, tuple[Names, ...], Ints]], int]:
+            parts, blocks_read = [], 0
+            wanted = [RowsWanted(marks.files, int(edges[begin]), int(edges[end]), columns)]
+            for block, position, _ in read_row_ranges(
+                self._blocks, projection.runs_table, wanted, projection.dictionaries, copy=False
+            ):
+                blocks_read, first = blocks_read + 1, position
+                for rows in projection.from_stored(block):
+                    here = slice(first, first + len(rows))
+                    values[here], codes[here] = rows.values, _codes_of(rows.ticks, ticks)
+                    parts.append((first, *stretches(rows)))
+                    first += len(rows)
+            return parts, blocks_read
+
+        found = each_share(share, shares_of(np.diff(edges), READ_WEIGHT))
+        parts = [part for parts, _ in found for part in parts]
+        blocks_read = sum(blocks for _, blocks in found)
         parts.sort(key=lambda part: part[0])
         sizes = np.concatenate([np.empty((0, KINDS), np.int64), *(sizes for _, _, sizes in parts)])
         if isinstance(projection, SortedValues):
             sizes = sizes.sum(axis=0, keepdims=True)
         groups = tuple(map(join_names, zip(*(names for _, names, _ in parts), strict=True)))
         return PackedRows(groups, sizes, values, ticks, codes), blocks_read
+
+    def _row_groups(self, projection: SortedValues | SortedGroups, marks: SpanMarks) -> Ints:
+        """Where the row groups of a run begin, and its end; in an object store one round reads the run."""
+        if any(file.store is None or file.store.files.takes_rounds for file in marks.files):
+            return np.array([0, marks.rows])
+        edges = [file.first + self._blocks.footer(projection.runs_table, file).edges for file in marks.files]
+        return np.unique(np.concatenate(edges))
 
 
 def _runs_within(

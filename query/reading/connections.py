@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.query.reading import spending
@@ -39,11 +39,20 @@ _INTERRUPT_SECONDS = 0.05  # between two interrupts: one that comes before the q
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanConnection:
-    """A connection that may read files below some folders; `spills` is its folder for temporary files."""
+    """A connection that may read files below some folders; `spills` is its folder for temporary files.
+
+    tables: the names of the tables that the scan has made.
+    """
 
     connection: DuckDBPyConnection
     folders: frozenset[str]
     spills: str
+    tables: set[str] = field(default_factory=set)
+
+    def table_of(self, name: str, rows: str) -> str:
+        """The statement that keeps rows, SQL, in a temporary table until the scan ends."""
+        self.tables.add(name)
+        return f"CREATE OR REPLACE TEMP TABLE {name} AS {rows}"
 
 
 # By process: a forked child must neither use nor close what its parent opened.
@@ -91,12 +100,12 @@ def give_back(used: ScanConnection) -> None:
 
     waiting = _idle.setdefault(os.getpid(), [])
     try:
-        tables = used.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-        for (name,) in tables:
-            used.connection.execute(f'DROP TABLE "{name}"')
+        for name in used.tables:
+            used.connection.execute(f"DROP TABLE IF EXISTS {name}")
     except duckdb.Error:
         used.connection.close()
         return
+    used.tables.clear()
     waiting.append(used)
     while len(waiting) > IDLE:
         with suppress(IndexError):

@@ -13,15 +13,22 @@ the next one, is stopped, and the next one is used (`spending.py`). No way is st
 PATIENCE seconds, because a new process or a busy machine may need this time for any way. So with two ways the
 whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the time of the
 second way; a way stops only where it looks at its limit.
+
+To read whole runs into memory is worth it only if more questions about them follow, which nobody knows. A
+question that another way answers pays for the reading: as much as this way costs more than the runs would if
+they were in memory. What was paid is taken off the estimate of the runs, so they are read when questions have
+paid the cost of reading. So all questions together cost at most twice what they would have cost if their
+number had been known ("ski rental": Karlin, Manasse, Rudolph and Sleator, Algorithmica 1988). Runs that had
+to make room for others in memory are paid for anew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidemark.query.answers.plan import SCAN, Way
+from tidemark.query.answers.plan import RUNS, SCAN, Way
 from tidemark.query.reading.spending import Left, Limit, Spending, current
 from tidemark.warehouse.projections.key_marks import KeyMarks
 
@@ -41,8 +48,11 @@ class Rates:
     target: float = 60.0  # to find a rank or point in a run, alone
     slice: float = 150.0  # to find a group in a run by its marks
     cell: float = 60.0  # to answer about a group in a window, alone
-    known_row: float = 0.025  # to go through the rows of a run in memory, a row of the run
-    read_row: float = 0.05  # to read and decode a row: less than the true time, as the run stays in memory
+    passed_row: float = 0.003  # to go through the rows of a run in memory, a row of the run
+    chosen_row: float = 0.01  # to find ranks among these, a row of the one window that is asked
+    divided_row: float = 0.03  # the same with several windows
+    chosen_cell: float = 3.0  # to answer about a group in a window that has some of these rows
+    read_row: float = 0.03  # to read and decode a row of a run, with two threads
     lookup: float = 100.0  # to look up a key in a run
     lists: float = 14_000.0  # to look keys up in the listings of a window
     far_block: float = 1000.0  # to fetch a block of an object store, of many at once
@@ -54,6 +64,18 @@ class Rates:
     grouped: float = 50_000.0  # more, by groups or windows; so few groups are answered from the runs
     grouped_row: float = 0.025  # more, by groups or windows
     found_cell: float = 1.0  # to answer about a group in a window that a scan found
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The part of the estimate of whole runs that is spent once: to read those that are not in memory.
+
+    cost: in microseconds. paid: how much of it questions before have paid. pay: takes what one more pays.
+    """
+
+    cost: float
+    paid: float
+    pay: Callable[[float], None]
 
 
 def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:
@@ -80,9 +102,18 @@ class Costs:
         """To find each of these groups in each run, and to answer about it in each window."""
         return groups * (runs * self.rates.slice + windows * self.rates.cell)
 
-    def whole_runs(self, rows: int, unread: int) -> float:
-        """To select rows of runs with so many rows, of which some are not in memory."""
-        return rows * self.rates.known_row + unread * self.rates.read_row
+    def whole_runs(self, rows: int, chosen: int, windows: int, cells: int) -> float:
+        """To answer about cells from runs in memory.
+
+        rows: of these runs. chosen: those in the windows. cells: the pairs of a group and a window.
+        """
+        rates = self.rates
+        of_row = rates.chosen_row if windows == 1 else rates.divided_row
+        return rows * rates.passed_row + chosen * of_row + cells * rates.chosen_cell
+
+    def read_runs(self, rows: int) -> float:
+        """To read whole runs with so many rows."""
+        return rows * self.rates.read_row
 
     def event_scan(self, rows: int, cells: int | None, *, far: bool) -> float:
         """To scan these rows of `events`, and to answer about the cells.
@@ -118,23 +149,33 @@ class Costs:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""
         return cost * self.factors.get((topic, way), 1.0)
 
-    def attempts(self, topic: str, estimates: Mapping[Way, float]) -> Iterator[Attempt]:
+    def attempts(
+        self, topic: str, estimates: Mapping[Way, float], reading: Reading | None = None
+    ) -> Iterator[Attempt]:
         """The ways to take in turn, the one with the least corrected estimate first, until one has answered.
 
         for attempt in costs.attempts("rows", {INDEX: alone, SCAN: scan}):
             with attempt:
                 return self._alone(view) if attempt.way == INDEX else self._scanned(view)
+
+        reading: the part of the estimate of the way RUNS that questions share.
         """
         costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
-        order = sorted(costs, key=costs.__getitem__)
+        shown = dict(costs)
+        if reading is not None:
+            known = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
+            shown[RUNS] = max(known, costs[RUNS] - reading.paid)
+        order = sorted(shown, key=shown.__getitem__)
+        if reading is not None and order[0] != RUNS:
+            reading.pay(max(0.0, costs[order[0]] - known))
         spent = current()
         if spent is None or (len(order) == 1 and spent.limits):
             yield Attempt(order[0], None, self, topic, 0.0)
             return
         is_told = not spent.limits  # a choice inside a way is not recorded in the plan
         if is_told:
-            known = spent.plan.estimates
-            known.update({way: known.get(way, 0.0) + cost / 1000 for way, cost in costs.items()})
+            told = spent.plan.estimates
+            told.update({way: told.get(way, 0.0) + cost / 1000 for way, cost in shown.items()})
         for way, after in zip(order, [*order[1:], None], strict=True):
             most = math.inf if after is None else max(2 * costs[way], costs[after]) / 1e6
             most = max(most, self.patience)

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.number_parts import FEW, NumberParts, sample_ranks
+from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -150,6 +151,23 @@ class MergedParts:
         """See `SortedParts.same_values_at`."""
         if 2 * ranks.shape[1] > FEW or not self._are_long:
             return self.together.same_values_at(ranks)
+        found = each_share(
+            lambda first, last: self._part(first, last).by_samples(ranks[first:last]), shares_of(self.sizes)
+        )
+        return RankedValues(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _part(self, first: int, last: int) -> MergedParts:
+        """The parts with numbers from first to last, exclusive."""
+        if (first, last) == (0, len(self)):
+            return self
+        taken = []
+        for one in self._stretches:
+            here = slice(*one.parts.searchsorted([first, last]).tolist())
+            taken.append(Stretches(one.numbers, one.starts[here], one.stops[here], one.parts[here] - first))
+        return MergedParts(taken, self.sizes[first:last], self._dtype)
+
+    def by_samples(self, ranks: Ints) -> RankedValues:
+        """The values of a few ranks of parts with long stretches."""
         values, ranks_le = np.zeros(ranks.shape, self._dtype), np.zeros_like(ranks)
         missed = np.zeros(len(self), bool)
         for column, wanted in enumerate(ranks.T):

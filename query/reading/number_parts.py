@@ -2,6 +2,7 @@
 
 A few ranks of each part are found without a sort of all numbers:
 
+    the greatest    of all parts are found together, if enough numbers are in parts where it is asked
     small parts     parts of about equal size are sorted together, as rows of a matrix. So a part costs some
                     nanoseconds, and not the microseconds of a call
     medium parts    are partitioned at the ranks
@@ -14,15 +15,13 @@ Cost, for r numbers in p parts: O(r) for a few ranks or points, else O(r log r).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import (
     Ints,
     RankedValues,
@@ -32,15 +31,13 @@ from tidemark.query.reading.sorted_parts import (
 )
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.exact_sums import Sums
-from tidemark.warehouse.per_process import per_process
 
 FEW = 8  # ranks or points that are found without a sort
 SMALL = 2**8  # numbers of a part that is sorted with others
 LARGE = 2**16  # numbers of a part from which samples are taken
+CHEAP = 16  # times as long takes a part's rank by a sort as its greatest number
 STEP = 64  # places from one of these samples to the next
 SPREAD = 3.0  # standard deviations of a rank among samples, on either side
-SHARED = 2**20  # numbers of large parts that threads share
-CORES = os.cpu_count() or 1
 Part = tuple[int, int, int]  # its number, and where it starts and ends
 
 
@@ -115,6 +112,11 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
         return RankedValues(values, ranks_le)
     sizes = np.diff(edges)[:, np.newaxis]
     asked: NDArray[np.bool_] = np.any((ranks >= 1) & (ranks <= sizes), axis=1)
+    greatest = asked & np.all(ranks == sizes, axis=1)
+    if CHEAP * sizes[greatest].sum() >= len(numbers):  # as a high quantile of small parts
+        filled = np.flatnonzero(sizes[:, 0])
+        values[filled] = np.maximum.reduceat(numbers, edges[filled])[:, np.newaxis]
+        ranks_le[greatest], asked = sizes[greatest], asked & ~greatest
     places = np.clip(ranks - 1, 0, np.maximum(sizes - 1, 0))
     for parts, rows, _ in _small_parts(numbers, edges, asked):
         rows.sort(axis=1)
@@ -123,15 +125,13 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
             counts = np.count_nonzero(rows <= wanted[:, np.newaxis], axis=1)
             ranks_le[parts, column] = np.minimum(counts, sizes[parts, 0])  # without the filling
 
-    def select(large: Sequence[Part]) -> None:
-        for part, start, stop in large:
+    large = _large_parts(edges, asked)
+
+    def select(first: int, last: int) -> None:
+        for part, start, stop in large[first:last]:
             values[part], ranks_le[part] = _of_one(numbers[start:stop], places[part] + 1)
 
-    shares = _shares(_large_parts(edges, asked), CORES)
-    if len(shares) == 1:
-        select(shares[0])
-    else:  # numpy lets threads run at the same time
-        list(_threads().map(select, shares))
+    each_share(select, shares_of(np.array([stop - start for _, start, stop in large], np.int64)))
     return RankedValues(values, ranks_le)
 
 
@@ -159,7 +159,10 @@ def _of_one(numbers: NDArray[Any], ranks: Ints) -> RankedValues:
     own = numbers.copy()
     own.partition(ranks - 1)
     values = own[ranks - 1]
-    return RankedValues(values, np.array([np.count_nonzero(own <= value) for value in values], np.int64))
+    after = [
+        np.count_nonzero(own[rank:] == value) for rank, value in zip(ranks.tolist(), values, strict=True)
+    ]
+    return RankedValues(values, ranks + after)
 
 
 def _between(
@@ -221,17 +224,3 @@ def _large_parts(edges: Ints, asked: NDArray[np.bool_]) -> list[Part]:
     """The asked parts with more than SMALL numbers, each with where it starts and ends."""
     parts = np.flatnonzero(asked & (np.diff(edges) > SMALL))
     return list(zip(parts.tolist(), edges[parts].tolist(), edges[parts + 1].tolist(), strict=True))
-
-
-def _shares(parts: Sequence[Part], count: int) -> list[Sequence[Part]]:
-    """The parts in so many shares with about as many numbers each; in one if they have few."""
-    ends = np.cumsum([stop - start for _, start, stop in parts])
-    if count == 1 or not len(parts) or ends[-1] < SHARED:
-        return [parts]
-    cuts = [0, *ends.searchsorted(ends[-1] * np.arange(1, count) / count).tolist(), len(parts)]
-    return [parts[first:last] for first, last in pairwise(cuts)]
-
-
-@per_process
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(CORES, thread_name_prefix="tidemark-ranks")

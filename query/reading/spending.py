@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import TypeVar
 
 from tidemark.query.answers.plan import SCAN, Plan, Way
@@ -50,12 +51,12 @@ class Spending:
     compared: whether files were compared with their digests, which is done once in a process.
     """
 
-    __slots__ = ("_files", "compared", "limits", "plan", "way")
+    __slots__ = ("_files", "_lock", "compared", "limits", "plan", "way")
 
     def __init__(self) -> None:
         self.plan, self.limits, self.compared = Plan(), list[Limit](), False
         self.way: Way | None = None
-        self._files = set[str]()
+        self._files, self._lock = set[str](), Lock()
 
     def seconds(self) -> float:
         """The time now, of a clock that only goes forward."""
@@ -64,12 +65,13 @@ class Spending:
     def add(self, file: str | None, blocks: int, rows: int, size: int) -> None:
         """See `read`."""
         plan = self.plan
-        if file is not None and file not in self._files:
-            self._files.add(file)
-            plan.files += 1
-        plan.blocks += blocks
-        plan.rows += rows
-        plan.bytes += size
+        with self._lock:  # threads may share what a question reads
+            if file is not None and file not in self._files:
+                self._files.add(file)
+                plan.files += 1
+            plan.blocks += blocks
+            plan.rows += rows
+            plan.bytes += size
 
     def check(self) -> None:
         """See `check`."""

@@ -114,7 +114,7 @@ class EventScan(OpenScan):
             rows = source.spread(f"({relation})")
             if source.most_rows <= HELD_ROWS:
                 return self._held(rows)
-            self.rows(f"CREATE OR REPLACE TEMP TABLE scanned AS FROM {rows}")
+            self.keep("scanned", f"FROM {rows}")
         ((count,),) = self.rows("SELECT count(*) FROM scanned")
         return GroupedRows(source, self._measure, self) if count > HELD_ROWS else self._held("scanned")
 

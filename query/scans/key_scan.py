@@ -133,7 +133,7 @@ class KeyScan(OpenScan):
         with self._reading() as relation:
             counted = self._counted_keys(relation)
             if self._keeps_keys:  # single ones will be asked
-                self.rows(f"CREATE OR REPLACE TEMP TABLE counted AS {counted}")
+                self.keep("counted", counted)
             else:
                 table = self.columns(f"WITH counted AS ({counted}) {shown}")
         if self._keeps_keys:

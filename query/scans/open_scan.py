@@ -92,7 +92,7 @@ class OpenScan:
         with report_duckdb_errors(_OPERATION, self._raised):
             taken = take_connection(*(store.files.folder for store in contents.stores))
         spending.takes(SCAN)
-        self.connection = taken.connection
+        self.connection, self._table_of = taken.connection, taken.table_of
         self._finalizer = weakref.finalize(self, give_back, taken)
 
     def close(self) -> None:
@@ -121,6 +121,10 @@ class OpenScan:
         """The rows of a statement, each column in one piece."""
         table: pa.Table = self._ask(lambda: self.connection.sql(statement).to_arrow_table())
         return table.combine_chunks()
+
+    def keep(self, name: str, rows: str) -> None:
+        """Keeps rows, SQL, in a table of this name until the scan is closed."""
+        self.rows(self._table_of(name, rows))
 
     @contextmanager
     def _reading(self) -> Iterator[str]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 from typing import Any, TypeAlias
 
@@ -233,7 +234,7 @@ class RowSource:
         asked = [*self._measures, *(key.name for key in (*self.by, *self.key, *self.equal)), *self._columns]
         return [name for name in dict.fromkeys(asked) if name not in self.computed]
 
-    @property
+    @cached_property
     def _range(self) -> Window:
         """The ticks from the first window to the last."""
         return Window(self.windows[0].start, self.windows[-1].stop)

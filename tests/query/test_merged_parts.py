@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.soak import draws
-from tidemark.query.reading import merged_parts, number_parts
+from tidemark.query.reading import merged_parts, number_parts, shares
 from tidemark.query.reading.merged_parts import MergedParts, Stretches
 from tidemark.query.reading.number_parts import NumberParts
 
@@ -79,10 +79,12 @@ def wrong_values(parts: MergedParts, lists: list[list[Any]]) -> list[Any]:
 
 
 def sample(patch: pytest.MonkeyPatch, *, step: int = 3, spread: float = 0.5) -> None:
-    """Few numbers are enough for samples."""
+    """Few numbers are enough for samples, and for three threads."""
     for name, value in {"MANY": 0, "LONG": 0, "STEP": step}.items():
         patch.setattr(merged_parts, name, value)
     patch.setattr(number_parts, "SPREAD", spread)
+    patch.setattr(shares, "SHARED", 0)
+    patch.setattr(shares, "CORES", 3)
 
 
 @settings(max_examples=draws(150), deadline=None)
@@ -153,6 +155,17 @@ def numbers_are_those_of_the_next_part(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def a_share_has_the_ranks_of_the_first_one(patch: pytest.MonkeyPatch) -> None:
+    right = MergedParts.by_samples
+    first: list[Any] = []
+
+    def wrong(self: MergedParts, ranks: Any) -> Any:
+        first.append(ranks)
+        return right(self, np.resize(first[0], ranks.shape))
+
+    patch.setattr(MergedParts, "by_samples", wrong)
+
+
 def stretches_of_a_part_are_not_cut_where_they_descend(patch: pytest.MonkeyPatch) -> None:
     right = Stretches.of_rows
 
@@ -170,6 +183,7 @@ def stretches_of_a_part_are_not_cut_where_they_descend(patch: pytest.MonkeyPatch
     [
         a_rank_outside_of_its_values_is_not_noticed,
         numbers_are_those_of_the_next_part,
+        a_share_has_the_ranks_of_the_first_one,
         stretches_of_a_part_are_not_cut_where_they_descend,
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.soak import draws
-from tidemark.query.reading import number_parts
+from tidemark.query.reading import number_parts, shares
 from tidemark.query.reading.number_parts import NumberParts
 
 DOUBLES = st.sampled_from([-np.inf, -1.5, 0.0, 0.5, 1e308, np.inf]) | st.floats(-3, 3)
@@ -55,8 +55,8 @@ def test_ranks_are_those_of_sorted_lists(
     lists, dtype = given_parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(number_parts, "SMALL", small)
-        patch.setattr(number_parts, "SHARED", shared)
-        patch.setattr(number_parts, "CORES", 3)
+        patch.setattr(shares, "SHARED", shared)
+        patch.setattr(shares, "CORES", 3)
         patch.setattr(number_parts, "LARGE", large)
         patch.setattr(number_parts, "STEP", 2)
         patch.setattr(number_parts, "SPREAD", spread)
@@ -101,10 +101,11 @@ def large_parts_are_left_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_share_is_left_out(patch: pytest.MonkeyPatch) -> None:
-    right = number_parts._shares
+    right = shares.shares_of
     patch.setattr(number_parts, "SMALL", 4)
-    patch.setattr(number_parts, "SHARED", 0)
-    patch.setattr(number_parts, "_shares", lambda parts, _: right(parts, 3)[1:])
+    patch.setattr(shares, "SHARED", 0)
+    patch.setattr(shares, "CORES", 3)
+    patch.setattr(number_parts, "shares_of", lambda sizes: right(sizes)[1:])
 
 
 def a_sample_is_taken_for_the_value(patch: pytest.MonkeyPatch) -> None:

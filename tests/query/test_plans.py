@@ -31,7 +31,7 @@ from tidemark.query.keys import distinct_keys, key_relation
 from tidemark.query.quantiles import many_windows
 from tidemark.query.quantiles.questions import WindowQuestion
 from tidemark.query.reading import block_reader, spending, sql_text
-from tidemark.query.reading.costs import Costs, Rates
+from tidemark.query.reading.costs import Costs, Rates, Reading
 from tidemark.query.scans import row_source
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
@@ -398,6 +398,69 @@ def test_what_a_way_took_corrects_its_rates() -> None:
     ask("scan", 1.0, 0.001)
     assert costs.corrected("rows", "scan", 1.0) > 2.5  # so short that it says nothing
     assert costs.corrected("keys", "scan", 1.0) == 1.0
+
+
+# Runs that are read when questions have paid for it.
+
+
+def cost_of_all(questions: int, scan: float, known: float, read: float) -> float:
+    """What so many questions cost, which a scan or the runs answer, and how often a scan did."""
+    costs, paid, done, is_read = Costs(), 0.0, 0.0, False
+
+    def pay(more: float) -> None:
+        nonlocal paid
+        paid += more
+
+    for _ in range(questions):
+        reading = Reading(0.0 if is_read else read, paid, pay)
+        first = next(costs.attempts("rows", {"runs": known + reading.cost, "scan": scan}, reading))
+        done += scan if first.way == "scan" else known + reading.cost
+        is_read = is_read or first.way == "runs"
+    return done
+
+
+@settings(max_examples=draws(200))
+@given(st.integers(1, 40), COSTS, COSTS, st.floats(0.01, 100))
+def test_questions_cost_at_most_twice_what_they_had_to(
+    questions: int, scan: float, known: float, read: float
+) -> None:
+    """Whoever knows how many questions follow reads the runs at first, or never."""
+    least = min(questions * scan, read + questions * known)
+    assert cost_of_all(questions, scan, known, read) <= 2 * least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("questions", "paid"), [(1, 1e9), (40, -1e9)], ids=["at once", "never"])
+def test_runs_that_are_read_at_once_or_never_are_caught(
+    questions: int, paid: float, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(Reading, "__init__", lambda self, cost, _, pay: _set(self, cost, paid, pay))
+    least = min(questions * 1.0, 5.0 + questions * 0.1)
+    assert cost_of_all(questions, 1.0, 0.1, 5.0) > 2 * least
+
+
+def _set(reading: Reading, *values: Any) -> None:
+    for name, value in zip(("cost", "paid", "pay"), values, strict=True):
+        object.__setattr__(reading, name, value)
+
+
+@pytest.mark.parametrize("question", [QUESTIONS[2], lambda wh: wh.rank([-2, 0, 1], every=3 * HOUR)])
+def test_whole_runs_are_read_when_scans_have_paid_for_it(
+    world: GroupWorld, question: Ask, monkeypatch: Patch
+) -> None:
+    """A scan costs 10 ms here, and to read the 160 rows of history 25 ms: two scans pay 20 of these."""
+    monkeypatch.setattr(many_groups, "FEWEST_CELLS", 0)
+    monkeypatch.setattr(many_windows, "FEWEST_CELLS", 0)
+    wh = world.open()
+    dear = {"bounds": 1e9, "target": 1e9, "slice": 1e9, "cell": 1e9}
+    free = dict.fromkeys(["event_row", "grouped", "grouped_row", "found_cell", "passed_row"], 0)
+    free |= dict.fromkeys(["chosen_row", "divided_row", "chosen_cell"], 0)
+    wh._session.costs.rates = Rates(statement=10_000, read_row=25_000 / 220, **dear, **free)
+    ways = ["scan", "scan", "runs", "runs"]
+    assert [question(wh).plan.way for _ in ways] == ways
+    memory = wh._session.memory
+    for _, key in list(memory._entries):  # others took their room: they are paid for anew
+        memory.drop(key)
+    assert [question(wh).plan.way for _ in ways] == ways
 
 
 # Plans.

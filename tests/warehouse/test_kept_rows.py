@@ -362,3 +362,18 @@ def test_too_many_kept_rows_are_taken_out_of_their_runs(world: GroupWorld) -> No
     assert not delete(world, 5, tuning=few).runs_rewritten
     keep(world, 5)
     check(world)
+
+
+@pytest.mark.parametrize(
+    ("batch", "empties"), [(0, False), (3, True)], ids=["of a merged run", "a whole run"]
+)
+def test_rows_are_not_kept_where_runs_lose_all_of_theirs(
+    world: GroupWorld, batch: int, empties: bool
+) -> None:
+    world.load_live()
+    report = warehouse.unload(None, world.path, f"batch {batch}", tuning=KEEPS)
+    assert bool(report.runs_rewritten) is empties
+    for row in rows(batch):
+        world.rows.remove(row)
+    world._truths.clear()
+    check(world)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +27,8 @@ from tidemark import query, stream, warehouse
 from tidemark.warehouse import BatchMismatch, InputError
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.execution import arrow_inputs
-from tidemark.warehouse.execution.executors import SparkExecutor
+from tidemark.warehouse.execution import arrow_inputs, executors
+from tidemark.warehouse.execution.executors import LocalExecutor, SparkExecutor
 from tidemark.warehouse.ingest import same_rows
 from tidemark.warehouse.integrity.digests import fingerprint
 from tidemark.warehouse.sizes import Tuning
@@ -384,3 +387,44 @@ def test_inputs_that_spark_alone_reads_are_refused(uri: Path, tmp_path: Path) ->
 def test_rows_of_the_other_engine_are_refused() -> None:
     with pytest.raises(InputError, match=r"DataFrame of that session; got pyarrow.lib.Table. Pass None"):
         SparkExecutor(None).input(rows_of(0))  # type: ignore[arg-type]  # refused on purpose
+
+
+@dataclass(frozen=True)
+class Meets:
+    """A task that ends once as many others run; or fails then."""
+
+    others: threading.Barrier
+    number: int
+    fails: bool = False
+
+    def run(self) -> int:
+        self.others.wait(60)
+        if self.fails:
+            raise InputError(f"task {self.number}")
+        return self.number
+
+
+@dataclass(frozen=True)
+class Follows:
+    """A task that takes half a second."""
+
+    begun: list[int]
+
+    def run(self) -> None:
+        self.begun.append(1)
+        time.sleep(0.5)
+
+
+def test_tasks_of_this_process_run_at_once_and_their_results_are_in_order() -> None:
+    meeting = threading.Barrier(executors.AT_ONCE)
+    tasks = [Meets(meeting, number) for number in range(3 * executors.AT_ONCE)]
+    assert LocalExecutor().run(tasks) == list(range(len(tasks)))
+    assert LocalExecutor().run([]) == []
+
+
+def test_tasks_that_have_not_begun_when_one_fails_are_left_out() -> None:
+    meeting, begun = threading.Barrier(executors.AT_ONCE), list[int]()
+    failing = [Meets(meeting, number, fails=True) for number in range(executors.AT_ONCE)]
+    with pytest.raises(InputError, match="task 0"):
+        LocalExecutor().run([*failing, *[Follows(begun)] * 100])
+    assert len(begun) <= 2 * executors.AT_ONCE

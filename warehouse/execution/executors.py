@@ -11,8 +11,10 @@ chooses with the first argument of the public calls: a Spark session, or None fo
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 # A task and a file cost some tenths of a second. Partitions are joined up to this size, as Spark estimates it
 # before it decompresses: a tenth of the size of its own partitions of files.
 JOINED_BYTES = 2**24
+AT_ONCE = min(2, os.cpu_count() or 1)  # tasks of this process: each may take some hundred MB
 _MOST = 2**30  # partitions that Spark can count
 
 
@@ -97,7 +100,7 @@ def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Execut
 
 @dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Runs tasks in this process, one after the other. Memory: one task at a time."""
+    """Runs tasks in threads of this process. Memory: that of AT_ONCE tasks."""
 
     tuning: Tuning = DEFAULT
 
@@ -112,8 +115,15 @@ class LocalExecutor:
         return True
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        """Runs each task once."""
-        return [task.run() for task in tasks]
+        """Runs each task once. When one fails, those that have not begun are left out."""
+        if min(len(tasks), AT_ONCE) < 2:
+            return [task.run() for task in tasks]
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemark-tasks") as threads:
+            running = [threads.submit(task.run) for task in tasks]
+            try:
+                return [one.result() for one in running]
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
         """Everything can: tasks run in this process."""

@@ -192,7 +192,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
     for (_, marks_table, runs_table), (projection, run) in zip(behind, written, strict=True):
         _check_rows(work, plan, run)
         with work.phase("commit"):
-            run_tables.append_marks(work.store, projection, run, marks_table)
+            run_tables.append_marks(work.store, projection, run, first=marks_table)
             work.reached("marked")
             version = _commit_run(work, projection, run, runs_table, completing)
             completing.has_committed(projection, version)
@@ -327,7 +327,7 @@ def _merge_source(
         return None
     if not any(pending[run] for run in merge.inputs):
         return _Merge(work, merge, runs, removed.number)
-    steps = range(merge.output.first, merge.output.last + 1)
+    steps = merge.output.steps
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
     return Rebuilt(work, merge.output, [plan for plan in plans if plan.step in steps], events)
 

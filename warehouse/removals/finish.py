@@ -209,8 +209,7 @@ def _put(
     if not olds:
         return []
     news = [built[projection.runs_table, run] for run in olds]
-    for _, new in news:
-        run_tables.append_marks(work.store, projection, new)
+    run_tables.append_marks(work.store, projection, *(new for _, new in news))
     work.reached("removal marked")
     if not run_tables.replace_if_same(work.store, projection, olds, [new for _, new in news]):
         return []

@@ -87,7 +87,8 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     """What a removal would do; nothing is changed."""
     events, plans = open_complete(work)
     selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
-    by_step = _rows_by_step(parts_of(wanted, plans, selected))
+    parts = parts_of(wanted, plans, selected)
+    by_step = _rows_by_step(parts)
     report = RemovalReport("planned", wanted.kind, rows=sum(by_step.values()), rows_by_step=by_step)
     live = select_live(work, wanted, events, plans)
     if wanted.coming is not None:
@@ -98,7 +99,7 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     report.batches = len(count_by_batch(selected))
     report.files_rewritten = len(selected)
     size = sum(file.size for file in selected_files([one for one in selected if not one.is_whole], events))
-    room = room_for(work, events, plans, report.rows, may_keep=wanted.may_keep)
+    room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
     for projection in () if room.fits and not room.is_full else work.options.projections:
         (table,) = tables.find_tables(work.store, projection.runs_table)
         touched = [

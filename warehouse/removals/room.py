@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.events.removals import Removed, removed_at
+from tidemark.warehouse.events.removals import Removed, RemovedPart, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.work import Work
@@ -44,27 +45,43 @@ class Room:
         return self.waiting > self.limit or (self.may_keep and not self.fits and 0 < self.rows <= self.limit)
 
 
-def room_for(work: Work, events: DeltaTable, plans: Sequence[StepPlan], rows: int, *, may_keep: bool) -> Room:
-    """The room for so many rows, which leave history at this version of `events`; `plans` are those there.
+def room_for(
+    work: Work,
+    events: DeltaTable,
+    plans: Sequence[StepPlan],
+    parts: Sequence[RemovedPart],
+    *,
+    may_keep: bool,
+) -> Room:
+    """The room for the rows of these parts, which leave at this version of `events`; `plans` are all there.
 
-    Beside an index there is none: where its rows stood in `events` is not kept.
+    There is none beside an index: where its rows stood in `events` is not kept. And there is none where runs
+    lose all of their rows: a run without rows is built sooner than rows are kept.
     """
-    removed = removed_at(work.store, events)
-    left = removed.rows(plans) - rows
-    limit = 0 if work.options.indexes else min(work.store.tuning.kept_rows, left // _SHARE)
-    return Room(rows, may_keep, _waiting(work, removed), limit)
-
-
-def _waiting(work: Work, removed: Removed) -> int:
-    """How many kept rows the runs of a projection still have, at most."""
-    if not any(one.kept for one in removed.removals):
-        return 0
+    rows, removed = sum(part.rows for part in parts), removed_at(work.store, events)
+    leaving, staying = Counter[int](), _rows_of_steps(removed, plans)
+    for part in parts:
+        leaving[part.step] += part.rows
+    staying.subtract(leaving)
     runs_tables = tables.find_tables(work.store, *(one.runs_table for one in work.options.projections))
+    runs = [run_tables.runs_of(table) for table in runs_tables]
+    may_keep = may_keep and any(
+        any(leaving[step] for step in run.steps) and any(staying[step] for step in run.steps)
+        for own in runs
+        for run in own
+    )
     waiting = {
         one.number: one.rows
-        for table in runs_tables
-        for run, files in run_tables.runs_of(table).items()
+        for own in runs
+        for run, files in own.items()
         for one in removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
         if one.kept
     }
-    return sum(waiting.values())
+    limit = min(work.store.tuning.kept_rows, staying.total() // _SHARE)
+    return Room(rows, may_keep, sum(waiting.values()), 0 if work.options.indexes else limit)
+
+
+def _rows_of_steps(removed: Removed, plans: Sequence[StepPlan]) -> Counter[int]:
+    """How many rows of each step remain."""
+    remaining = removed.parts({part: rows for plan in plans for part, rows in plan.parts})
+    return Counter({plan.step: sum(remaining[part] for part, _ in plan.parts) for plan in plans})

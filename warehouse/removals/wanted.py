@@ -126,10 +126,13 @@ def rows_with_steps(plans: Sequence[StepPlan], written: Sequence[Rewritten]) -> 
     rows = pa.concat_tables([one.rows for one in written if one.rows is not None])
     places, names = _places(plans), single_array(rows.column("_source")).dictionary_encode()
     sources, codes = names.dictionary.to_pylist(), as_numpy(names.indices)
-    batches = as_numpy(rows.column("_batch"))
-    pairs, of_row = np.unique(np.stack([codes, batches]), axis=1, return_inverse=True)
-    steps = [_place_of(places, sources[code], batch)[0] for code, batch in pairs.T.tolist()]
-    return rows.append_column(OF_STEP, arrow_array(np.array(steps, np.int64)[of_row.ravel()]))
+    batches = as_numpy(single_array(rows.column("_batch")))
+    is_new = (codes[1:] != codes[:-1]) | (batches[1:] != batches[:-1])  # rows of a batch lie together
+    starts = np.concatenate([[0], np.flatnonzero(is_new) + 1])
+    pairs = zip(codes[starts].tolist(), batches[starts].tolist(), strict=True)
+    steps = np.array([_place_of(places, sources[code], batch)[0] for code, batch in pairs], np.int64)
+    counts = np.diff(starts, append=len(codes))
+    return rows.append_column(OF_STEP, arrow_array(np.repeat(steps, counts)))
 
 
 def removed_batches(

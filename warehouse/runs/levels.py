@@ -37,6 +37,11 @@ class Run:
         """The partition value in the runs table."""
         return f"L{self.level:02d}-{self.first:010d}-{self.last:010d}"
 
+    @property
+    def steps(self) -> range:
+        """Its steps, ascending."""
+        return range(self.first, self.last + 1)
+
     @classmethod
     def parse(cls, name: str) -> Run:
         """The run with this partition value; DamagedWarehouse if it does not parse."""

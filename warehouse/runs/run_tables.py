@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import data_files, tables
@@ -299,12 +300,18 @@ def _are_same(files: Sequence[DataFile], others: Sequence[DataFile]) -> bool:
 
 
 def append_marks(
-    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
+    store: Store, projection: Projection[Any], *runs: NewRun, first: DeltaTable | None = None
 ) -> None:
-    """Commits the marks of a run; must come before the commit of the run.
+    """Commits the marks of runs, at once; must come before the commit of the runs.
 
     `first` is the marks table, opened before, for the first try.
     """
+    marks = [_marks_file(store, projection, new) for new in runs]
+    add_files(store, projection.marks_table, marks, first)
+
+
+def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAction:
+    """Writes the file of a run's marks; its add action."""
     files = [file for file in new.files if file.rows]
     groups = {
         **new.marks,
@@ -313,8 +320,7 @@ def append_marks(
     }
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
-    action = data_files.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
-    add_files(store, projection.marks_table, [action], first)
+    return data_files.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
 
 
 def _by_file(files: Sequence[MarkedFile], contents: Sequence[bytes]) -> pa.Table:

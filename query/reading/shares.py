@@ -1,0 +1,73 @@
+"""Work over many numbers in shares that threads do at the same time; numpy lets threads run while it works.
+
+One pool serves the whole process. A share that asks for shares itself does their work alone, so that no
+thread of the pool waits for another one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.warehouse.per_process import per_process
+
+T = TypeVar("T")
+Share = tuple[int, int]  # the first of some items, and the end, exclusive
+
+CORES = os.cpu_count() or 1
+SHARED = 2**20  # numbers that threads share; fewer are done sooner by one of them
+
+_inside = threading.local()
+
+
+def shares_of(sizes: NDArray[np.int64], weight: int = 1) -> list[Share]:
+    """Items of these sizes in shares of about equal size, one for each core; in one if that is not worth it.
+
+    The items of a share follow each other. weight: how many times the usual work a number costs.
+    """
+    ends = np.cumsum(sizes)
+    if CORES == 1 or not len(ends) or weight * ends[-1] < SHARED or _is_share():
+        return [(0, len(sizes))]
+    cuts = ends.searchsorted(ends[-1] * np.arange(1, CORES) / CORES).tolist()
+    return [share for share in pairwise([0, *cuts, len(sizes)]) if share[0] < share[1]]
+
+
+def equal_shares(items: int) -> list[Share]:
+    """So many items of size 1 in shares, as `shares_of`."""
+    cores = CORES if items >= SHARED and not _is_share() else 1
+    return list(pairwise(items * number // cores for number in range(cores + 1)))
+
+
+def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T]:
+    """What the work gives for each share, in their order. Its errors are raised.
+
+    Reads in it count for the question of this thread (spending.py).
+    """
+    if len(shares) == 1:
+        return [work(*shares[0])]
+
+    def one(share: Share, context: Context) -> T:
+        _inside.a_share = True
+        try:
+            return context.run(work, *share)
+        finally:
+            _inside.a_share = False
+
+    return list(_threads().map(one, shares, [copy_context() for _ in shares]))
+
+
+def _is_share() -> bool:
+    return getattr(_inside, "a_share", False)
+
+
+@per_process
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(CORES, thread_name_prefix="tidemark-shares")
