@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -36,9 +38,10 @@ def talk(server: Server[Any]) -> None:
 
 
 async def _talk(server: Server[Any]) -> None:
-    stdin: Any = Lines(asyncio.get_running_loop())
-    async with stdio_server(stdin=stdin) as (reads, writes):
-        await server.run(reads, writes, server.create_initialization_options())
+    with Lines(asyncio.get_running_loop()) as lines:
+        stdin: Any = lines
+        async with stdio_server(stdin=stdin) as (reads, writes):
+            await server.run(reads, writes, server.create_initialization_options())
 
 
 def tool_server(tools: Tools, desk: Desk) -> Server[Any]:
@@ -94,7 +97,17 @@ class Lines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stdin: int = 0) -> None:
         self._loop, self._stdin, self._queue = loop, stdin, asyncio.Queue[str | None]()
-        threading.Thread(target=self._read, name="tidemark-stdin", daemon=True).start()
+        self._ended, self._end = os.pipe()
+        self._thread = threading.Thread(target=self._read, name="tidemark-stdin", daemon=True)
+
+    def __enter__(self) -> Lines:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._end)
+        self._thread.join()
+        os.close(self._ended)
 
     def __aiter__(self) -> Lines:
         return self
@@ -107,7 +120,7 @@ class Lines:
 
     def _read(self) -> None:
         rest = b""
-        while len(rest) <= MESSAGE_BYTES and (chunk := os.read(self._stdin, 2**16)):
+        while len(rest) <= MESSAGE_BYTES and (chunk := self._chunk()):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._put(line.decode(errors="replace"))
@@ -115,8 +128,14 @@ class Lines:
             _log.warning("a message of more than %s bytes came; the server ends", f"{MESSAGE_BYTES:,}")
         self._put(None)
 
+    def _chunk(self) -> bytes:
+        """The next bytes; none at the end of stdin, and once the lines are not read any more."""
+        waiting = select.poll()
+        for number in (self._stdin, self._ended):
+            waiting.register(number, select.POLLIN)
+        ready = {number for number, _ in waiting.poll()}
+        return b"" if self._ended in ready else os.read(self._stdin, 2**16)
+
     def _put(self, line: str | None) -> None:
-        try:
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
-        except RuntimeError:  # the loop has ended
-            return

@@ -317,6 +317,7 @@ def test_the_command_refuses_what_it_cannot_serve(
     assert "pip install 'tidemark[mcp]'" in found.err
 
 
+@pytest.mark.slow
 def test_lines_that_are_no_messages_harm_nothing_and_ctrl_c_ends_the_process(path: str) -> None:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     lines = [b"", b"no json", b"\xff\xfe", b"[]", b'{"jsonrpc": "2.0"}', b"[" * 10_000]
@@ -330,7 +331,7 @@ def test_lines_that_are_no_messages_harm_nothing_and_ctrl_c_ends_the_process(pat
         assert len(reply["result"]["tools"]) == len(questions.QUESTIONS)
         server.send_signal(signal.SIGINT)
         assert server.wait(timeout=30) == 130  # stdin is still open
-        assert b"Traceback" not in server.stderr.read()
+        assert server.stderr.read() == b""
 
 
 @pytest.mark.parametrize("longest", [None, 10])
@@ -342,7 +343,8 @@ def test_lines_end_with_stdin_or_at_one_that_is_too_long(
     reads, writes = os.pipe()
 
     async def lines() -> list[str]:
-        return [line async for line in mcp_server.Lines(asyncio.get_running_loop(), reads)]
+        with mcp_server.Lines(asyncio.get_running_loop(), reads) as found:
+            return [line async for line in found]
 
     os.write(writes, "é\n\nb\n".encode() + b"\xff\n" + b"c" * 20 + b"\n")
     os.write(writes, b"d" * 20)
