@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.query.reading import spending
 from tidemark.query.reading.duckdb_errors import connect
+from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.temporary_folders import make_folder
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ _INTERRUPT_SECONDS = 0.05  # between two interrupts: one that comes before the q
 class ScanConnection:
     """A connection that may read files below some folders; `spills` is its folder for temporary files.
 
-    tables: the names of the tables that the scan has made.
+    memory: the bytes that DuckDB may use. tables: the names of the tables that the scan has made.
     """
 
     connection: DuckDBPyConnection
     folders: frozenset[str]
     spills: str
+    memory: int
     tables: set[str] = field(default_factory=set)
 
     def table_of(self, name: str, rows: str) -> str:
@@ -91,7 +93,8 @@ def take_connection(*readable: str | None) -> ScanConnection:
         enable_progress_bar=True,
         enable_progress_bar_print=False,
     )
-    return ScanConnection(connection, folders, spills)
+    ((memory,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    return ScanConnection(connection, folders, spills, parse_bytes(memory))
 
 
 def give_back(used: ScanConnection) -> None:

@@ -1,9 +1,9 @@
 """Exact counts, ranks and values of a measure by any group, for any filter, by a scan of `events`.
 
-One statement of DuckDB reads the selected rows (row_source.py). Up to HELD_ROWS rows answer from memory
-(held_rows.py). More are kept in a temporary table: the stored keys of the group, the stored value, and
-whether the row is live. This one scan answers all questions, inside DuckDB (grouped_rows.py), which spills to
-a temporary folder what does not fit into its memory.
+One statement of DuckDB reads the selected rows (row_source.py). As many as fit into memory (`most_held`)
+answer from there (held_rows.py). More are kept in a temporary table: the stored keys of the group, the stored
+value, and whether the row is live. This one scan answers all questions, inside DuckDB (grouped_rows.py), which
+spills to a temporary folder what does not fit into its memory.
 
 Cost: one read of the columns that are used, in all files with rows of the window; 9 bytes and the group's
 keys for each selected row, in memory or on disk.
@@ -28,7 +28,12 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots.site_contents import AnyContents
 
-HELD_ROWS = 2**25  # that are answered from memory, 8 bytes each, and twice while DuckDB hands them over
+HELD_BYTES = 32  # of a row: 8 in a list that DuckDB may double while it grows, 8 in what it hands over
+
+
+def most_held(memory: int) -> int:
+    """How many rows are answered from memory, where DuckDB may use so many bytes."""
+    return memory // HELD_BYTES
 
 
 class EventScan(OpenScan):
@@ -112,11 +117,13 @@ class EventScan(OpenScan):
         source = self._source
         with self._reading() as relation:
             rows = source.spread(f"({relation})")
-            if source.most_rows <= HELD_ROWS:
+            if source.most_rows <= most_held(self.memory):
                 return self._held(rows)
             self.keep("scanned", f"FROM {rows}")
         ((count,),) = self.rows("SELECT count(*) FROM scanned")
-        return GroupedRows(source, self._measure, self) if count > HELD_ROWS else self._held("scanned")
+        if count > most_held(self.memory):
+            return GroupedRows(source, self._measure, self)
+        return self._held("scanned")
 
     def _held(self, rows: str) -> HeldRows:
         if self._source.group_columns:

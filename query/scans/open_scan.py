@@ -92,7 +92,7 @@ class OpenScan:
         with report_duckdb_errors(_OPERATION, self._raised):
             taken = take_connection(*(store.files.folder for store in contents.stores))
         spending.takes(SCAN)
-        self.connection, self._table_of = taken.connection, taken.table_of
+        self.connection, self._table_of, self.memory = taken.connection, taken.table_of, taken.memory
         self._finalizer = weakref.finalize(self, give_back, taken)
 
     def close(self) -> None:

@@ -415,7 +415,7 @@ def test_rows_that_duckdb_does_not_read_by_itself_give_the_same_answers(
 def test_rows_beyond_the_memory_stay_in_duckdb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are answered by a sort, as those in memory are; few rows of large files are held."""
     for held in (0, 60):
-        monkeypatch.setattr(event_scan, "HELD_ROWS", held)
+        monkeypatch.setattr(event_scan, "most_held", lambda _, held=held: held)
         for measure in ("x", "n", "p"):
             check(world, Asked(measure=measure))
             check(world, Asked(measure=measure, by=("k",)))
@@ -611,7 +611,7 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
 ) -> None:
     """Two scans at once have two. The broken variant keeps the tables."""
     asked = Asked(by=("k",))
-    monkeypatch.setattr(event_scan, "HELD_ROWS", 0)  # more are kept in a table
+    monkeypatch.setattr(event_scan, "most_held", lambda _: 0)  # more are kept in a table
     with asked.scan(world.contents) as first, asked.scan(world.contents) as second:
         used = [first.connection, second.connection]
         assert used[0] is not used[1]
