@@ -359,7 +359,7 @@ class _Groups(Generic[M]):
         groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
         estimates, reading = {INDEX: alone}, None
-        together = session.many_groups.cost(view, parts, groups)
+        together = session.many_groups.cost(view, parts, groups, self.request.wanted.targets)
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
             reading = session.many_groups.reading(view, parts)
@@ -424,7 +424,7 @@ class _Groups(Generic[M]):
         sizes = () if key is None else _group_sizes(session, choice, key, whole)
         groups = chosen_groups(choice, sizes)
         asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
-        cost = session.many_groups.cost(view, parts, len(groups))
+        cost = session.many_groups.cost(view, parts, len(groups), wanted.targets)
         runs = len(runs_within(view.runs, [part.ticks for part in parts]))
         if cost is not None and cost < session.costs.groups(len(groups), len(parts), runs):
             spending.takes(RUNS)

@@ -36,12 +36,17 @@ class ManyGroups:
     def __init__(self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, costs: Costs) -> None:
         self._runs, self._memory, self._live = WholeRuns(blocks, memory, costs), memory, live
 
-    def cost(self, view: GroupView, windows: Sequence[ShownWindow], groups: int) -> float | None:
-        """What it costs to go through the runs of the windows; None for few groups, and for little memory."""
+    def cost(
+        self, view: GroupView, windows: Sequence[ShownWindow], groups: int, targets: int
+    ) -> float | None:
+        """What it costs to go through the runs of the windows; None for few groups, and for little memory.
+
+        targets: how many ranks or points are looked for in each group and window.
+        """
         cells = groups * len(windows)
         if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view):
             return None
-        return self._runs.cost(view, [window.ticks for window in windows], cells)
+        return self._runs.cost(view, [window.ticks for window in windows], groups, targets)
 
     def reading(self, view: GroupView, windows: Sequence[ShownWindow]) -> Reading:
         """The part of this cost that is spent once: to read runs into memory."""

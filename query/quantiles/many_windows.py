@@ -41,7 +41,7 @@ class ManyWindows:
             return None
         if not self._live.fits(view):
             return None
-        return self._runs.cost(view, [window.ticks for window in windows], count)
+        return self._runs.cost(view, [window.ticks for window in windows], 1, targets)
 
     def reading(self, view: View, windows: Sequence[ShownWindow]) -> Reading:
         """The part of this cost that is spent once: to read runs into memory."""

@@ -45,10 +45,13 @@ class WholeRuns:
         self._blocks, self._memory, self._costs = blocks, memory, costs
         self._paid: LRUCache[float] = LRUCache(PAID_RUNS)  # for the reading of runs: costs.py
 
-    def cost(self, view: View | GroupView, windows: Sequence[Window], cells: int) -> float | None:
+    def cost(
+        self, view: View | GroupView, windows: Sequence[Window], groups: int, targets: int
+    ) -> float | None:
         """The estimated microseconds of an answer from the runs with rows in the windows.
 
-        None if they take too much memory. cells: the pairs of a group and a window.
+        None if they take too much memory. targets: how many ranks or points are looked for in each group and
+        window.
         """
         runs = _runs_within(view, windows)
         if sum(_packed_bytes(marks) for marks, _ in runs) > self._memory.budget // 2:
@@ -56,7 +59,7 @@ class WholeRuns:
         rows = sum(marks.rows for marks, _ in runs)
         once = joined_windows(windows)
         chosen = sum(int(marks.totals.by_window(once).sum()) for marks, _ in runs)
-        known = self._costs.whole_runs(rows, chosen, len(windows), cells)
+        known = self._costs.whole_runs(rows, chosen, len(windows), groups * len(windows), targets)
         return known + self.reading(view, windows).cost
 
     def _is_known(self, view: View | GroupView, marks: SpanMarks, kept: KeptRows[Any] | None) -> bool:

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.query.answers.plan import RUNS, SCAN, Way
+from tidemark.query.reading.number_parts import FEW
 from tidemark.query.reading.spending import Left, Limit, Spending, current
 from tidemark.warehouse.projections.key_marks import KeyMarks
 
@@ -49,8 +50,9 @@ class Rates:
     slice: float = 150.0  # to find a group in a run by its marks
     cell: float = 60.0  # to answer about a group in a window, alone
     passed_row: float = 0.003  # to go through the rows of a run in memory, a row of the run
-    chosen_row: float = 0.01  # to find ranks among these, a row of the one window that is asked
-    divided_row: float = 0.03  # the same with several windows
+    chosen_row: float = 0.006  # to find a few ranks among these, a row of the one window that is asked
+    divided_row: float = 0.016  # the same with several windows
+    sorted_row: float = 0.07  # to find more ranks, a row of the windows
     chosen_cell: float = 3.0  # to answer about a group in a window that has some of these rows
     read_row: float = 0.03  # to read and decode a row of a run, with two threads
     lookup: float = 100.0  # to look up a key in a run
@@ -102,13 +104,15 @@ class Costs:
         """To find each of these groups in each run, and to answer about it in each window."""
         return groups * (runs * self.rates.slice + windows * self.rates.cell)
 
-    def whole_runs(self, rows: int, chosen: int, windows: int, cells: int) -> float:
+    def whole_runs(self, rows: int, chosen: int, windows: int, cells: int, targets: int) -> float:
         """To answer about cells from runs in memory.
 
         rows: of these runs. chosen: those in the windows. cells: the pairs of a group and a window.
+        targets: how many ranks or points are looked for in each.
         """
         rates = self.rates
         of_row = rates.chosen_row if windows == 1 else rates.divided_row
+        of_row = rates.sorted_row if targets > FEW else of_row
         return rows * rates.passed_row + chosen * of_row + cells * rates.chosen_cell
 
     def read_runs(self, rows: int) -> float:

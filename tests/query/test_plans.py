@@ -453,7 +453,7 @@ def test_whole_runs_are_read_when_scans_have_paid_for_it(
     wh = world.open()
     dear = {"bounds": 1e9, "target": 1e9, "slice": 1e9, "cell": 1e9}
     free = dict.fromkeys(["event_row", "grouped", "grouped_row", "found_cell", "passed_row"], 0)
-    free |= dict.fromkeys(["chosen_row", "divided_row", "chosen_cell"], 0)
+    free |= dict.fromkeys(["chosen_row", "divided_row", "sorted_row", "chosen_cell"], 0)
     wh._session.costs.rates = Rates(statement=10_000, read_row=25_000 / 220, **dear, **free)
     ways = ["scan", "scan", "runs", "runs"]
     assert [question(wh).plan.way for _ in ways] == ways
