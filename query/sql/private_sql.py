@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from tidemark.query.reading.connections import open_connection
@@ -39,10 +39,38 @@ _ALLOWED = (
 _SERIALIZE = "SELECT json_serialize_sql(?)"
 
 
-def with_tokens(statement: str, params: Any, columns: Mapping[str, str]) -> tuple[str, Any]:
+def columns_together(columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The columns of several warehouses, Delta's types by name in lower case.
+
+    InputError for a name that is private in one and not in another, and for private columns of two secrets:
+    a statement does not tell of which warehouse a name is.
+    """
+    found: dict[str, str] = {}
+    tokens = set[str]()
+    for name, kind in chain.from_iterable(one.items() for one in columns):
+        known = found.setdefault(name.lower(), kind)
+        private = {one for one in (known, kind) if _is_token(one)}
+        tokens |= private
+        if (private and known != kind) or len(tokens) > 1:
+            raise InputError(
+                f"the private columns of the warehouses do not go together: {name!r} is not private in all "
+                "of them, or two have different secrets. Ask them one by one."
+            )
+    return found
+
+
+def _is_token(kind: str) -> bool:
+    found = find_column_type(kind)
+    return found is not None and found.is_token
+
+
+def with_tokens(
+    statement: str, params: Any, columns: Mapping[str, str], prefixes: Sequence[str] = ("",)
+) -> tuple[str, Any]:
     """The statement and its parameters with tokens for the values that private columns are compared with.
 
-    columns   those of the warehouse, Delta's types by name
+    columns    those of the warehouses, Delta's types by name
+    prefixes   of the names of the functions of those with private columns
 
     InputError for another use of a private column, and where a value is compared and this process has no
     secret. The errors do not show the statement.
@@ -66,7 +94,7 @@ def with_tokens(statement: str, params: Any, columns: Mapping[str, str]) -> tupl
         tree = json.loads(one(_SERIALIZE, statement))
         if tree["error"]:
             raise _refused("it cannot be looked at as one SELECT")
-        found = _Replaced(tree, set(private), token)
+        found = _Replaced(tree, set(private) | _of_answers(tree, prefixes), token)
         written = str(one("SELECT json_deserialize_sql(?::JSON)", json.dumps(found.tree)))
     return written, _with_token_params(kind, params, found.params)
 
@@ -98,18 +126,9 @@ class _Replaced:
     def __init__(self, tree: Node, private: set[str], token: Any) -> None:
         self._token, self.tree = token, tree
         self.params: set[str] = set()
-        functions = [
-            str(node["function"].get("function_name")).lower()
-            for node in _nodes(tree)
-            if node.get("type") == "TABLE_FUNCTION"
-        ]
-        # Columns of answers that may have tokens.
-        answers = (
-            {"value", "group"} if _OF_KEYS.intersection(functions) else {"group"} if functions else set()
-        )
         tables = {str(node.get(name, "")).lower() for node in _nodes(tree) for name in ("table_name", "alias")
                   if node.get("type") in _TABLES}  # fmt: skip
-        self._columns = private | answers
+        self._columns = private
         self._names = self._columns | (tables - {""})  # a table is a struct of its rows
         while not self._columns >= (more := set(self._aliases())):
             self._columns |= more
@@ -222,6 +241,19 @@ class _Replaced:
             raise _refused("a private column is compared with what is no text and no whole number")
         made: Node = self._token(given["text"])
         return made
+
+
+def _of_answers(tree: Node, prefixes: Sequence[str]) -> set[str]:
+    """The columns of answers that may have tokens, in a statement that calls functions."""
+    functions = {
+        str(node["function"].get("function_name")).lower()
+        for node in _nodes(tree)
+        if node.get("type") == "TABLE_FUNCTION"
+    }
+    of_keys = {f"{prefix}{name}".lower() for prefix in prefixes for name in _OF_KEYS}
+    if functions & of_keys:
+        return {"value", "group"}
+    return {"group"} if functions else set()
 
 
 def _branches(query: Node) -> Sequence[Node]:

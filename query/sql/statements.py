@@ -11,7 +11,7 @@ from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reader import Reader
 from tidemark.query.sql.duckdb_sql import checked_query, connected
 from tidemark.query.sql.explained import explained
-from tidemark.query.sql.private_sql import with_tokens
+from tidemark.query.sql.private_sql import columns_together, with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.errors import InputError
@@ -56,17 +56,12 @@ class Statements:
             return found
 
     def _with_tokens(self, statement: str, params: Any) -> tuple[str, Any]:
-        """Both with tokens for values of private columns; InputError for named warehouses with some."""
-        for name, wh in self._warehouses.items():
-            if name and wh.options.private:
-                raise InputError(
-                    f"the warehouse {name!r} has private columns, and a statement over warehouses by names "
-                    "would compare their tokens with text. Ask it by its own: query.open(...).sql."
-                )
-        alone = self._warehouses.get("")
-        if alone is None:
+        """Both with tokens for the values that private columns are compared with."""
+        private = [f"{name}_" if name else "" for name, wh in self._warehouses.items() if wh.options.private]
+        if not private:
             return statement, params
-        return with_tokens(statement, params, dict(alone.options.columns))
+        columns = columns_together([dict(wh.options.columns) for wh in self._warehouses.values()])
+        return with_tokens(statement, params, columns, private)
 
 
 class Connection:

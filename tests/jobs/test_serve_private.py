@@ -188,14 +188,17 @@ def test_an_unexpected_error_is_logged_without_its_text(
     assert NAME not in caplog.text
 
 
-def test_assistants_and_tools_of_sqlalchemy_are_refused(
+def test_assistants_are_refused_and_tools_of_sqlalchemy_replace_names(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["mcp", "-w", f"p={folder / 'private'}"]) == 2
     assert "private columns" in capsys.readouterr().err
     statement = f"SELECT count(*) FROM p WHERE CAST(user AS VARCHAR) = '{NAME}'"
-    with pytest.raises(query.InputError, match="private columns"):
-        cursors.Connection({"p": query.open(folder / "private")}).cursor().execute(statement)
+    cursor = cursors.Connection({"p": query.open(folder / "private")}).cursor()
+    with pytest.raises(query.InputError, match="private column"):
+        cursor.execute(statement)
+    cursor.execute("SELECT count(*) FROM p WHERE user = ?", [NAME])
+    assert cursor.fetchall() == [(query.open(folder / "plain").frequency(NAME, key="user").count,)]
 
 
 # Mistakes that the tests above find.

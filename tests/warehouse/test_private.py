@@ -369,6 +369,37 @@ def test_several_warehouses_have_one_secret(life: Life, tmp_path: Path) -> None:
         query.connect({"a": life.private, "b": life.plain}).sql("SELECT count(*) FROM a")
 
 
+def test_statements_join_warehouses_of_one_secret(life: Life, tmp_path: Path) -> None:
+    own: dict[str, Any] = {"keys": KEYS, "groups": ["user"], "time": "time", "schema": SCHEMA}
+    warehouse.create(None, tmp_path / "plain", ["delay"], **own)
+    secret = life.folder / "secret"
+    warehouse.create(None, tmp_path / "other", ["delay"], private=True, secret_file=secret, **own)
+    for name in ("plain", "other"):
+        warehouse.load(None, tmp_path / name, rows(0, 90), "a")
+    private = query.connect({"a": life.private, "b": tmp_path / "other"})
+    plain = query.connect({"a": life.plain, "b": tmp_path / "plain"})
+    for statement, params in (
+        (f"FROM a JOIN b ON a.user = b.user WHERE a.user IN ('{NAMES[0]}', ?)", [NAMES[3]]),
+        ("FROM a JOIN b USING (user)", None),
+        (f"FROM b WHERE user IN (SELECT user FROM a) AND card <> {CARDS[0]}", None),
+    ):
+        asked = f"SELECT count(*) {statement}"
+        assert private.sql(asked, params=params).fetchall() == plain.sql(asked, params=params).fetchall()
+    ((count,),) = private.sql(f"SELECT count FROM b_frequency('{NAMES[0]}', key := 'user')").fetchall()
+    assert count == rows(0, 90)["user"].to_pylist().count(NAMES[0])
+    for statement in (
+        f"SELECT count(*) FROM a JOIN b USING (id) WHERE b.user::VARCHAR = '{NAMES[0]}'",
+        f"FROM b_top(5, key := 'user') WHERE value::VARCHAR = '{NAMES[0]}'",
+    ):
+        with pytest.raises(InputError, match="not run"):
+            private.sql(statement)
+    with pytest.raises(InputError, match="private columns"):
+        private.sql("FROM a").filter("true")
+    foreign = created(tmp_path, key="card", private=["card"], time=None, schema=SCHEMA.remove(0))
+    with pytest.raises(InputError, match="two have different secrets"):
+        query.connect({"a": life.private, "c": foreign}).sql("SELECT count(*) FROM a")
+
+
 def test_rows_of_a_statement_are_read_and_nothing_is_built_on_them(life: Life) -> None:
     found = query.open(life.private).sql("SELECT user, id FROM events WHERE id < 9")
     assert len(found) == len(found.fetchall()) == len(found.df()) == found.limit(99).to_arrow_table().num_rows
@@ -437,7 +468,7 @@ def test_a_reason_with_the_value_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_door_that_compares_the_name_is_found(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "with_tokens", lambda statement, params, _: (statement, params))
+    monkeypatch.setattr(statements, "with_tokens", lambda statement, params, *_: (statement, params))
     monkeypatch.setattr(duckdb_sql, "_token_struct", lambda column: column)
     found = query.open(life.private).sql("SELECT count(*) FROM events WHERE user = 'plain name'").fetchall()
     assert found == [(0,)]  # without a word

@@ -1,0 +1,51 @@
+"""A stream into private columns: neither tables nor checkpoints have a name, also not of refused records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.warehouse.private_world import CARDS, NAMES, SCHEMA, rows, secret_in, traces
+from tidemark import query, stream, warehouse
+from tidemark.warehouse.private import secrets
+
+
+def test_no_file_of_a_stream_has_a_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_known", {})
+    monkeypatch.setattr(secrets, "_read", {})
+    uri, incoming, checkpoint = tmp_path / "w", tmp_path / "incoming", tmp_path / "checkpoint"
+    warehouse.create(
+        spark, uri, ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
+        secret_file=secret_in(tmp_path / "secret"),
+    )  # fmt: skip
+    incoming.mkdir()
+    good = rows(0, 40).to_pylist()
+    bad = [
+        {"user": NAMES[0], "card": f"x{CARDS[0]}", "delay": "much"},
+        {"user": NAMES[1], "delay": 1, "time": "never"},
+    ]
+    texts = [json.dumps(one, default=str, ensure_ascii=False) for one in [*good, *bad]] + [f"{NAMES[3]}, 1"]
+    (incoming / "1.txt").write_text("\n".join(texts) + "\n")
+    text = spark.readStream.format("text").load(str(incoming)).selectExpr("value", "'p' AS position")
+    reports: list[stream.BatchReport] = []
+    records = stream.parse(text, warehouse.open_snapshot(uri).options, "json")
+    how: dict[str, Any] = {
+        "source": "s",
+        "checkpoint": checkpoint,
+        "trigger": "available now",
+        "progress": reports.append,
+    }
+    stream.start(records, uri, **how).awaitTermination()
+    assert [(one.rows, one.rejected) for one in reports] == [(40, 3)]
+    assert traces(uri, []) == traces(checkpoint, []) == []
+    kept = spark.read.format("delta").load(str(uri / "rejected")).collect()
+    assert [row.raw for row in kept] == [None] * 3
+    assert all(row.reason and row.position == "p" for row in kept)
+    users = [one["user"] for one in good]
+    assert query.open(uri).frequency(NAMES[1], mode="exact").count == users.count(NAMES[1])
