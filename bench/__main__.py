@@ -33,6 +33,7 @@ from bench.daily import run as daily
 from bench.daily.rows import Sizes
 from bench.engines import start_spark
 from bench.papers import run as papers
+from bench.select import run as select
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 # The parts without Spark, by the arguments and a folder for generated files.
@@ -61,7 +62,7 @@ BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Sec
     "groups": (groups.run, 100_000, 100),
     "distinct": (distinct.run, 50_000, 100),
 }
-LONG = {"billion", "daily-heaviest"}  # parts that run only when they are named
+LONG = {"billion", "daily-heaviest", "select-large"}  # parts that run only when they are named
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
@@ -130,6 +131,8 @@ def _run(  # noqa: PLR0911  one return for each part
             latency.Sizes(20_000, 2, 1, 2, ()) if quick else latency.Sizes(asked.rows // 10, 25, 10, 101, ())
         )
         return sql.run(spark, work, sizes)
+    if part in select.PARTS:
+        return select.PARTS[part](spark, work, select.QUICK if quick else select.sizes(part, asked.rows))
     if part == "stream":
         small = streaming.Sizes(2_000, 4, 1, 70, (1, 2))
         return streaming.run(spark, work, small if quick else streaming.Sizes())
@@ -149,13 +152,14 @@ def _parser() -> argparse.ArgumentParser:
         "parts",
         nargs="*",
         choices=[*report.PARTS, []],
-        help="parts to run; without, all but billion and daily-heaviest, which take half an hour each",
+        help=f"parts to run; without, all but {', '.join(sorted(LONG))}, which take half an hour each",
     )
     parser.add_argument(
         "--rows",
         type=int,
         default=100_000_000,
-        help="of the parts query and daily-heaviest; ten times as many in billion, a tenth elsewhere",
+        help="of the parts query and daily-heaviest; ten times as many in billion, 0.4 times as many in "
+        "select-large, a tenth elsewhere",
     )
     parser.add_argument(
         "--distributions", nargs="+", default=["lognormal", "uniform", "flights"], help="of the part query"

@@ -34,16 +34,20 @@ def spark_percentile(spark: SparkSession, runs: str, phi: float) -> Any:
 
 
 class Duck:
-    """DuckDB over Parquet files, one warm connection."""
+    """DuckDB over Parquet files, which a view has, one warm connection."""
 
-    def __init__(self, files: Sequence[str]) -> None:
+    def __init__(self, files: Sequence[str], view: str = "s") -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
-        self._connection.execute(f"CREATE VIEW s AS FROM {parquet_rows(files)}")
+        self.add(view, files)
         self._files = list(files)
 
+    def add(self, view: str, files: Sequence[str]) -> None:
+        """Makes a view of the rows of other files."""
+        self._connection.execute(f"CREATE VIEW {view} AS FROM {parquet_rows(files)}")
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement, in which the view `s` has all rows."""
+        """The rows of a statement, in which the view has all rows."""
         return self._connection.execute(statement).fetchall()
 
     def count(self, column: str, value: Any) -> int:

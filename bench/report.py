@@ -25,6 +25,8 @@ PARTS = (
     "daily-heaviest",
     "distinct",
     "sql",
+    "select",
+    "select-large",
     "command",
     "load",
     "change",

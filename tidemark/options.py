@@ -28,7 +28,7 @@ class GivenOptions(TypedDict, total=False):
     key: str | Sequence[str] | None
     keys: Sequence[str | Sequence[str]] | None
     groups: Sequence[str | Sequence[str]] | None
-    index: str | Sequence[str] | None
+    index: str | Sequence[str | Mapping[str, Any]] | None
     companions: Mapping[str, tuple[str, str]] | None
     time: str | None
     tick: str | None
@@ -125,14 +125,17 @@ OPTIONS = {
         ),
         Option(
             "index",
-            "columns",
+            "indexes",
             "the columns with an index: rows with some of their values are found without reading the others, "
-            "by `where` of a scan and by `wh.sql`. An index has a row for each row that is not NULL there",
-            field="index_names",
+            "by `where` of a scan and by `wh.sql`. An index has a row for each row that is not NULL there. "
+            'An item is a column, or `{"on": column, "include": columns}`: then the index has these columns, '
+            "too, and answers statements about them alone without reading `events`",
+            field="index_columns",
             property="index",
             flag="--index",
-            help="a column by whose values rows are found without a scan; may be repeated",
-            metavar="COLUMN",
+            help="a column by whose values rows are found without a scan, and the columns that the index has "
+            "beside it: date=user,price; may be repeated",
+            metavar="COLUMN[=COLUMNS]",
             at_load=True,
             is_told=False,
             is_altered=True,

@@ -70,7 +70,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     add_measure: str | None = None,
     add_key: str | Sequence[str] | None = None,
     add_group: str | Sequence[str] | None = None,
-    add_index: str | None = None,
+    add_index: str | Mapping[str, Any] | None = None,
     drop_measure: str | None = None,
     drop_key: str | Sequence[str] | None = None,
     drop_group: str | Sequence[str] | None = None,
@@ -95,7 +95,8 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                each group
     add_key    a column, or a list of columns whose values together are the key
     add_group  the same for a group, which is a key, too
-    add_index  a column by whose values rows are found without a scan
+    add_index  a column by whose values rows are found without a scan, or {"on": column, "include": columns}:
+               an index with columns beside it, which answers statements about these without reading `events`
     drop_measure
                a measure, but not the only one. If it was the first, the next one answers questions that name
                none

@@ -36,6 +36,7 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.features import PRIVATE
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
+from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options, default_of, fields_of, parse_options, read_options
 
 if TYPE_CHECKING:
@@ -187,7 +188,8 @@ def _check_no_other_files(store: Store) -> None:
 def _with_defaults(given: dict[str, Any]) -> Options:
     if given["measures"] is None:
         raise InputError("a warehouse needs at least one measure: measures=['column'], or --measure column.")
-    check_folders(given["measures"], [*(given["keys"] or ()), *(given["groups"] or ())])
+    indexes = KINDS["indexes"].as_field(given["index"])
+    check_folders(given["measures"], [*(given["keys"] or ()), *(given["groups"] or ()), *indexes])
     if given["tick"] is not None and given["time"] is None:
         raise InputError(
             "tick was given without a time column. Name one, or leave tick out: ticks are then step numbers."
@@ -196,7 +198,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
     if given["time"] is None:
         stored["tick"] = None
     options = Options(**fields_of(stored))
-    if options.index_names:
+    if options.index_columns:
         options = replace(options, features={features.INDEX: features.KNOWN[features.INDEX]})
     options.check_retention()
     return options

@@ -17,6 +17,7 @@ class RowsPlan:
     view: "events", "history" or "live". alias: its name in the statement.
     columns: those whose indexes are used, or would be.
     way: "index" if rows are looked up, "scan" if that would not pay.
+    is_covered: whether the index has all columns of the statement, so that history is not read.
     most: how many rows of history the WHERE selects at most, by the marks of the indexes.
     rows, rows_left: the rows of all files, and those that may be selected. Likewise files and row_groups.
         Live batches, and files that an index does not cover, are left whole.
@@ -28,6 +29,7 @@ class RowsPlan:
     alias: str
     columns: tuple[str, ...]
     way: Way
+    is_covered: bool
     most: int
     rows: int
     rows_left: int
@@ -43,7 +45,7 @@ class RowsPlan:
             for name in ("files", "row_groups", "rows")
         )
         costs = ", ".join(f"{way} {ms:,.1f} ms" for way, ms in self.estimates_ms.items())
-        on = ", ".join(self.columns)
+        on = ", ".join(self.columns) + (", which has all columns" if self.is_covered else "")
         view = f"{self.site} {self.view}" if self.site else self.view
         return f"{view} AS {self.alias}: {self.way} on {on}; at most {self.most:,} rows; {left}; {costs}"
 

@@ -5,6 +5,9 @@ is taken, of an OR all parts. If these are few enough, the blocks of the runs th
 give the file and the number of each row. A file is *covered* if the index of every column that was used has
 all of its rows. Of a covered file only the rows that were found can be selected; every other file is scanned.
 
+If the one index that is used has the values of all columns that are asked for, too, the rows of covered files
+are given as they stand in it, and these files are not read at all.
+
 This needs no order among the versions of `events` and of the runs: files never change, so what a run says of
 a file is true of every version that has the file.
 
@@ -13,28 +16,31 @@ Cost: O(ranges * log marks) to bound; one or two blocks a run and range, and 16 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
+from tidemark.query.scans.index_rows import IndexRows, edges_of, read_index_rows
 from tidemark.query.scans.sought import Ends, Sought, ends_of, united
-from tidemark.warehouse.columns.keys import Key, count_less
+from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import file_id
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.group_rows import GroupRows
 from tidemark.warehouse.projections.row_index import IndexMarks, Places, RowIndex
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 _MARKS_BYTES = 2**26  # of marks that are kept
+_FEW = 2  # columns that are read, where they are not known
 _MOST_ROWS = 2**20  # that an index finds for one condition
+_FEWER = 16  # the most rows that an index with the values may find for one row of another index
 
 Ints = NDArray[np.int64]
 
@@ -44,12 +50,18 @@ class IndexRates:
     """Microseconds of a unit of work, measured as those of `query/reading/costs.py`.
 
     share: of the cost of a scan, what looking rows up may take: it is spent before it is known what is left.
+    all: the same where the index has the values, and nothing is left.
+    group: rows of a row group of `events`, of which all are read if one is.
     """
 
-    edge: float = 150.0  # to find a range in a run
+    edge: float = 250.0  # to find a range in a run
+    edge_of_column: float = 60.0  # the same for each column of which the index has the values
     place: float = 0.05  # to read the place of a row
-    row: float = 0.006  # of a scan
+    value: float = 0.1  # to read a value that the index has
+    row: float = 0.006  # to scan a value
     share: float = 0.1
+    all: float = 0.8
+    group: int = DEFAULT.group_rows
 
 
 RATES = IndexRates()
@@ -71,7 +83,6 @@ class _Run:
 
 # Shared by all readers of the process, by the address of the marks: files never change.
 _runs: LRUCache[_Run] = LRUCache(_MARKS_BYTES, lambda run: run.nbytes)
-_blocks = BlockReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +110,12 @@ class Index:
 
     def most(self, ends: Sequence[Ends]) -> int:
         """How many rows have values in the ranges at most, which are disjoint, by the marks."""
-        edges = (_edges(run.marks, one) for run in self.runs for one in ends)
+        edges = (edges_of(run.marks, one) for run in self.runs for one in ends)
         return sum(stop - start for start, stop in edges)
 
-    def rows(self, ends: Sequence[Ends]) -> tuple[Ints, Ints]:
-        """The file and the number of each row with a value in the ranges, in no order."""
-        projection = self.projection
-        columns = tuple(name for name in projection.runs_schema.names if name != "run")
-        wanted = []
-        for run in self.runs:
-            for one in ends:
-                start, stop = _edges(run.marks, one)
-                wanted.append(RowsWanted(run.marks.files, start, stop, columns))
-        files, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        root = projection.runs_table
-        for block, _, _ in read_row_ranges(_blocks, root, wanted, projection.dictionaries):
-            for part in projection.from_stored(block):
-                for start, stop in _within(part, ends):
-                    found: Any = part.groups[1]
-                    files.append(found[part.codes[start:stop]])
-                    rows.append(part.values[start:stop])
-        return np.concatenate(files), np.concatenate(rows)
+    def rows(self, ends: Sequence[Ends], names: Set[str] = frozenset()) -> IndexRows:
+        """The rows with values in the ranges, and the values of these columns, which the index has."""
+        return read_index_rows(self.projection, [run.marks for run in self.runs], ends, names)
 
     def covered(self, files: Iterable[DataFile]) -> set[int]:
         """The ids of those of the files of which the index has all rows that are not NULL."""
@@ -145,6 +141,8 @@ class Found:
     most     how many rows of history the condition selects at most, by the marks
     rows     by path of each covered file: the numbers of its rows that may be selected, ascending, each once.
              Other files are scanned. None if looking them up would cost more than to scan
+    values   the rows of covered files that may be selected, with all columns that are asked for; None if
+             they have to be read. All of them are of history
     """
 
     columns: tuple[str, ...]
@@ -152,19 +150,93 @@ class Found:
     lookup_us: float
     scan_us: float
     rows: Mapping[str, Ints] | None
+    values: pa.Table | None = None
 
     def rows_left(self, file: DataFile) -> int:
         """How many rows of the file may be selected."""
         return file.rows if self.rows is None or file.path not in self.rows else len(self.rows[file.path])
 
 
-def find(contents: Contents, asked: Sought | None, allowed: Mapping[Key, Sequence[Ends]]) -> Found | None:
+def find(
+    contents: Contents,
+    asked: Sought | None,
+    allowed: Mapping[Key, Sequence[Ends]],
+    needed: Set[str] | None = None,
+) -> Found | None:
     """What the indexes find of a condition; None if they do not know any column of it.
 
     allowed: beside it, the ranges of names that are allowed in columns.
+    needed: the columns that are read of selected rows; None: any.
 
     DamagedWarehouse if a file of an index cannot be read.
     """
+    chosen = _chosen(contents, asked, allowed, needed)
+    if chosen is None:
+        return None
+    most = sum(one.most for one in chosen)
+    columns = tuple(dict.fromkeys(one.index.projection.column.name for one in chosen))
+    files = contents.list_events()
+    edges = sum(len(one.ends) * len(one.index.runs) for one in chosen)
+    has_values = needed is not None and _has_values(chosen, needed)
+    read = len(needed) if has_values and needed is not None else 0
+    lookup_us = (RATES.edge + RATES.edge_of_column * read) * edges + (RATES.place + RATES.value * read) * most
+    of_row = RATES.row * (_FEW if needed is None else len(needed))
+    scan_us = of_row * sum(max(0, file.rows) for file in files if _may_hold(file, chosen))
+    scan = Found(columns, most, lookup_us, scan_us, None)
+    if most > _MOST_ROWS or lookup_us > (RATES.all if has_values else RATES.share) * scan_us:
+        return scan
+    covered = set.intersection(*(one.index.covered(files) for one in chosen))
+    if has_values and needed is not None:
+        return _with_values(scan, contents, chosen[0], covered, needed)
+    rows = _rows_by_file(chosen, files, covered)
+    left = sum(_rows_read(file, rows.get(file.path)) for file in files if _may_hold(file, chosen))
+    return scan if lookup_us + of_row * left > scan_us else replace(scan, rows=rows)
+
+
+def _with_values(scan: Found, contents: Contents, one: _Range, covered: Set[int], needed: Set[str]) -> Found:
+    """What is found where the index has the values; the rows of files that are not covered are left."""
+    rows = one.index.rows(one.ends, needed)
+    whole = {file_id(one.file.path) for one in contents.visible_files() if one.is_whole and not one.is_live}
+    given = covered & whole  # what other files have may not be visible yet, and is read
+    values = rows.table(_in_files(rows, given))
+    files = contents.list_events()
+    nothing = {file.path: np.empty(0, np.int64) for file in files if file_id(file.path) in given}
+    return replace(scan, rows=nothing, values=values)
+
+
+def _may_hold(file: DataFile, chosen: Sequence[_Range]) -> bool:
+    """Whether a file may have values in the ranges by its statistics, as scans leave files out."""
+    return any(_overlaps(file, one.index.projection.column, one.ends) for one in chosen)
+
+
+def _overlaps(file: DataFile, key: Key, ends: Sequence[Ends]) -> bool:
+    (stored,) = key.stored_names
+    least, greatest = (file.stats.get(f"{end}.{stored}") for end in ("min", "max"))
+    if least is None or greatest is None:
+        return True
+    try:
+        first: Any = key.bound_of(least)
+        last: Any = key.bound_of(greatest)
+    except InputError:  # of a type that other tools write
+        return True
+    pairs: Sequence[tuple[Any, Any]] = ends
+    return any((low is None or low <= last) and (high is None or high >= first) for low, high in pairs)
+
+
+def _rows_read(file: DataFile, found: Ints | None) -> int:
+    """How many rows of a file are read for these: all of its row groups that have some, which are large."""
+    if found is None:
+        return file.rows
+    return min(file.rows, RATES.group * len(np.unique(found // RATES.group)))
+
+
+def _chosen(
+    contents: Contents,
+    asked: Sought | None,
+    allowed: Mapping[Key, Sequence[Ends]],
+    needed: Set[str] | None,
+) -> list[_Range] | None:
+    """Ranges of which each selected row is in one; None if that is not known."""
     known = {one.column.name: one for one in contents.options.indexes}
     opened: dict[str, Index] = {}
 
@@ -173,66 +245,79 @@ def find(contents: Contents, asked: Sought | None, allowed: Mapping[Key, Sequenc
             opened[name] = Index.of(contents, known[name])
         return opened.get(name)
 
-    parts = [_alternatives(asked, index)] if asked is not None else []
+    search = _Search(index, needed)
+    parts = [search.alternatives(asked)] if asked is not None else []
     for key, ranges in allowed.items():
         one = index(key.name)
         parts.append(None if one is None else [_range(one, ranges)])
-    chosen = _fewest(parts)
-    if chosen is None:
-        return None
-    most = sum(one.most for one in chosen)
-    columns = tuple(dict.fromkeys(one.index.projection.column.name for one in chosen))
-    files = contents.list_events()
-    edges = sum(len(one.ends) * len(one.index.runs) for one in chosen)
-    lookup_us = RATES.edge * edges + RATES.place * most
-    scan_us = RATES.row * sum(max(0, file.rows) for file in files)
-    pays = most <= _MOST_ROWS and lookup_us <= RATES.share * scan_us
-    return Found(columns, most, lookup_us, scan_us, _rows_by_file(chosen, files) if pays else None)
+    return search.best(parts)
 
 
-def _rows_by_file(chosen: Sequence[_Range], files: Sequence[DataFile]) -> dict[str, Ints]:
-    covered = set.intersection(*(one.index.covered(files) for one in chosen))
-    pairs = [one.index.rows(one.ends) for one in chosen]
-    ids, rows = (np.concatenate(column) for column in zip(*pairs, strict=True))
+def _has_values(chosen: Sequence[_Range], needed: Set[str]) -> bool:
+    """Whether the ranges are of one index that has the values of these columns."""
+    return len(chosen) == 1 and chosen[0].index.projection.has_values(needed)
+
+
+def _in_files(found: IndexRows, covered: Set[int]) -> Ints:
+    """The places of the rows that are in these files."""
+    return np.flatnonzero(np.isin(found.files, np.array([*covered], np.int64)))
+
+
+def _rows_by_file(chosen: Sequence[_Range], files: Sequence[DataFile], covered: Set[int]) -> dict[str, Ints]:
+    found = [one.index.rows(one.ends) for one in chosen]
+    ids = np.concatenate([one.files for one in found])
+    rows = np.concatenate([one.rows for one in found])
     order = np.lexsort((rows, ids))
     ids, rows = ids[order], rows[order]
-    found = {}
+    by_file = {}
     for file in files:
         if (one := file_id(file.path)) in covered:
             start, stop = np.searchsorted(ids, one), np.searchsorted(ids, one, "right")
-            found[file.path] = np.unique(rows[start:stop])
-    return found
+            by_file[file.path] = np.unique(rows[start:stop])
+    return by_file
 
 
-def _alternatives(asked: Sought, index: Any) -> list[_Range] | None:
-    """Ranges of which a row that is selected is in one; None if that is not known."""
-    kind = asked[0]
-    if kind == "and":
-        return _fewest([_alternatives(part, index) for part in asked[1]])
-    if kind == "or":
-        return _any_of(asked[1], index)
-    one = index(asked[1])
-    ends = None if one is None else ends_of(one.projection.column, asked)
-    return None if one is None or ends is None else [_range(one, [ends])]
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Looks for the ranges of a condition.
 
+    index: opens that of a column. needed: as `find` has it.
+    """
 
-def _any_of(parts: Sequence[Sought], index: Any) -> list[_Range] | None:
-    """The ranges of all parts, those of one column joined; None if one part is not known."""
-    by_column: dict[str, tuple[Index, list[Ends]]] = {}
-    for part in parts:
-        ranges = _alternatives(part, index)
-        if ranges is None:
-            return None
-        for one in ranges:
-            name = one.index.projection.column.name
-            by_column.setdefault(name, (one.index, []))[1].extend(one.ends)
-    return [_range(one, ends) for one, ends in by_column.values()]
+    index: Callable[[str], Index | None]
+    needed: Set[str] | None
 
+    def alternatives(self, asked: Sought) -> list[_Range] | None:
+        """Ranges of which a row that is selected is in one; None if that is not known."""
+        kind = asked[0]
+        if kind == "and":
+            return self.best([self.alternatives(part) for part in asked[1]])
+        if kind == "or":
+            return self.any_of(asked[1])
+        one = self.index(asked[1])
+        ends = None if one is None else ends_of(one.projection.column, asked)
+        return None if one is None or ends is None else [_range(one, [ends])]
 
-def _fewest(parts: Sequence[list[_Range] | None]) -> list[_Range] | None:
-    """The part with the fewest rows; None if no part is known."""
-    found = [part for part in parts if part is not None]
-    return min(found, key=lambda part: sum(one.most for one in part), default=None)
+    def any_of(self, parts: Sequence[Sought]) -> list[_Range] | None:
+        """The ranges of all parts, those of one column joined; None if one part is not known."""
+        by_column: dict[str, tuple[Index, list[Ends]]] = {}
+        for part in parts:
+            ranges = self.alternatives(part)
+            if ranges is None:
+                return None
+            for one in ranges:
+                name = one.index.projection.column.name
+                by_column.setdefault(name, (one.index, []))[1].extend(one.ends)
+        return [_range(one, ends) for one, ends in by_column.values()]
+
+    def best(self, parts: Sequence[list[_Range] | None]) -> list[_Range] | None:
+        """The part with the fewest rows, or with some more and the values; None if none is known."""
+        return min((part for part in parts if part is not None), key=self._rows, default=None)
+
+    def _rows(self, part: Sequence[_Range]) -> int:
+        rows = sum(one.most for one in part)
+        has_values = self.needed is not None and _has_values(part, self.needed)
+        return rows if has_values else _FEWER * rows
 
 
 def _range(index: Index, ends: Iterable[Ends]) -> _Range:
@@ -247,26 +332,3 @@ def _read_run(store: Store, projection: RowIndex, run: Any, files: Sequence[Data
         return kept.value
     marks = run_tables.read_marks(store, projection, run, files)
     return kept.keep(_Run(marks, marks.places()))
-
-
-def _edges(marks: IndexMarks, ends: Ends) -> tuple[int, int]:
-    """The rows of the run that may have values in the range, the end exclusive."""
-    names: Any = marks.sort_keys[0]
-    low, high = ends
-    first = 0 if low is None else count_less(names, low)  # marks before the range
-    after = len(names) if high is None else count_less(names, high, equal=True)
-    positions, rows = marks.positions, marks.rows
-    start = 0 if low is None or first == 0 else int(positions[first - 1]) + 1
-    stop = rows if high is None or after == len(positions) else int(positions[after])
-    return start, max(start, stop)
-
-
-def _within(part: GroupRows, ends: Iterable[Ends]) -> Iterable[tuple[int, int]]:
-    """The rows of the part with values in each range, the end exclusive."""
-    names = part.groups[0]
-    for low, high in ends:
-        first = 0 if low is None else count_less(names, low)
-        after = len(names) if high is None else count_less(names, high, equal=True)
-        if first < after:
-            start, stop = np.searchsorted(part.codes, [first, after])
-            yield int(start), int(stop)

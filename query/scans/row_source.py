@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading import spending
 from tidemark.query.reading.connections import Progress
-from tidemark.query.reading.sql_text import literal, named_rows, parquet_rows, quoted
+from tidemark.query.reading.sql_text import named_rows, parquet_rows, quoted
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.picked_rows import FILE_ROW, PickedRows, RowConditions
-from tidemark.query.scans.stored_sql import among_sql, stored_sql
+from tidemark.query.scans.stored_sql import among_sql, batches_sql, stored_sql
 from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
@@ -254,7 +254,7 @@ class RowSource:
         if place.is_cut:
             guards.append(f'"_tick" >= {self._range.start} AND "_tick" < {self._range.stop}')
         if place.batches:
-            guards.append(f"({' OR '.join(map(_batch_sql, place.batches))})")
+            guards.append(batches_sql(place.batches))
         guards += [among_sql(key, quoted(key.name), self.equal[key]) for key in self._wanted]
         guards += self._inside
         columns = [f"{int(place.is_live)}::UTINYINT AS {quoted(LIVE)}"]
@@ -459,8 +459,3 @@ def _ticks_of(one: VisibleFile) -> tuple[int, int] | None:
     """The first and last tick of a file by its statistics, both inclusive; None if they do not tell."""
     first, last = one.file.stats.get("min._tick"), one.file.stats.get("max._tick")
     return None if first is None or last is None else (first, last)
-
-
-def _batch_sql(batches: BatchRange) -> str:
-    source = literal(batches.source)
-    return f'("_source" = {source} AND "_batch" BETWEEN {batches.first} AND {batches.last})'

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tidemark.query.reading.sql_text import literal
 from tidemark.warehouse.columns.column_types import (
     DECIMAL_DIGITS,
     MEASURE_DIGITS,
@@ -17,6 +18,7 @@ from tidemark.warehouse.columns.column_types import (
 )
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import DAY_US
+from tidemark.warehouse.events.reader import BatchRange
 
 
 def stored_sql(kind: ColumnType, value: str) -> str:
@@ -68,3 +70,12 @@ def _is_plain(text: bytes) -> bool:
 
 def _escaped(text: bytes) -> str:
     return "".join(f"\\x{byte:02X}" for byte in text)
+
+
+def batches_sql(batches: Sequence[BatchRange]) -> str:
+    """SQL that is true of the rows of `events` of these batches."""
+    parts = (
+        f'("_source" = {literal(one.source)} AND "_batch" BETWEEN {one.first} AND {one.last})'
+        for one in batches
+    )
+    return f"({' OR '.join(parts)})"

@@ -28,7 +28,7 @@ from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
-from tidemark.query.sql.narrowed import function_name
+from tidemark.query.sql.narrowed import RowsView, function_name, rows_views
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
 from tidemark.query.sql.relations import Database
 from tidemark.query.sql.spark_sql import checked_name
@@ -36,6 +36,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.private.tokens import PREFIX
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, PARTS, RUN_COLUMNS, STEP_COLUMNS
 
@@ -86,8 +87,8 @@ def register(
         for name, text in views.items():
             connection.execute(f'{make}VIEW "{name}" AS {text}')
         readers.has_views = True
-        for part, text in () if prefix else found.items():
-            connection.execute(f"{make}MACRO {quoted(function_name(part))}(asked) AS TABLE {text}")
+        for part, text in () if temporary else found.items():
+            connection.execute(f"{make}MACRO {quoted(function_name(prefix + part))}(asked) AS TABLE {text}")
         for name, text in _macros(define, wh, readers).items():
             connection.execute(f"{make}MACRO {quoted(prefix + name)}{text}")
         readers.has_macros = True
@@ -115,19 +116,17 @@ def _views(
     private = [f"{_token_struct(f'e.{quoted(name)}')} AS {quoted(name)}" for name in _private(wh.options)]
     tokens = f" REPLACE ({', '.join(private)})" if private else ""
 
-    def visible(part: str, site: str) -> str:
-        paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
-        return of_batches(
-            part, site, f"read_parquet({paths}, hive_partitioning = false, union_by_name = true)"
-        )
-
-    def of_batches(part: str, site: str, rows: str) -> str:
-        chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
+    def columns(site: str) -> str:
         pairs = readers.sites[site].names.renamed
         named = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
-        shown = f" RENAME ({named})" if named else ""
+        return f"e.*{tokens}" + (f" RENAME ({named})" if named else "")
+
+    def visible(part: str, site: str) -> str:
+        paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
+        rows = f"read_parquet({paths}, hive_partitioning = false, union_by_name = true)"
+        chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
         return (
-            f"SELECT e.*{tokens}{shown} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
+            f"SELECT {columns(site)} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
             f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
         )
 
@@ -142,7 +141,7 @@ def _views(
 
     def found(part: str, site: str) -> str:
         rows = _texts(f"{rows_sql}('{part}', {literal(site)}, asked, {_NOW})")
-        return of_batches(part, site, f"query({rows}[1])")
+        return f"SELECT {columns(site)} FROM query({rows}[1]) e"
 
     return views, {part: _of_all(readers, partial(found, part)) for part in (EVENTS, *PARTS)}
 
@@ -296,18 +295,19 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
         _check_paths(wh)
     connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
-    raised, folders = Raised(), list[str]()
+    raised, folders, views = Raised(), list[str](), dict[str, RowsView]()
     for name, wh in warehouses.items():
         prefix = f"{name}_" if name else ""
         readers = register(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
         folders += readers.folders
+        sites = wh.sites.values()
+        indexed = {one.column.name for site in sites for one in site.options.indexes}
+        columns = {column for site in sites for column, _ in site.options.columns}
+        views |= rows_views(name, sorted(indexed), [*SYSTEM_COLUMNS, *sorted(columns)])
     if locked:
         lock(connection, folders)
-    alone = warehouses.get("")  # in statements that name several, rows are found by scans
-    sites = () if alone is None else alone.sites.values()
-    columns = {one.column.name for site in sites for one in site.options.indexes}
     has_tokens = any(wh.options.private for wh in warehouses.values())
-    return Database(connection, folders, raised, sorted(columns), has_tokens=has_tokens)
+    return Database(connection, folders, raised, views, has_tokens=has_tokens)
 
 
 def checked_query(statement: str) -> None:

@@ -18,21 +18,24 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 _COUNTED = ("files", "row_groups", "rows")
 
 
-def explained(sites: Mapping[str, Contents], parts: Iterable[Narrowed]) -> SqlPlan:
-    """How the views of rows in a statement are found, by site; reads the footers of their files."""
+def explained(sites_of: Mapping[str, Mapping[str, Contents]], parts: Iterable[Narrowed]) -> SqlPlan:
+    """How the views of rows in a statement are found; reads the footers of their files.
+
+    sites_of: the contents of each site of a warehouse, by the name of the warehouse.
+    """
     plans = []
     for part in parts:
-        for name, contents in sites.items():
-            found = find(contents, part.asked, {})
+        for name, contents in sites_of[part.view.warehouse].items():
+            found = find(contents, part.asked, {}, None if part.needed is None else {*part.needed})
             if found is not None:
-                plans.append(_plan(name, contents, part, found))
+                plans.append(_plan(part.view.warehouse or name, contents, part, found))
     return SqlPlan(plans)
 
 
 def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPlan:
     files = {f"{EVENTS}/{file.path}": file for file in contents.list_events()}
     counts = dict.fromkeys([f"{name}{end}" for name in _COUNTED for end in ("", "_left")], 0)
-    for path in contents.event_paths(part.part):
+    for path in contents.event_paths(part.view.part):
         file = files[path]
         rows = None if found.rows is None else found.rows.get(file.path)
         with report_unreadable_file(path):
@@ -48,10 +51,11 @@ def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPl
     read_us = RATES.row * (found.most if found.rows is None else counts["rows_left"])
     return RowsPlan(
         site=site,
-        view=part.part,
+        view=part.view.part,
         alias=part.alias,
         columns=found.columns,
         way=SCAN if found.rows is None else INDEX,
+        is_covered=found.values is not None,
         most=found.most,
         estimates_ms={INDEX: (found.lookup_us + read_us) / 1000, SCAN: found.scan_us / 1000},
         **counts,

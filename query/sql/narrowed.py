@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.scans.sought import Node, Sought, columns_of, sought
@@ -27,83 +27,149 @@ from tidemark.warehouse.snapshots.system_tables import PARTS
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_VIEWS = {EVENTS, *PARTS}
 _POSITIONS = {"query_location", "query_location_length"}
 _JOINS = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"}
+_READ_ANY = {"STAR", "POSITIONAL_REFERENCE", "PIVOT", "SHOW_REF", "COLUMN_DATA", "DELIM_GET"}  # any columns
+
+
+@dataclass(frozen=True, slots=True)
+class RowsView:
+    """A view of rows of a warehouse.
+
+    warehouse  its name, "" if it is asked alone
+    part       "events", "history" or "live"
+    indexed    the columns with an index
+    columns    all columns
+    """
+
+    warehouse: str
+    part: str
+    indexed: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def function(self) -> str:
+        """The name of the function that takes the place of the view."""
+        return function_name(f"{self.warehouse}_{self.part}" if self.warehouse else self.part)
+
+    def has(self, name: str) -> bool:
+        """Whether it has a column of this name, in any case."""
+        return any(name.lower() == one.lower() for one in self.columns)
+
+
+Views: TypeAlias = Mapping[str, RowsView]  # by their names in lower case
+
+
+def rows_views(warehouse: str, indexed: Sequence[str], columns: Sequence[str]) -> dict[str, RowsView]:
+    """The views of a warehouse; of one that has a name, the name itself is a view of its rows, too."""
+    views = {part: RowsView(warehouse, part, tuple(indexed), tuple(columns)) for part in (EVENTS, *PARTS)}
+    if not warehouse:
+        return views
+    return {f"{warehouse}_{part}".lower(): one for part, one in views.items()} | {
+        warehouse.lower(): views[EVENTS]
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
     """A view of rows in a statement, and what its WHERE says.
 
-    part   the name of the view
+    name   the name of the view there, in lower case
+    view   the view
     alias  under which the statement names its columns
     asked  what its WHERE says of columns with an index
+    needed the columns that the statement may read of it; None: any
     start, stop
            the bytes of the statement that name it, the end exclusive
     """
 
-    part: str
+    name: str
+    view: RowsView
     alias: str
     asked: Sought
+    needed: tuple[str, ...] | None
     start: int
     stop: int
-    node: Node
 
 
-def function_name(part: str) -> str:
-    """The name of the function that takes the place of a view."""
-    return f"tidemark rows of {part}"
+def function_name(view: str) -> str:
+    """The name of the function that takes the place of a view of rows."""
+    return f"tidemark rows of {view}"
 
 
-def narrowed_parts(
-    connection: DuckDBPyConnection, statement: str, params: Any, columns: Sequence[str]
-) -> list[Narrowed]:
-    """The views of rows whose WHERE says something of these columns, in the order of the text."""
-    tree = _parsed(connection, statement)
-    if tree is None:
-        return []
-    given = _by_identifier(params)
-    found = [
-        one
-        for select in _selects(tree)
-        for one in _narrowed(select, {name.lower(): name for name in columns}, given)
-    ]
-    shadows = {str(entry.get("key", "")).lower() for entry in _ctes(tree)}
-    return [] if shadows & {one.part for one in found} else sorted(found, key=lambda one: one.start)
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """The views of rows in a statement whose WHERE says something of columns with an index.
 
+    parts: in the order of the text. tree: the parse tree of the statement.
+    """
 
-def narrowed_statement(
-    connection: DuckDBPyConnection, statement: str, parts: Sequence[Narrowed]
-) -> str | None:
-    """The statement with functions in the place of these views; None if it cannot be written so."""
-    content, tree = statement.encode(), _parsed(connection, statement)
-    for one in reversed(parts):
-        content = content[: one.start] + _call(one).encode() + content[one.stop :]
-    text = content.decode(errors="replace")
-    wanted = {(one.part, one.alias, one.start): _call(one) for one in parts}
-    expected = _replaced(connection, tree, wanted)
-    written = _parsed(connection, text)
-    return text if written is not None and _plain(written) == _plain(expected) else None
+    parts: tuple[Narrowed, ...]
+    tree: Any
+
+    @classmethod
+    def of(
+        cls,
+        connection: DuckDBPyConnection,
+        statement: str,
+        params: Any,
+        views: Views,
+    ) -> Narrowing:
+        """Those of a statement."""
+        tree = _parsed(connection, statement)
+        if tree is None:
+            return cls((), None)
+        given, reads = _by_identifier(params), _Read.of(tree)
+        found = [
+            replace(one, needed=reads.of_view(one.alias, one.view.columns))
+            for select in _selects(tree)
+            for one in _narrowed(select, views, given)
+        ]
+        shadows = {str(entry.get("key", "")).lower() for entry in _ctes(tree)}
+        if shadows & {one.name for one in found}:
+            return cls((), tree)
+        return cls(tuple(sorted(found, key=lambda one: one.start)), tree)
+
+    def statement(self, connection: DuckDBPyConnection, statement: str) -> str | None:
+        """The statement with functions in the place of the views; None if it cannot be written so."""
+        content = statement.encode()
+        for one in reversed(self.parts):
+            content = content[: one.start] + _call(one).encode() + content[one.stop :]
+        text = content.decode(errors="replace")
+        written, calls = (
+            _parsed(connection, text),
+            {(one.alias, one.start): one.view.function for one in self.parts},
+        )
+        return text if written is not None and _is_same(self.tree, written, calls) and not calls else None
 
 
 def _call(one: Narrowed) -> str:
-    asked = literal(json.dumps(one.asked))
-    return f" {quoted(function_name(one.part))}({asked}) AS {quoted(one.alias)} "
+    asked = literal(json.dumps({"where": one.asked, "needed": one.needed}))
+    return f" {quoted(one.view.function)}({asked}) AS {quoted(one.alias)} "
 
 
-def _replaced(connection: DuckDBPyConnection, node: Any, wanted: Mapping[Any, str]) -> Any:
-    """The tree with the nodes of calls in the place of those of views."""
+def _is_same(node: Any, written: Any, calls: dict[tuple[str, int], str]) -> bool:
+    """Whether the tree is the first one but for calls in the place of views; those are taken out of `calls`.
+
+    calls: the names of the functions by the aliases of the views and their places in the text.
+    """
     if isinstance(node, list):
-        return [_replaced(connection, item, wanted) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if node.get("type") == "BASE_TABLE":
-        name, alias = str(node["table_name"]), str(node["alias"] or node["table_name"])
-        call = wanted.get((name.lower(), alias, node.get("query_location")))
-        tree = None if call is None else _parsed(connection, f"SELECT * FROM {call}")
-        return node if tree is None else tree["statements"][0]["node"]["from_table"]
-    return {field: _replaced(connection, value, wanted) for field, value in node.items()}
+        return (
+            isinstance(written, list)
+            and len(node) == len(written)
+            and all(_is_same(one, other, calls) for one, other in zip(node, written, strict=True))
+        )
+    if not isinstance(node, dict) or not isinstance(written, dict):
+        return bool(node == written)
+    if node.get("type") == "BASE_TABLE" and written.get("type") == "TABLE_FUNCTION":
+        alias = str(node["alias"] or node["table_name"])
+        function = calls.pop((alias, node["query_location"]), None)
+        called = written["function"]["function_name"]
+        return function is not None and called == function and written["alias"] == alias
+    names = (node.keys() | written.keys()) - _POSITIONS
+    return all(
+        name in node and name in written and _is_same(node[name], written[name], calls) for name in names
+    )
 
 
 def _parsed(connection: DuckDBPyConnection, statement: str) -> Any:
@@ -114,15 +180,6 @@ def _parsed(connection: DuckDBPyConnection, statement: str) -> Any:
     except RecursionError:
         return None
     return None if tree.get("error") or len(tree["statements"]) != 1 else tree
-
-
-def _plain(node: Any) -> Any:
-    """The tree without the positions in the text."""
-    if isinstance(node, list):
-        return [_plain(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {field: _plain(value) for field, value in node.items() if field not in _POSITIONS}
 
 
 def _selects(node: Any) -> Iterator[Node]:
@@ -137,6 +194,48 @@ def _selects(node: Any) -> Iterator[Node]:
             yield from _selects(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The names of columns that a statement has, in lower case, wherever they stand.
+
+    alone: those that stand without the name of a table. is_known: whether it reads no others.
+    """
+
+    names: frozenset[str]
+    alone: frozenset[str]
+    is_known: bool
+
+    @classmethod
+    def of(cls, tree: Any) -> _Read:
+        """Those of a parse tree."""
+        names, alone, is_known = set[str](), set[str](), True
+        for node in _nodes(tree):
+            if node.get("class") == "COLUMN_REF":
+                own = [str(name).lower() for name in node["column_names"]]
+                names.update(own)
+                alone.update(own if len(own) == 1 else ())
+            names.update(str(name).lower() for name in node.get("using_columns") or ())
+            is_known = is_known and node.get("class") not in _READ_ANY and node.get("type") not in _READ_ANY
+        return cls(frozenset(names), frozenset(alone), is_known)
+
+    def of_view(self, alias: str, columns: Sequence[str]) -> tuple[str, ...] | None:
+        """Those of a view with these columns; None: any. Its alias alone is the whole row."""
+        if not self.is_known or alias.lower() in self.alone:
+            return None
+        return tuple(name for name in columns if name.lower() in self.names)
+
+
+def _nodes(node: Any) -> Iterator[Node]:
+    """All nodes of the tree."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _nodes(item)
+    elif isinstance(node, dict):
+        yield node
+        for value in node.values():
+            yield from _nodes(value)
+
+
 def _ctes(node: Any) -> Iterator[Node]:
     if isinstance(node, list):
         for item in node:
@@ -149,25 +248,46 @@ def _ctes(node: Any) -> Iterator[Node]:
             yield from _ctes(value)
 
 
-def _narrowed(select: Node, columns: Mapping[str, str], params: Mapping[str, Any]) -> Iterator[Narrowed]:
+def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator[Narrowed]:
     """The views in the FROM of a SELECT that its WHERE says something of."""
     where, table = select.get("where_clause"), select.get("from_table")
-    tables = None if where is None else _tables(table)
-    for one in tables or ():
-        part, alias = str(one["table_name"]).lower(), str(one["alias"] or one["table_name"])
-        if part not in _VIEWS or not _is_plain_view(one):
+    tables = (None if where is None else _tables(table)) or []
+    known = [views.get(str(one["table_name"]).lower()) for one in tables if _is_plain_view(one)]
+    for one in tables:
+        name, alias = str(one["table_name"]).lower(), str(one["alias"] or one["table_name"])
+        view = views.get(name)
+        if view is None or not view.indexed or not _is_plain_view(one):
             continue
-        alone = len(tables or ()) == 1 and one is table
+        is_told = one is table or (_are_all(table) and len(known) == len(tables) and None not in known)
+        others = [other for other, own in zip(known, tables, strict=False) if own is not one]
 
-        def column_of(names: Sequence[str], alias: str = alias, alone: bool = alone) -> str | None:
-            *qualifier, name = names
-            is_own = [q.lower() for q in qualifier] == [alias.lower()] if qualifier else alone
-            return columns.get(name.lower()) if is_own else None
+        def column_of(
+            names: Sequence[str],
+            alias: str = alias,
+            view: RowsView = view,
+            others: Sequence[RowsView | None] = others,
+            is_told: bool = is_told,
+        ) -> str | None:
+            *qualifier, last = names
+            if qualifier:
+                is_own = [q.lower() for q in qualifier] == [alias.lower()]
+            else:  # DuckDB refuses a name that two tables have
+                is_own = is_told and not any(other is not None and other.has(last) for other in others)
+            return next((known for known in view.indexed if known.lower() == last.lower() and is_own), None)
 
         asked = sought(where, column_of, params)
         if asked is not None and columns_of(asked):
             start = int(one["query_location"])
-            yield Narrowed(part, alias, asked, start, start + int(one["query_location_length"]), one)
+            stop = start + int(one["query_location_length"])
+            yield Narrowed(name, view, alias, asked, None, start, stop)
+
+
+def _are_all(node: Any) -> bool:
+    """Whether a FROM has tables alone, joined by conditions."""
+    if node.get("type") == "BASE_TABLE":
+        return True
+    is_join = node.get("type") == "JOIN" and not node.get("using_columns")
+    return is_join and _are_all(node["left"]) and _are_all(node["right"])
 
 
 def _is_plain_view(table: Node) -> bool:

@@ -19,11 +19,9 @@ import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import Raised
-from tidemark.query.reading.sql_text import parquet_rows
-from tidemark.query.scans.index_places import find
-from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
+from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows
 from tidemark.query.sql.registered import Registered
 from tidemark.query.sql.shown_types import NOT_GIVEN
 from tidemark.warehouse.delta import data_files, tables
@@ -38,7 +36,6 @@ from tidemark.warehouse.temporary_folders import make_folder
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
-_BY_NAME = "union_by_name = true"
 _COPY_BYTES = 2**22  # read from a store at once
 
 
@@ -72,6 +69,7 @@ class SiteFiles:
         # from before a column came.
         self.empty = f"{folder}/empty.parquet"
         self.names = names = site.options.names
+        self.values = ValueFiles(folder)
         schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
         if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
             schema = pa.schema([one for one in schema if one.name in {*SYSTEM_COLUMNS, *known}])
@@ -112,6 +110,7 @@ class PinnedReaders:
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
+        self._found: LRUCache[FoundSql] = LRUCache(CACHED_MOMENTS)
         folder = Path(make_folder("sql-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.sites = dict[str, SiteFiles]()
@@ -147,28 +146,15 @@ class PinnedReaders:
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> list[str]:
         """SQL of the rows of a warehouse's part of which a WHERE may be true: in a list, as errors are.
 
-        asked: what it says of columns, see `query/scans/sought.py`.
+        asked: JSON of what it says of columns, see `query/scans/sought.py`, and of the columns that the
+            statement reads.
         """
         own, contents = self.sites[site], self.at(moment).contents_by_site()[site]
-        # A statement has the names of its views: of columns that were renamed since, indexes know others.
-        is_named = contents.options.names == own.names
-        found = find(contents, json.loads(asked), {}) if is_named else None
-        files = {f"{EVENTS}/{one.path}": one for one in contents.list_events()}
-        whole, pieces = [own.empty], list[str]()
-        conditions = RowConditions([*contents.columns, *own.names.stored_of(contents.columns)])
-        for path in contents.event_paths(part):
-            file = files[path]
-            rows = None if found is None or found.rows is None else found.rows.get(file.path)
-            if rows is not None and not len(rows):
-                continue
-            readable = own.readable(path)
-            condition = conditions.of(rows, file)
-            if condition:
-                source = parquet_rows([own.empty, readable], _BY_NAME, f"{FILE_ROW} = true")
-                pieces.append(f"SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {condition}")
-            else:
-                whole.append(readable)
-        return [" UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, _BY_NAME)}", *pieces])]
+        given = json.loads(asked)
+        kept = self._found.at((part, asked), topic=site, sources=(contents,))
+        if kept.value is not None and kept.value.is_there():  # a relation is bound again when it is run
+            return [kept.value.sql]
+        return [kept.keep(found_rows(own, contents, part, given["where"], given["needed"])).sql]
 
     @_refusing
     def rows_of(self, name: str, site: str, moment: int) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
-from tidemark.query.sql.narrowed import Narrowed, narrowed_parts, narrowed_statement
+from tidemark.query.sql.narrowed import Narrowed, Narrowing, Views
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
 
@@ -37,7 +37,7 @@ class Database:
     """A connection with the views and functions of a warehouse.
 
     folders: where the files of the warehouse's views lie. raised: the errors of its functions.
-    indexed: the columns with an index. has_tokens: whether columns are private.
+    views: the views of rows. has_tokens: whether columns are private.
     """
 
     def __init__(
@@ -45,11 +45,12 @@ class Database:
         connection: DuckDBPyConnection,
         folders: Iterable[str],
         raised: Raised,
-        indexed: Sequence[str] = (),
+        views: Views,
         *,
         has_tokens: bool = False,
     ) -> None:
-        self.connection, self._raised, self._indexed = connection, raised, tuple(indexed)
+        self.connection, self._raised, self._views = connection, raised, views
+        self._has_indexes = any(view.indexed for view in views.values())
         self._has_tokens = has_tokens
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
 
@@ -79,19 +80,19 @@ class Database:
         found = self.connection.sql(statement, params=params)
         return Relation(found, self._report, only_read=self._has_tokens)
 
-    def narrowed(self, statement: str, params: Any) -> list[Narrowed]:
+    def narrowed(self, statement: str, params: Any) -> Sequence[Narrowed]:
         """The views of rows in the statement of whose columns with an index its WHERE says something."""
-        if not self._indexed:
-            return []
+        if not self._has_indexes:
+            return ()
         with self.connection.cursor() as parser:  # the connection may have a result that is not read yet
-            return narrowed_parts(parser, statement, params, self._indexed)
+            return Narrowing.of(parser, statement, params, self._views).parts
 
     def _narrowed(self, statement: str, params: Any) -> str | None:
-        parts = self.narrowed(statement, params)
-        if not parts:
+        if not self._has_indexes:
             return None
         with self.connection.cursor() as parser:
-            return narrowed_statement(parser, statement, parts)
+            found = Narrowing.of(parser, statement, params, self._views)
+            return found.statement(parser, statement) if found.parts else None
 
     def _report(self) -> AbstractContextManager[None]:
         return report_duckdb_errors("sql", self._raised, self._explain)

@@ -35,10 +35,10 @@ class Statements:
             return database.sql(*self._with_tokens(statement, params))
 
     def explain(self, statement: str, params: Any) -> SqlPlan:
-        """See `Warehouse.explain`; for a single warehouse, whose name is "" here."""
+        """See `Warehouse.explain`."""
         database = self._database(statement)
         with report_os_errors("explain"):
-            sites = self._warehouses[""].pinned().contents_by_site()
+            sites = {name: wh.pinned().contents_by_site() for name, wh in self._warehouses.items()}
             return explained(sites, database.narrowed(*self._with_tokens(statement, params)))
 
     def _database(self, statement: str) -> Database:
@@ -97,3 +97,7 @@ class Connection:
         warehouse at one moment, the newest.
         """
         return self._statements.sql(statement, params)
+
+    def explain(self, statement: str, *, params: Any = None) -> SqlPlan:
+        """How a query would find its rows now; see `Warehouse.explain`. `site` of a part is the warehouse."""
+        return self._statements.explain(statement, params)

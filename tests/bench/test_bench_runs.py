@@ -23,6 +23,7 @@ RUNS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("groups",): (),
     ("distinct",): (),
     ("sql", "command"): (),
+    ("select", "select-large"): (),
     ("load",): (),
     ("stream",): (),
     ("stores",): (),

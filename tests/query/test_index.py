@@ -125,7 +125,7 @@ class IndexWorld:
 @pytest.fixture(autouse=True)
 def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """In small worlds a scan is always faster: here an index is used wherever it can be."""
-    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9))
+    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
 
 
 def grown(folder: Path, seed: int = 1, **options: Any) -> IndexWorld:
@@ -236,7 +236,7 @@ def test_where_of_questions_gives_the_same_with_and_without_an_index(
     for where in wheres:
         answers: list[Any] = []
         for row_us in (1e9, 0.0):
-            monkeypatch.setattr(index_places, "RATES", IndexRates(row=row_us))
+            monkeypatch.setattr(index_places, "RATES", IndexRates(row=row_us, group=1))
             try:
                 one = wh.summary("x", where=where)
                 answers.append((one.count, repr(one.sum), one.nulls))
@@ -348,12 +348,12 @@ def test_files_that_the_index_does_not_have_must_be_scanned(
             assert list(differences(world, 15, number)) != []
 
 
-def first_part(asked: Any, index: Any) -> Any:
-    return next((found for part in asked if (found := index_places._alternatives(part, index))), None)
+def first_part(search: Any, asked: Any) -> Any:
+    return next((found for part in asked if (found := search.alternatives(part))), None)
 
 
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
-    "of an OR one part is looked up": (index_places, "_any_of", first_part),
+    "of an OR one part is looked up": (index_places._Search, "any_of", first_part),
     "a constant has no room": (
         sought,
         "bracket",
@@ -493,7 +493,7 @@ def test_the_rows_of_files_are_counted_and_verified(
     warehouse_of_mistakes.load("b")
     monkeypatch.undo()
     assert not warehouse.verify(warehouse_of_mistakes.path).ok
-    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9))
+    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
     with pytest.raises(DamagedWarehouse, match="places"):
         query.open(warehouse_of_mistakes.path).sql("SELECT n FROM events WHERE k = 'a'").fetchall()
 

@@ -21,7 +21,7 @@ from tidemark.warehouse.settings.options import Options
 GIVEN: dict[str, Any] = {
     "measures": ["x", "y"],
     "keys": ["k", ["a", "b"]],
-    "index": ["x"],
+    "index": ["x", {"on": "k", "include": ["x", "a"]}],
     "groups": ["a"],
     "companions": {"users": ("hll", "u")},
     "time": "at",

@@ -123,7 +123,7 @@ def indexed(life: Life, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_index_finds_the_rows_of_a_name(
     life: Life, indexed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9))  # the world is small
+    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))  # the world is small
     wh, plain = query.open(indexed), query.open(life.plain)
     for condition, params in (
         (SQL, None),
@@ -151,7 +151,7 @@ def test_an_index_finds_the_rows_of_a_name(
 def test_a_private_column_has_an_index_from_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9))
+    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
     created(tmp_path, index=["user", "id"])
     warehouse.load(None, tmp_path / "w", rows(0, 90), "a")
     warehouse.delete(None, tmp_path / "w", where=f"user = '{NAMES[1]}'")

@@ -53,14 +53,14 @@ def group_marks_table(columns: Sequence[str], measure: str) -> str:
     return f"{GROUP_MARKS}/{group_folder(columns)}/{folder_name(measure)}"
 
 
-def index_runs_table(column: str) -> str:
-    """The path of the table of runs of the index on a column, relative to the warehouse."""
-    return f"{INDEX_RUNS}/{folder_name(column)}"
+def index_runs_table(columns: Sequence[str]) -> str:
+    """The path of the table of runs of the index on the first column that includes the others."""
+    return f"{INDEX_RUNS}/{group_folder(columns)}"
 
 
-def index_marks_table(column: str) -> str:
-    """The path of the table of marks of the index on a column, relative to the warehouse."""
-    return f"{INDEX_MARKS}/{folder_name(column)}"
+def index_marks_table(columns: Sequence[str]) -> str:
+    """The path of its table of marks, relative to the warehouse."""
+    return f"{INDEX_MARKS}/{group_folder(columns)}"
 
 
 def group_folder(columns: Sequence[str]) -> str:

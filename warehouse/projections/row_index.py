@@ -5,6 +5,11 @@ each row whose value is not NULL (value, file, row, tick), ascending in this ord
 are, NaN last. So the rows with a value, or with values from u to v, are a range of the run, and the marks say
 between which rows it starts and ends.
 
+An index may *include* other columns. Its rows are then (value, included values, traits, file, row, tick) in
+this order, and a question about these columns alone is answered by them, without `events`. Included values
+are stored as keys are, which have no NULL and no -0.0: the traits of a row have a bit for each of these
+(included_columns.py). Purges and merges treat them as they treat values.
+
 Files of `events` never change, but they leave: maintenance, removals and other tools replace them. Places of
 files that left mean nothing any more, and nobody has to take them out. What a question needs to know of a
 file is whether the index has *all* of its rows. The row group `places` of the marks says how many rows of
@@ -16,12 +21,12 @@ Each run has a row once, and the runs have disjoint steps, so the sum counts eac
 index has every row of a covered file that is not NULL. All other files are scanned: a file of unknown origin
 costs time and never rows.
 
-The digest that compares runs with `events` is one of (value, tick): places are where the rows were.
+The digest that compares runs with `events` leaves the places out: they are where the rows were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,6 +43,7 @@ from tidemark.warehouse.events.reader import FILE_OF_ROW, ROW_IN_FILE
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.group_rows import NUMBER, GroupRows
+from tidemark.warehouse.projections.included_columns import TRAITS, encode_included
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.span_marks import (
     SpanMarkChecker,
@@ -51,8 +57,8 @@ from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, MarksFile
 from tidemark.warehouse.runs.projection import MarkedFile, RunSpec
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
+_SMALLER = 8  # times the blocks of a measure are larger
 _FILE, _ROW = Key(FILE_OF_ROW, "long"), Measure(ROW_IN_FILE, "long")
-_FILE_COLUMN = "group_2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +66,22 @@ class RowIndex(SortedGroups):
     """The index on a column: rows of a group (value, file), whose measure is the row in the file."""
 
     @classmethod
-    def on(cls, column: Key, tuning: Tuning = DEFAULT) -> RowIndex:
-        """The index on this column."""
-        return cls((column, _FILE), _ROW, tuning)
+    def on(cls, columns: Sequence[Key], tuning: Tuning = DEFAULT) -> RowIndex:
+        """The index on the first column, which includes the others."""
+        beside = (*columns[1:], TRAITS) if len(columns) > 1 else ()
+        # Few rows of a run are read at a time, so blocks are smaller than those of a measure.
+        block_rows = max(tuning.block_rows // _SMALLER, min(tuning.block_rows, _SMALLER))
+        return cls((columns[0], *beside, _FILE), _ROW, replace(tuning, block_rows=block_rows))
 
     @property
     def column(self) -> Key:
         """The column."""
         return self.keys[0]
+
+    @property
+    def included(self) -> tuple[Key, ...]:
+        """The columns that it includes."""
+        return self.keys[1:-2]
 
     @property
     def name(self) -> str:
@@ -81,18 +95,39 @@ class RowIndex(SortedGroups):
 
     @property
     def runs_table(self) -> str:
-        """``index_runs/<column>``."""
-        return index_runs_table(*self.column.stored_names)
+        """``index_runs/<columns>``."""
+        return index_runs_table(self._stored_names)
 
     @property
     def marks_table(self) -> str:
-        """``index_marks/<column>``."""
-        return index_marks_table(*self.column.stored_names)
+        """``index_marks/<columns>``."""
+        return index_marks_table(self._stored_names)
+
+    @property
+    def own(self) -> tuple[Key, ...]:
+        """The column, and those that it includes."""
+        return (self.column, *self.included)
+
+    def has_values(self, names: Set[str]) -> bool:
+        """Whether rows of the index have the values of these columns as `events` has them.
+
+        Without traits it is not known whether 0.0 is -0.0.
+        """
+        is_exact = bool(self.included) or not self.column.is_double
+        return is_exact and names <= set(self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        return [key.name for key in self.own]
+
+    @property
+    def _stored_names(self) -> list[str]:
+        return [name for key in self.own for name in key.stored_names]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column, and the place of a row."""
-        return (self.column.name, FILE_OF_ROW, ROW_IN_FILE)
+        """The column, those that it includes, and the place of a row."""
+        return (*self._names, FILE_OF_ROW, ROW_IN_FILE)
 
     def decode(self, events: pa.Table) -> tuple[GroupRows, TickCounts]:
         """The places of rows whose value is not NULL, in any order; and all rows by tick."""
@@ -101,22 +136,25 @@ class RowIndex(SortedGroups):
         totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(column.null), column.null))
         kept = np.flatnonzero(~column.null)
         files = _numbers(events, FILE_OF_ROW)[:1]  # one row group at a time is read: all are of a file
-        if column.codes is None:
-            names, codes = take_names(column.names, kept), np.arange(len(kept))
+        if column.codes is None or self.included:
+            of_row = kept if column.codes is None else column.codes[kept]
+            names, codes = take_names(column.names, of_row), np.arange(len(kept))
         else:
             names, codes = column.names, column.codes[kept]
         rows = _numbers(events, ROW_IN_FILE)[kept]
-        groups = (names, np.repeat(files, len(names)))
+        included = encode_included(self.own, events, kept) if self.included else []
+        groups = (names, *included, np.repeat(files, len(names)))
         return GroupRows(groups, codes, rows, np.full(len(kept), NUMBER), ticks[kept]), totals
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """As that of a group; a dictionary for the files, which are few in a block."""
+        """As that of a group; dictionaries for the files and the traits, which are few in a block."""
         given = super(RowIndex, self).encoding  # a class with slots is made twice
-        packed = {name: kind for name, kind in given["column_encoding"].items() if name != _FILE_COLUMN}
+        few = self.group_columns[-2:] if self.included else self.group_columns[-1:]
+        packed = {name: kind for name, kind in given["column_encoding"].items() if name not in few}
         return {
             **given,
-            "use_dictionary": [*given["use_dictionary"], _FILE_COLUMN],
+            "use_dictionary": [*given["use_dictionary"], *few],
             "column_encoding": packed,
         }
 
@@ -140,9 +178,13 @@ class RowIndex(SortedGroups):
         return _Checker(marks)
 
     def content_digest(self, rows: GroupRows) -> int:
-        """The sum of the hashes of (value, tick): the place of a row changes, its content does not."""
+        """The sum of the hashes of all but the places: that of a row changes, its content does not."""
         nothing = np.zeros_like(rows.values)
-        return self.digest(replace(rows, groups=rows.groups[:1], values=nothing))
+        return self.digest(replace(rows, groups=rows.groups[:-1], values=nothing))
+
+    def sorted_bytes(self, rows: int, ticks: int) -> int:
+        """Five arrays of 8 bytes a row, and included values of 32."""
+        return super(RowIndex, self).sorted_bytes(rows, ticks) + 32 * len(self.included) * rows
 
 
 def _numbers(events: pa.Table, name: str) -> NDArray[np.int64]:
@@ -208,7 +250,7 @@ class _SpansAndPlaces(NamedTuple):
 
 
 def _places_of(rows: GroupRows) -> Places:
-    files: Any = rows.groups[1]
+    files: Any = rows.groups[-1]
     return Places.of(files, np.bincount(rows.codes, minlength=len(files)))
 
 

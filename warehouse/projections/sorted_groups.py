@@ -107,13 +107,14 @@ class SortedGroups(Projection[GroupRows]):
         return group_marks_table(self._stored_names, self.measure.stored_name)
 
     @property
-    def _group_columns(self) -> tuple[str, ...]:
+    def group_columns(self) -> tuple[str, ...]:
+        """The columns of a run that store those of the group."""
         return tuple(f"group_{number}" for number in range(1, len(self.keys) + 1))
 
     @property
     def runs_schema(self) -> pa.Schema:
         """The columns of the group, the value, its tick, and the run."""
-        groups = [(name, key.stored_type) for name, key in zip(self._group_columns, self.keys, strict=True)]
+        groups = [(name, key.stored_type) for name, key in zip(self.group_columns, self.keys, strict=True)]
         return pa.schema(
             [*groups, ("value", self.measure.arrow_type), ("tick", pa.int64()), ("run", pa.string())]
         )
@@ -125,7 +126,7 @@ class SortedGroups(Projection[GroupRows]):
 
     @property
     def _mark_columns(self) -> Sequence[MarkColumn]:
-        groups = zip(self._group_columns, self.keys, strict=True)
+        groups = zip(self.group_columns, self.keys, strict=True)
         return (
             *(MarkColumn(name, key.marked_type, key) for name, key in groups),
             MarkColumn("kind", pa.int64()),
@@ -135,7 +136,7 @@ class SortedGroups(Projection[GroupRows]):
     @property
     def order(self) -> tuple[str, ...]:
         """The columns of the group, then the value."""
-        return (*self._group_columns, "value")
+        return (*self.group_columns, "value")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -183,7 +184,7 @@ class SortedGroups(Projection[GroupRows]):
     def to_stored(self, rows: GroupRows) -> pa.Table:
         """The columns of the group, the value (NaN and NULL where the measure is) and the tick."""
         columns = {}
-        for name, key, names in zip(self._group_columns, self.keys, rows.groups, strict=True):
+        for name, key, names in zip(self.group_columns, self.keys, rows.groups, strict=True):
             if key.is_text:
                 distinct, (to_code,) = unify_names([names])
                 codes = pa.array(to_code[rows.codes].astype(np.int32))
@@ -199,7 +200,7 @@ class SortedGroups(Projection[GroupRows]):
 
     def from_stored(self, stored: ColumnsByName) -> list[GroupRows]:
         """The rows in parts: in each, every text column has a single dictionary."""
-        columns = [stored[name] for name in self._group_columns]
+        columns = [stored[name] for name in self.group_columns]
         values, kinds = _values_and_kinds(stored["value"])
         ticks: NDArray[np.int64] = stored["tick"]
         parts = []
@@ -212,12 +213,12 @@ class SortedGroups(Projection[GroupRows]):
     @property
     def dictionaries(self) -> tuple[str, ...]:
         """The stored columns of the group that are text or binary."""
-        return tuple(name for name, key in zip(self._group_columns, self.keys, strict=True) if key.is_text)
+        return tuple(name for name, key in zip(self.group_columns, self.keys, strict=True) if key.is_text)
 
     @property
     def encoding(self) -> Mapping[str, Any]:
         """Dictionaries for ticks and text; DELTA_BINARY_PACKED for integers; no statistics of floats."""
-        stored = dict(zip(self._group_columns, self.keys, strict=True))
+        stored = dict(zip(self.group_columns, self.keys, strict=True))
         integers = [name for name, key in stored.items() if not key.is_text and not key.is_double]
         floats = {name for name, key in stored.items() if key.is_double}
         if self.measure.is_double:
@@ -248,7 +249,7 @@ class SortedGroups(Projection[GroupRows]):
         return {
             "minValues": low,
             "maxValues": high,
-            "nullCount": {**dict.fromkeys(self._group_columns, 0), "tick": 0},
+            "nullCount": {**dict.fromkeys(self.group_columns, 0), "tick": 0},
         }
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:

@@ -28,7 +28,7 @@ from tidemark.warehouse.settings.options import Columns, Options, columns_of_key
 from tidemark.warehouse.settings.renames import new_names
 
 SETTINGS = tuple(
-    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "columns")
+    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "indexes")
 )
 
 
@@ -36,8 +36,9 @@ SETTINGS = tuple(
 class Asked:
     """What a call of `alter` asks for; None is as if it was not given.
 
-    add_measure, drop_measure, add_index, drop_index
+    add_measure, drop_measure, drop_index
                                 the name of a column
+    add_index                   a column, and those that its index has beside it
     add_key, drop_key, add_group, drop_group
                                 the columns of a key
     widen                       Delta's names of wider types, by the names of columns
@@ -48,7 +49,7 @@ class Asked:
     add_measure: str | None = None
     add_key: Columns | None = None
     add_group: Columns | None = None
-    add_index: str | None = None
+    add_index: Columns | None = None
     drop_measure: str | None = None
     drop_key: Columns | None = None
     drop_group: Columns | None = None
@@ -64,7 +65,7 @@ class Asked:
         add_measure: str | None = None,
         add_key: str | Sequence[str] | None = None,
         add_group: str | Sequence[str] | None = None,
-        add_index: str | None = None,
+        add_index: str | Mapping[str, Any] | None = None,
         drop_measure: str | None = None,
         drop_key: str | Sequence[str] | None = None,
         drop_group: str | Sequence[str] | None = None,
@@ -75,8 +76,12 @@ class Asked:
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
         stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
+        new_index = None if add_index is None else _index_of(add_index)
         keys = (add_key, add_group, drop_key, drop_group)
-        named = {"a measure": (add_measure, drop_measure), "an index": (add_index, drop_index)}
+        named = {
+            "a measure": (add_measure, drop_measure),
+            "an index": (new_index and new_index[0], drop_index),
+        }
         others = stored or widen or any(one is not None for one in (*keys, *chain(*named.values())))
         if rename is not None:
             if others:
@@ -107,7 +112,7 @@ class Asked:
             add_measure=add_measure,
             add_key=new_key,
             add_group=new_group,
-            add_index=add_index,
+            add_index=new_index,
             drop_measure=drop_measure,
             drop_key=old_key,
             drop_group=old_group,
@@ -139,17 +144,18 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
         keys = (*options.key_names, asked.add_key)
     if asked.add_group is not None and _place(groups, asked.add_group) is None:
         groups = (*groups, asked.add_group)
-    indexes = options.index_names
+    indexes = options.index_columns
     if asked.add_index is not None and asked.add_index not in indexes:
+        _check_new_index(options, asked.add_index)
         indexes = (*indexes, asked.add_index)
-        KINDS["columns"].check(OPTIONS["index"], list(indexes))
+        KINDS["indexes"].check(OPTIONS["index"], KINDS["indexes"].as_stored(indexes))
         beside[features.INDEX] = features.KNOWN[features.INDEX]
     wanted = replace(
         options,
         measure_names=measures,
         own_keys=keys,
         group_names=groups,
-        index_names=indexes,
+        index_columns=indexes,
         features=beside,
         **fields_of(asked.settings),
     )
@@ -160,7 +166,8 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
             wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}
         )
     stored_of = wanted.names.stored_of
-    check_folders(stored_of(wanted.measure_names), map(stored_of, wanted.key_names))
+    folders = [*wanted.key_names, *wanted.index_columns]
+    check_folders(stored_of(wanted.measure_names), map(stored_of, folders))
     wanted.check_retention()
     if wanted.columns:
         wanted.check_columns(dict(wanted.columns))
@@ -208,7 +215,9 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
             "drop_group."
         )
     indexes = _indexes_left(options, asked.drop_index)
-    wanted = replace(options, measure_names=measures, own_keys=keys, group_names=groups, index_names=indexes)
+    wanted = replace(
+        options, measure_names=measures, own_keys=keys, group_names=groups, index_columns=indexes
+    )
     left = _runs_tables(wanted)
     gone = [name for name in _runs_tables(options) if name not in left]
     return replace(
@@ -218,11 +227,33 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
     )
 
 
-def _indexes_left(options: Options, dropped: str | None) -> tuple[str, ...]:
-    """The columns with an index without the one that is dropped; InputError if it never had one."""
-    if dropped is not None and dropped not in options.index_names:
-        _check_was_dropped(options, f"index {dropped!r}", index_runs_table(options.names.stored(dropped)))
-    return tuple(name for name in options.index_names if name != dropped)
+def _index_of(given: Any) -> Columns:
+    """The column of a new index, and those beside it; InputError for what names none."""
+    stored = KINDS["indexes"].parse([given])
+    KINDS["indexes"].check(OPTIONS["index"], stored)
+    (columns,) = KINDS["indexes"].as_field(stored)
+    found: Columns = columns
+    return found
+
+
+def _check_new_index(options: Options, columns: Columns) -> None:
+    """InputError if the column has another index."""
+    for on, *beside in options.index_columns:
+        if on == columns[0]:
+            has = f"includes {', '.join(beside)}" if beside else "includes no columns"
+            raise InputError(
+                f"the column {on!r} has an index that {has}. Drop it first, in a call of its own: "
+                f"drop_index={on!r}."
+            )
+
+
+def _indexes_left(options: Options, dropped: str | None) -> tuple[Columns, ...]:
+    """The indexes without the one that is dropped; InputError if it never was there."""
+    if dropped is not None and dropped not in [on for on, *_ in options.index_columns]:
+        alone = index_runs_table([options.names.stored(dropped)])
+        table = next((name for name in options.dropped if name.startswith(f"{alone}.")), alone)
+        _check_was_dropped(options, f"index {dropped!r}", table)
+    return tuple(columns for columns in options.index_columns if columns[0] != dropped)
 
 
 def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> Options:
@@ -313,7 +344,7 @@ def _check_was_dropped(options: Options, what: str, table: str) -> None:
         return
     there = {
         "measure": list(options.measure_names),
-        "index": list(options.index_names),
+        "index": [on for on, *_ in options.index_columns],
         "group": [" and ".join(columns) for columns in options.group_names],
         "key": [" and ".join(columns) for columns in options.key_names],
     }[what.split(" ", 1)[0]]

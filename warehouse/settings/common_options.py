@@ -46,7 +46,7 @@ def common_options(by_name: Mapping[str, Options]) -> Options:
         key_eps=max(options.key_eps for options in by_name.values()),
         horizon=max((one.horizon for one in by_name.values() if one.horizon is not None), default=None),
         columns=tuple(column for column in first.columns if all(column in own for own in others_columns)),
-        index_names=(),
+        index_columns=(),
         built_from={},
         dropped={},
     )

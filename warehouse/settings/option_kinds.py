@@ -18,6 +18,7 @@ from tidemark.warehouse.errors import InputError, shortened, whole_number
 from tidemark.warehouse.settings.option_checks import check_names, is_list_of_names
 
 _FOREVER = 0  # the stored form of a retention without an end
+_MOST_INCLUDED = 31  # columns of an index: two bits of each fit into an integer
 _PARTS = 16  # summaries have a part of the error, which is no number below the least double
 
 
@@ -130,15 +131,63 @@ class _Keys(Kind):
         return [name for columns in field for name in columns]
 
 
-class _Columns(_Measures):
-    """Columns that may be none at all: `["page_rank", "user"]`."""
+class _Indexes(Kind):
+    """Columns, and those beside them: `["page_rank", {"on": "date", "include": ["user"]}]`.
+
+    The field has a tuple of columns for each, the one with the index first. As text: `date=user,price`, which
+    is no column, because none has such characters.
+    """
+
+    def parse(self, given: Any) -> Any:
+        items = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else given
+        return [self._parsed(item) for item in items]
+
+    def _parsed(self, item: Any) -> Any:
+        if isinstance(item, str) and "=" in item:
+            on, included = item.split("=", 1)
+            item = {"on": on.strip(), "include": [name.strip() for name in included.split(",")]}
+        if not isinstance(item, Mapping):
+            return item
+        found = dict(item)
+        if isinstance(found.get("include"), str):
+            found["include"] = [found["include"]]
+        elif isinstance(found.get("include"), Iterable):
+            found["include"] = list(found["include"])
+        return found["on"] if found.keys() <= {"on", "include"} and not found.get("include", 1) else found
 
     def check(self, option: Option, stored: Any) -> None:
-        if stored != []:
-            super().check(option, stored)
+        if not isinstance(stored, list) or not all(map(_is_index, stored)):
+            raise InputError(
+                f"{option.name} must be column names, or mappings of on to a column and include to a list of "
+                f"columns, got {shortened(stored)}. Example: {option.name}=['user', {{'on': 'date', "
+                "'include': ['user', 'price']}]."
+            )
+        indexes = self.as_field(stored)
+        for columns in ([one[0] for one in indexes], *indexes):
+            if _repeats([*columns]):
+                raise InputError(
+                    f"a column of {option.name} is named twice: {shortened(stored)}. Names that differ only "
+                    "in case are equal. Name each column once, and each with an index once."
+                )
+            check_names(columns, f"{option.name} columns")
+        if any(len(columns) > 1 + _MOST_INCLUDED for columns in indexes):
+            raise InputError(f"an index includes at most {_MOST_INCLUDED} columns, got {shortened(stored)}.")
 
-    def as_field(self, stored: Any) -> tuple[str, ...]:
-        return tuple(stored or ())
+    def as_field(self, stored: Any) -> tuple[tuple[str, ...], ...]:
+        return tuple((one,) if isinstance(one, str) else (one["on"], *one["include"]) for one in stored or ())
+
+    def as_stored(self, field: Any) -> list[Any]:
+        return [on if not beside else {"on": on, "include": beside} for on, *beside in field]
+
+    def columns(self, field: Any) -> list[str]:
+        return list(dict.fromkeys(name for columns in field for name in columns))
+
+
+def _is_index(stored: Any) -> bool:
+    if isinstance(stored, Mapping):
+        is_whole = stored.keys() == {"on", "include"} and is_list_of_names(stored["include"])
+        return is_whole and isinstance(stored["on"], str) and bool(stored["on"])
+    return isinstance(stored, str) and bool(stored)
 
 
 class _Private(Kind):
@@ -259,7 +308,7 @@ class _Number(Kind):
 KINDS: Mapping[str, Kind] = {
     "names": _Measures(),
     "column": _Column(),
-    "columns": _Columns(),
+    "indexes": _Indexes(),
     "keys": _Keys(),
     "companions": _Companions(),
     "private": _Private(),

@@ -70,7 +70,7 @@ class Options:
     retention_us        how long rows are kept, in microseconds; None: for ever
     own_keys            the columns of each key that is no group
     group_names         the columns of each group, by which the measures are sorted; groups are keys, too
-    index_names         the columns with an index
+    index_columns       of each index: its column, and then those that it has beside it
     companion_names     the companions: mergeable summaries of kinds that users register
     built_from          of `steps`: a step that repair plans anew, before which no question is answered;
                         of runs tables that were added later: the newest step that was planned by then. All
@@ -101,7 +101,7 @@ class Options:
     retention_us: int | None = None
     own_keys: tuple[Columns, ...] = ()
     group_names: tuple[Columns, ...] = ()
-    index_names: tuple[str, ...] = ()
+    index_columns: tuple[Columns, ...] = ()
     companion_names: tuple[Companion, ...] = ()
     built_from: Mapping[str, int] = field(default_factory=dict, hash=False)
     dropped: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -192,7 +192,8 @@ class Options:
     def indexes(self) -> tuple[RowIndex, ...]:
         """The projection of each index; empty until the columns are known."""
         return tuple(
-            RowIndex.on(self._key(name), self.tuning) for name in (self.index_names if self.columns else ())
+            RowIndex.on([*map(self._key, columns)], self.tuning)
+            for columns in (self.index_columns if self.columns else ())
         )
 
     @cached_property
@@ -388,10 +389,8 @@ class Options:
         for name, value in given.items():
             stored = self.stored(OPTIONS[name])
             # What was added later is no difference: the job that created the warehouse goes on.
-            if value is not None and OPTIONS[name].kind == "keys":
-                is_same = all(columns in stored for columns in value)
-            elif value is not None and OPTIONS[name].kind == "columns":
-                is_same = set(value) <= set(stored)
+            if value is not None and OPTIONS[name].kind in {"keys", "indexes"}:
+                is_same = all(one in stored for one in value)
             elif value is not None and OPTIONS[name].kind == "names":
                 added = [one for one in stored if self._is_added(one) and one not in value]
                 is_same = value == [one for one in stored if one not in added]

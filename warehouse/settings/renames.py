@@ -79,7 +79,7 @@ def renamed(options: Options, names: Mapping[str, str]) -> Options:
         time=options.time and new(options.time),
         own_keys=tuple(tuple(map(new, columns)) for columns in options.own_keys),
         group_names=tuple(tuple(map(new, columns)) for columns in options.group_names),
-        index_names=tuple(map(new, options.index_names)),
+        index_columns=tuple(tuple(map(new, columns)) for columns in options.index_columns),
         companion_names=tuple(replace(one, column=new(one.column)) for one in options.companion_names),
         added_columns={new(name): moment for name, moment in options.added_columns.items()},
         earlier_names=earlier,

@@ -8,7 +8,7 @@ from tidemark.options import OPTIONS
 
 # The options that `alter` sets.
 ALTERED = tuple(
-    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "columns")
+    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "indexes")
 )
 CREATE = (
     *COMMON,
@@ -95,7 +95,11 @@ ALTER: tuple[Part, ...] = (
     option("--add-measure", metavar="COLUMN", help="a column to answer quantiles of"),
     option("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest"),
     option("--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"),
-    option("--add-index", metavar="COLUMN", help="a column by whose values rows are found without a scan"),
+    option(
+        "--add-index",
+        metavar="COLUMN[=COLUMNS]",
+        help="a column by whose values rows are found without a scan, and those that the index has beside it",
+    ),
     option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
     option("--drop-key", metavar="COLUMN", help="a key that is no group"),
     option("--drop-group", metavar="COLUMN", help="a group; its key stays"),

@@ -15,7 +15,7 @@ ENGINES = ("auto", "spark", "local")
 _TYPES: dict[str, Any] = {
     "names": {"action": "append"},
     "keys": {"action": "append"},
-    "columns": {"action": "append"},
+    "indexes": {"action": "append"},
     "private": {"action": "append"},
     "share": {"type": float},
     "number": {"type": int},

@@ -1,0 +1,131 @@
+"""The rows of an index whose values lie in ranges: from the blocks of its runs, as they are stored.
+
+A block ascends by value, so the rows of a range are a slice of it. Only the columns that are needed are read
+and decoded: the value, the place, and the included columns that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
+from tidemark.query.scans.sought import Ends
+from tidemark.warehouse.columns.arrow_buffers import arrow_table
+from tidemark.warehouse.columns.keys import (
+    Key,
+    Names,
+    as_names,
+    count_less,
+    join_names,
+    no_names,
+    number_names,
+    take_names,
+)
+from tidemark.warehouse.projections.included_columns import decode_included
+from tidemark.warehouse.projections.row_index import IndexMarks, RowIndex
+from tidemark.warehouse.projections.span_marks import SpanMarks
+
+Ints = NDArray[np.int64]
+_blocks = BlockReader()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexRows:
+    """Rows that an index found, in no order: the file and the number of each in `events`.
+
+    columns: those whose values were asked for, with their numbers in the index; the indexed one has 0.
+    values: the names of each, one for each row. traits: see included_columns.py.
+    """
+
+    files: Ints
+    rows: Ints
+    columns: tuple[tuple[int, Key], ...]
+    values: tuple[Names, ...]
+    traits: Ints
+
+    def table(self, chosen: Ints) -> pa.Table:
+        """The chosen rows with the columns that were asked for, as `events` has them."""
+        traits = self.traits[chosen]
+        return arrow_table(
+            {
+                key.name: decode_included(number, key, take_names(names, chosen), traits)
+                for (number, key), names in zip(self.columns, self.values, strict=True)
+            }
+        )
+
+
+def edges_of(marks: SpanMarks, ends: Ends) -> tuple[int, int]:
+    """The rows of the run that may have values in the range, the end exclusive."""
+    names: Any = marks.sort_keys[0]
+    low, high = ends
+    first = 0 if low is None else count_less(names, low)  # marks before the range
+    after = len(names) if high is None else count_less(names, high, equal=True)
+    positions, rows = marks.positions, marks.rows
+    start = 0 if low is None or first == 0 else int(positions[first - 1]) + 1
+    stop = rows if high is None or after == len(positions) else int(positions[after])
+    return start, max(start, stop)
+
+
+def read_index_rows(
+    projection: RowIndex, runs: Iterable[IndexMarks], ends: Sequence[Ends], names: AbstractSet[str]
+) -> IndexRows:
+    """The rows of the runs with values in the ranges, which are disjoint.
+
+    names: the columns whose values are asked for, which the index has; none for the places alone.
+    """
+    columns = [(number, key) for number, key in enumerate(projection.own) if key.name in names]
+    stored = [projection.group_columns[number] for number, _ in columns]
+    value, *_, place = projection.group_columns
+    traits = [projection.group_columns[-2]] if columns and projection.included else []
+    read = tuple(dict.fromkeys([value, place, "value", *stored, *traits]))
+    wanted = [RowsWanted(marks.files, *edges_of(marks, one), read) for marks in runs for one in ends]
+    found: dict[str, list[Any]] = {name: [] for name in (place, "value", *traits)}
+    values: list[list[Names]] = [[no_names(key)] for _, key in columns]
+    texts = [name for name in projection.dictionaries if name in read]
+    for block, _, _ in read_row_ranges(_blocks, projection.runs_table, wanted, texts):
+        for start, stop in _within(names_in_block(projection.column, block[value]), ends):
+            for name, parts in found.items():
+                parts.append(block[name][start:stop])
+            for (_, key), name, parts in zip(columns, stored, values, strict=True):
+                parts.append(names_in_block(key, block[name][start:stop]))
+    numbers = {name: np.concatenate([np.empty(0, np.int64), *parts]) for name, parts in found.items()}
+    rows = numbers["value"]
+    return IndexRows(
+        numbers[place],
+        rows,
+        tuple(columns),
+        tuple(map(join_names, values)),
+        numbers[traits[0]] if traits else np.zeros(len(rows), np.int64),
+    )
+
+
+def names_in_block(key: Key, stored: Any) -> Names:
+    """A stored column of a block, or a part of it, as names."""
+    if isinstance(stored, np.ndarray):
+        return number_names(key, stored)
+    parts = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in stored.chunks]
+    return join_names([no_names(key), *map(as_names, parts)])
+
+
+def _within(names: Names, ends: Iterable[Ends]) -> Iterator[tuple[int, int]]:
+    """The rows with values in each range, the end exclusive, of a block with these ascending names."""
+    for low, high in ends:
+        start = 0 if low is None else _less(names, low)
+        stop = len(names) if high is None else _less(names, high, equal=True)
+        if start < stop:
+            yield start, stop
+
+
+def _less(names: Names, name: Any, *, equal: bool = False) -> int:
+    """As `count_less`; names of numbers may lie outside 64 bits."""
+    if isinstance(names, np.ndarray) and -(2**63) <= name < 2**63:
+        return int(np.searchsorted(names, name, "right" if equal else "left"))
+    return count_less(names, name, equal=equal)

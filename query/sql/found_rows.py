@@ -1,0 +1,122 @@
+"""SQL of the rows of a view of which a WHERE may be true, by what indexes found.
+
+Rows that the index has the values of are written to a small file, which DuckDB reads. Of other files it reads
+the rows that were found, or all. Rows of batches that are not visible are left out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.query.reading.sql_text import parquet_rows
+from tidemark.query.scans.index_places import find
+from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
+from tidemark.query.scans.sought import Sought
+from tidemark.query.scans.stored_sql import batches_sql
+from tidemark.warehouse.columns.column_names import ColumnNames
+from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.visible_files import VisibleFile
+from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
+
+BY_NAME = "union_by_name = true"
+_KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: so many of the newest stay, and others while they are few
+
+
+class ValueFiles:
+    """Files of rows that indexes found, in a folder, for statements that run now; old ones are deleted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock, self._written = folder, Lock(), 0
+        self._kept: deque[tuple[Path, int]] = deque()
+
+    def write(self, values: pa.Table) -> str:
+        """Writes a file, and returns its path."""
+        with self._lock:
+            self._written += 1
+            path = self._folder / f"found-{self._written}.parquet"
+        pq.write_table(values, path, compression="none", use_dictionary=False, write_statistics=False)
+        with self._lock:
+            self._kept.append((path, path.stat().st_size))
+            size = sum(size for _, size in self._kept)
+            while len(self._kept) > _KEPT_FILES and size > _KEPT_BYTES:
+                oldest, its_size = self._kept.popleft()
+                oldest.unlink(missing_ok=True)
+                size -= its_size
+        return str(path)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSql:
+    """A query of rows, and the file of values that it reads, if there is one."""
+
+    sql: str
+    values: str | None
+
+    def is_there(self) -> bool:
+        """Whether the file of values was not deleted."""
+        return self.values is None or Path(self.values).exists()
+
+
+class Files(Protocol):
+    """The files of a warehouse as DuckDB reads them.
+
+    empty: one without rows, with all columns. values: where rows that an index has are written. names: those
+    of the columns of the views.
+    """
+
+    empty: str
+    values: ValueFiles
+    names: ColumnNames
+
+    def readable(self, path: str) -> str:
+        """The path of a file of `events`."""
+
+
+def found_rows(files: Files, contents: Contents, part: str, asked: Sought, needed: Any) -> FoundSql:
+    """The query of the rows of a part of a warehouse.
+
+    asked: what the WHERE says, see `query/scans/sought.py`. needed: the
+    columns that the statement reads; None: any.
+    """
+    # A statement has the names of its views: of columns that were renamed since, indexes know others.
+    is_named = contents.options.names == files.names
+    found = find(contents, asked, {}, None if needed is None else {*needed}) if is_named else None
+    conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
+    whole, pieces, values = [files.empty], list[str](), None
+    if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:
+        stored = files.names.stored_of(found.values.column_names)
+        values = files.values.write(found.values.rename_columns(stored))
+        whole.append(values)
+    for one in _visible(contents, part):
+        rows = None if found is None or found.rows is None else found.rows.get(one.file.path)
+        if rows is not None and not len(rows):
+            continue
+        path = files.readable(f"{EVENTS}/{one.file.path}")
+        condition = conditions.of(rows, one.file)
+        told = [condition] if condition else []
+        told += [] if one.is_whole else [batches_sql(one.batches)]
+        if not told:
+            whole.append(path)
+            continue
+        named = [f"{FILE_ROW} = true"] if condition else []
+        columns = f"* EXCLUDE ({FILE_ROW})" if condition else "*"
+        source = parquet_rows([files.empty, path], BY_NAME, *named)
+        pieces.append(f"SELECT {columns} FROM {source} WHERE {' AND '.join(told)}")
+    sql = " UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, BY_NAME)}", *pieces])
+    return FoundSql(sql, values)
+
+
+def _visible(contents: Contents, part: str) -> Iterator[VisibleFile]:
+    """The files of `events` that may hold rows of the part."""
+    for one in contents.visible_files():
+        if part == EVENTS or one.is_live == (part == PARTS[1]):
+            contents.store.files.check_links(f"{EVENTS}/{one.file.path}")
+            yield one
