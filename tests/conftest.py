@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import java, processor
+from tests import java, processor, soak
 from tests.spark_daemon import FAST
 from tidemark.query.reading import spending
 
@@ -38,7 +38,9 @@ TEST_SECONDS = 20_000 if any(name.startswith("TIDEMARK_SOAK_") for name in os.en
 # The same examples in every run: a red build is red again at home, and a green one does not turn red by luck.
 # `--hypothesis-profile=explore` draws new ones. A first call may start Spark or warm a cache, so a deadline
 # for one example would measure that.
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=500 if soak.HAS_ALL else 50
+)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.register_profile("fast", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.load_profile("ci")
