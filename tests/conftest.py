@@ -293,7 +293,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
             "spark.sql.shuffle.partitions": "2",
-            "spark.sql.codegen.wholeStage": "true",  # as users have it, and unlike the jobs of java.py
+            # To compile a query takes longer than to run it once; test_types.py has both as users do.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
             **FAST,
         },

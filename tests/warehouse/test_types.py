@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark_settings import in_zone
+from tests.spark_settings import changed, in_zone
 from tidemark import query, stream, warehouse
 from tidemark.query.reading.modes import Mode
 from tidemark.warehouse.delta.table_names import folder_name
@@ -57,6 +57,17 @@ RANDOM: dict[str, Callable[[random.Random], Any]] = {
     "at+UTC": lambda r: EPOCH + r.randint(-(10**12), 10**12) * MICROS,
     "at#wall": lambda r: datetime(2024, 3, 10) + r.randint(0, 10**10) * MICROS,  # noqa: DTZ001
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled(spark: SparkSession) -> Iterator[None]:
+    """Queries are compiled, as users have it, and unlike those of other tests."""
+    with changed(
+        spark, {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    ):
+        yield
+
+
 ROWS = 64
 TICK = timedelta(hours=6)
 ODD_PATH = "wäre house 41%+#1=2~c3?"
