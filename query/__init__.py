@@ -52,7 +52,7 @@ The rooms, from the lowest floor to the highest:
     reader            the questions, with their parameters
     plots, sql        figures; functions and views of Spark's and DuckDB's SQL
     warehouse         the open warehouse: the questions, figures and SQL together
-    doors             warehouses as other tools expect a database
+    integrations      warehouses as other tools expect a database
     alerts            conditions on answers, asked again and again, and what to tell when their state changes
 """
 

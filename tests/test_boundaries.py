@@ -52,7 +52,7 @@ FLOORS = {
         "reader",
         "plots sql",
         "warehouse",
-        "alerts doors",
+        "alerts integrations",
     ],
     "jobs": [
         "cli spark",

@@ -2,21 +2,22 @@
 
 The files of `tidemark serve`, in the order in which a request meets them:
 
-    start         from the arguments of the command to a server that listens
-    app           which address answers what
-    doors         who may come in: Host, Origin, bearer token; the headers of all answers
-    tokens        tokens, stored as hashes, with rights by warehouse
-    questions     from the parameters of a request to a question
-    parameters    the parameters of each question, with their descriptions
-    schemas       the JSON type of each parameter
-    desk          a bounded number of questions at the same time, a bounded queue, a time limit for each
-    told          answers as JSON documents, and errors with their status
-    connections   what a connection may cost before its request is there
-    metrics       what Prometheus gets
-    pages         the page for people, of the files in page/
-    openapi       the description of all addresses, made from the questions themselves
+    start           from the arguments of the command to a server that listens
+    app             which address answers what
+    hosts           which Host and Origin a request may have; its bearer token; the headers of all answers
+    tokens          tokens, stored as hashes, with rights by warehouse
+    questions       from the parameters of a request to a question
+    parameters      the parameters of each question, with their descriptions
+    schemas         the JSON type of each parameter
+    question_queue  a bounded number of questions at the same time, a bounded queue, a time limit for each
+    responses       answers as JSON documents, and errors with their status
+    connections     what a connection may cost before its request is there
+    metrics         what Prometheus gets
+    pages           the page for people, of the files in page/
+    openapi         the description of all addresses, made from the questions themselves
 
-And those of `tidemark mcp`, which share questions, parameters, schemas, desk and told:
+And those of `tidemark mcp`, which share questions, parameters, schemas,
+question_queue and responses:
 
     mcp_tools     the questions as tools, and what an assistant may get
     mcp_server    the tools over stdin and stdout

@@ -27,13 +27,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.jobs.serve import pages, questions
-from tidemark.jobs.serve.desk import Deadline, Desk, Gone
-from tidemark.jobs.serve.doors import Doors, bearer
+from tidemark.jobs.serve.hosts import HostCheck, bearer
 from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
 from tidemark.jobs.serve.private_questions import NOT_READ, answered
+from tidemark.jobs.serve.question_queue import Deadline, Gone, QuestionQueue
+from tidemark.jobs.serve.responses import Refused, document, error_told, refusal
 from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
-from tidemark.jobs.serve.told import Refused, document, error_told, refusal
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError, shortened
@@ -48,11 +48,11 @@ Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server has: the warehouses by name, the tokens, and the desk that answers questions."""
+    """What the server has: the warehouses by name, the tokens, and the queue that answers questions."""
 
     warehouses: Mapping[str, Warehouse]
     tokens: Tokens
-    desk: Desk
+    queue: QuestionQueue
     metrics: Metrics
 
     def application(self, hosts: Iterable[str], origins: Iterable[str] = ()) -> ASGIApp:
@@ -79,7 +79,7 @@ class Served:
                 allow_methods=["GET", "POST"],
                 allow_headers=["authorization", "content-type"],
             )
-        return Doors.of(_patient(app), hosts, origins)
+        return HostCheck.of(_patient(app), hosts, origins)
 
     async def _question(self, name: str, http: HttpRequest) -> Response:
         grant = self._grant(http)
@@ -110,7 +110,7 @@ class Served:
 
         began = time.monotonic()
         try:
-            return document(await self.desk.answer(ask, partial(_left, http)))
+            return document(await self.queue.answer(ask, partial(_left, http)))
         finally:
             self.metrics.took(request.warehouse or "", name, time.monotonic() - began)
 
@@ -158,7 +158,7 @@ class Served:
         for name, wh in self.warehouses.items():
             rights = [right for right in RIGHTS if grant.may(right, name)]
             if rights:
-                names = await self.desk.answer(partial(_names, wh), partial(_left, http))
+                names = await self.queue.answer(partial(_names, wh), partial(_left, http))
                 found[name] = {"rights": rights, **names}
         return document(json_text({"warehouses": found}))
 

@@ -6,7 +6,7 @@
 * At most MOST connections are open; one more is closed at once.
 
 So clients without a token cannot keep others out by holding connections open. Bodies have a limit of their
-own: see desk.py.
+own: see question_queue.py.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.mcp_tools import INSTRUCTIONS, Tools
 from tidemark.jobs.serve.openapi import own_version
-from tidemark.jobs.serve.told import as_refused
+from tidemark.jobs.serve.question_queue import QuestionQueue
+from tidemark.jobs.serve.responses import as_refused
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import shortened
 
@@ -44,8 +44,8 @@ async def _talk(server: Server[Any]) -> None:
             await server.run(reads, writes, server.create_initialization_options())
 
 
-def tool_server(tools: Tools, desk: Desk) -> Server[Any]:
-    """The server of the tools; its questions are answered by the desk."""
+def tool_server(tools: Tools, queue: QuestionQueue) -> Server[Any]:
+    """The server of the tools; its questions go through the queue."""
     hints = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     listed = [
         types.Tool(
@@ -67,7 +67,7 @@ def tool_server(tools: Tools, desk: Desk) -> Server[Any]:
                 f"there is no tool {shortened(asked.name)}. There are: {', '.join(tools.listed)}.",
             )
         try:
-            document = await desk.answer(
+            document = await queue.answer(
                 partial(tools.answer, asked.name, asked.arguments or {}), asyncio.Event().wait
             )
         except Exception as error:  # noqa: BLE001  each is told, and logged where it is not the client's

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.jobs.serve import questions
-from tidemark.jobs.serve.desk import Deadline
 from tidemark.jobs.serve.parameters import description_of, properties_of, required
+from tidemark.jobs.serve.question_queue import Deadline
 from tidemark.jobs.serve.questions import JOIN, QUESTIONS
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text, json_value

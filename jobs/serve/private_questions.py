@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidemark.jobs.serve.questions import Request, needs
-from tidemark.jobs.serve.told import Refused
+from tidemark.jobs.serve.responses import Refused
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.private.secrets import tokens_alone

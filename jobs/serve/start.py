@@ -28,7 +28,7 @@ from tidemark.warehouse.errors import InputError
 if TYPE_CHECKING:
     import uvicorn
 
-    from tidemark.jobs.serve.desk import Desk
+    from tidemark.jobs.serve.question_queue import QuestionQueue
 
 _EXTRA = ("starlette", "uvicorn", "prometheus_client")
 GRACE_SECONDS = 10  # for questions that are being answered when the server stops
@@ -52,16 +52,16 @@ def run_token(given: argparse.Namespace) -> int:
 def _serve(given: argparse.Namespace) -> int:
     check_installed("serve", _EXTRA)
     from tidemark.jobs.serve.app import Served
-    from tidemark.jobs.serve.doors import LOCAL_NAMES
+    from tidemark.jobs.serve.hosts import LOCAL_NAMES
     from tidemark.jobs.serve.metrics import PHIS, Chosen, Metrics
 
     secure = _check_door(given)
     printed, tokens = _tokens(given)
     warehouses = opened_warehouses(given)
-    desk, stopping = desk_of(given), threading.Event()
+    queue, stopping = queue_of(given), threading.Event()
     chosen = Chosen(given.metrics_phi or PHIS, parse_span(given.metrics_last))
     metrics = Metrics(warehouses, chosen)
-    served = Served(warehouses, tokens, desk, metrics)
+    served = Served(warehouses, tokens, queue, metrics)
     app = served.application([*LOCAL_NAMES, given.host, *given.allow_host], given.allow_origin)
     with listening(given.host, given.port) as door, stop_on_signals(stopping):
         server = server_of(app, stopping, given.certificate, given.private_key)
@@ -69,7 +69,7 @@ def _serve(given: argparse.Namespace) -> int:
         address = f"{'https' if secure else 'http'}://{host}:{port}/"
         _say(given, address, list(warehouses), printed)
         asyncio.run(server.serve(sockets=[door]))
-        desk.close()
+        queue.close()
         metrics.close()
     return DONE
 
@@ -79,16 +79,16 @@ def _mcp(given: argparse.Namespace) -> int:
     from tidemark.jobs.serve.mcp_server import talk, tool_server
     from tidemark.jobs.serve.mcp_tools import Tools
 
-    desk, warehouses = desk_of(given), opened_warehouses(given)
+    queue, warehouses = queue_of(given), opened_warehouses(given)
     if private := [name for name, wh in warehouses.items() if wh.options.private]:
         raise InputError(
             f"the warehouse {private[0]!r} has private columns, and assistants would be "
             "told names. Ask by query.open, where the secret is."
         )
     try:
-        talk(tool_server(Tools(warehouses, given.tool), desk))
+        talk(tool_server(Tools(warehouses, given.tool), queue))
     finally:
-        desk.close()
+        queue.close()
     return DONE
 
 
@@ -101,14 +101,14 @@ def check_installed(command: str, modules: Sequence[str]) -> None:
         )
 
 
-def desk_of(given: argparse.Namespace) -> Desk:
-    """The desk that the arguments describe; InputError for numbers that are too small."""
+def queue_of(given: argparse.Namespace) -> QuestionQueue:
+    """The queue that the arguments describe; InputError for numbers that are too small."""
     for name, least in (("parallel", 1), ("queue", 0)):
         if getattr(given, name) < least:
             raise InputError(f"--{name} must be at least {least}, got {getattr(given, name)}.")
-    from tidemark.jobs.serve.desk import Desk
+    from tidemark.jobs.serve.question_queue import QuestionQueue
 
-    return Desk(given.parallel, given.queue, width_us(given.timeout) / 1e6)
+    return QuestionQueue(given.parallel, given.queue, width_us(given.timeout) / 1e6)
 
 
 def opened_warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tidemark import query, stream, warehouse
 from tidemark.jobs.serve.app import Served
-from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.metrics import Metrics
+from tidemark.jobs.serve.question_queue import QuestionQueue
 from tidemark.jobs.serve.start import listening, server_of
 from tidemark.jobs.serve.tokens import Tokens, all_rights
 
@@ -40,10 +40,10 @@ class Reply:
 
 @dataclass
 class Site:
-    """A running server: `desk` is where it answers."""
+    """A running server: `queue` is where it answers."""
 
     port: int
-    desk: Desk
+    queue: QuestionQueue
     secure: ssl.SSLContext | None = None
     replies: list[Reply] = field(default_factory=list)
 
@@ -93,14 +93,14 @@ def serving(
     warehouses: Mapping[str, query.Warehouse],
     tokens: Tokens | None = None,
     *,
-    desk: Desk | None = None,
+    queue: QuestionQueue | None = None,
     origins: tuple[str, ...] = (),
     certificate: tuple[Path, Path] | None = None,
 ) -> Iterator[Site]:
     """A server on a free port until the end of the block."""
-    desk = desk or Desk(parallel=2, waiting=8, seconds=60)
+    queue = queue or QuestionQueue(parallel=2, waiting=8, seconds=60)
     metrics = Metrics(warehouses)
-    served = Served(warehouses, tokens or Tokens([all_rights("tests", TOKEN)]), desk, metrics)
+    served = Served(warehouses, tokens or Tokens([all_rights("tests", TOKEN)]), queue, metrics)
     app = served.application(["localhost", "127.0.0.1", "[::1]"], origins)
     stopping, files = threading.Event(), map(str, certificate or ())
     server = server_of(app, stopping, *files)
@@ -108,11 +108,11 @@ def serving(
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[door])))
         thread.start()
         try:
-            yield Site(door.getsockname()[1], desk)
+            yield Site(door.getsockname()[1], queue)
         finally:
             stopping.set()
             thread.join()
-            desk.close()
+            queue.close()
             metrics.close()
 
 

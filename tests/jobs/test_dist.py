@@ -85,8 +85,8 @@ def strangers(path: Path) -> Iterator[tuple[str, bool]]:
 # Imported by `jobs/serve/start.py` in a function, once it has looked for the extra; and what the package of
 # an extra looks for by its address.
 BEFORE = {f"jobs/serve/{name}.py" for name in ("__init__", "start", "tokens")}
-DOORS = {"query/doors/sqlalchemy_dialect.py"}
-AFTER = DOORS | {name for name in modules() if name.startswith("jobs/serve/")} - BEFORE
+DIALECTS = {"query/integrations/sqlalchemy_dialect.py"}
+AFTER = DIALECTS | {name for name in modules() if name.startswith("jobs/serve/")} - BEFORE
 
 
 def test_the_server_is_imported_once_its_extra_was_looked_for() -> None:
@@ -99,9 +99,9 @@ def test_the_server_is_imported_once_its_extra_was_looked_for() -> None:
 def test_no_other_module_imports_what_the_package_of_an_extra_looks_for() -> None:
     others = {
         name
-        for name in modules() - DOORS
+        for name in modules() - DIALECTS
         for one, *_ in imports(ast.parse((ROOT / name).read_text()))
-        if f"{one.removeprefix('tidemark.').replace('.', '/')}.py" in DOORS
+        if f"{one.removeprefix('tidemark.').replace('.', '/')}.py" in DIALECTS
     }
     assert others == set()
 

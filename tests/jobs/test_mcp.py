@@ -24,8 +24,8 @@ from tests.jobs.http_served import NAMES, small_world
 from tests.jobs.said import environment, tidemark
 from tidemark import query
 from tidemark.jobs.serve import mcp_server, mcp_tools, questions
-from tidemark.jobs.serve.desk import Deadline, Desk
 from tidemark.jobs.serve.mcp_tools import TEXT_LENGTH, Tools, cut
+from tidemark.jobs.serve.question_queue import Deadline, QuestionQueue
 
 COMMAND = [sys.executable, "-m", "tidemark.jobs.cli.main", "mcp"]
 
@@ -220,17 +220,19 @@ def test_an_unknown_tool_is_refused_and_the_server_stays(assistant: Assistant) -
     assert assistant.ask("summary", warehouse="w").structured_content["N"] == 100
 
 
-def _in_process(tools: Any, ask: Callable[[Client, Desk], Awaitable[None]], desk: Desk | None = None) -> None:
-    desk = desk or Desk(2, 2, 60)
+def _in_process(
+    tools: Any, ask: Callable[[Client, QuestionQueue], Awaitable[None]], queue: QuestionQueue | None = None
+) -> None:
+    queue = queue or QuestionQueue(2, 2, 60)
 
     async def run() -> None:
-        async with Client(mcp_server.tool_server(tools, desk)) as client:
-            await ask(client, desk)
+        async with Client(mcp_server.tool_server(tools, queue)) as client:
+            await ask(client, queue)
 
     try:
         anyio.run(run)
     finally:
-        desk.close()
+        queue.close()
 
 
 def test_a_question_that_is_taken_back_ends(wh: query.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +244,11 @@ def test_a_question_that_is_taken_back_ends(wh: query.Warehouse, monkeypatch: py
 
     monkeypatch.setattr(Tools, "answer", lambda _, *given: answer(*given))
 
-    async def ask(client: Client, desk: Desk) -> None:
+    async def ask(client: Client, queue: QuestionQueue) -> None:
         with anyio.move_on_after(0.2):
             await client.call_tool("summary", {})
         with anyio.fail_after(10):
-            while desk.taken:
+            while queue.taken:
                 await anyio.sleep(0.01)
 
     _in_process(tools, ask)
@@ -261,7 +263,7 @@ def test_of_a_failure_on_the_side_of_the_server_no_address_is_told(
     for file in Path(path).rglob("*.parquet"):
         file.write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
 
-    async def ask(client: Client, _: Desk) -> None:
+    async def ask(client: Client, _: QuestionQueue) -> None:
         for name, given in (("distinct", {"mode": "exact"}), ("quantile", {"phi": 0.5, "by": "name"})):
             found = await client.call_tool(name, given)
             assert isinstance(found, CallToolResult)
@@ -276,18 +278,18 @@ def test_answers_are_bounded_in_length_and_questions_in_number(
     wh: query.Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp_tools, "ANSWER_LENGTH", 500)
-    full = Desk(1, 0, 60)
+    full = QuestionQueue(1, 0, 60)
 
-    async def ask(client: Client, desk: Desk) -> None:
+    async def ask(client: Client, queue: QuestionQueue) -> None:
         found = await client.call_tool("top", {"k": 5})
         assert isinstance(found, CallToolResult)
         assert "more than 500 characters. Ask about fewer" in _text(found)
-        desk._taken.add(Deadline(1))
+        queue._taken.add(Deadline(1))
         found = await client.call_tool("top", {"k": 1})
         assert isinstance(found, CallToolResult)
         assert found.is_error
         assert "Ask again" in _text(found)
-        desk._taken.clear()
+        queue._taken.clear()
 
     _in_process(Tools({"w": wh}), ask, full)
 

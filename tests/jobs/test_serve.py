@@ -33,9 +33,9 @@ from tests.stores.server import running
 from tidemark import query, warehouse
 from tidemark.jobs.cli.main import main
 from tidemark.jobs.serve import questions
-from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.openapi import openapi
 from tidemark.jobs.serve.parameters import parameters_of
+from tidemark.jobs.serve.question_queue import QuestionQueue
 from tidemark.jobs.serve.start import listening
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, new_token, parse_rights
 from tidemark.query.answers.flat_rows import flat_rows
@@ -279,12 +279,12 @@ def test_a_full_queue_is_told_and_clients_that_leave_make_room(
         return "{}"
 
     monkeypatch.setattr(questions, "answer", slow)
-    with serving({"w": wh}, desk=Desk(parallel=1, waiting=1, seconds=600)) as site:
+    with serving({"w": wh}, queue=QuestionQueue(parallel=1, waiting=1, seconds=600)) as site:
         gone = _begin(site)
         began.acquire()
         waits = threading.Thread(target=site.get, args=("/distinct",))
         waits.start()
-        while site.desk.taken < 2:
+        while site.queue.taken < 2:
             threading.Event().wait(0.01)
         full = site.get("/distinct")
         assert (full.status, full.headers["retry-after"], full.json["error"]) == (429, "1", "Busy")
@@ -294,7 +294,7 @@ def test_a_full_queue_is_told_and_clients_that_leave_make_room(
         may_end.set()
         waits.join()
         assert site.replies[-1].status == 200
-        while site.desk.taken:
+        while site.queue.taken:
             threading.Event().wait(0.01)
 
 
@@ -307,7 +307,7 @@ def _begin(site: Site) -> Any:
 
 
 def test_a_question_ends_with_its_time(wh: W) -> None:
-    with serving({"w": wh}, desk=Desk(parallel=1, waiting=1, seconds=0)) as site:
+    with serving({"w": wh}, queue=QuestionQueue(parallel=1, waiting=1, seconds=0)) as site:
         late = site.get("/quantile?phi=0.5")
         assert (late.status, late.json["error"]) == (422, "TimeLimitReached")
 
@@ -423,7 +423,7 @@ def test_a_real_server_says_where_it_is_and_stops_when_told(wh: W) -> None:
     ) as one:
         assert one.stdout is not None
         said = json.loads(one.stdout.readline())
-        site = Site(int(said["url"].rstrip("/").rpartition(":")[2]), Desk(1, 0, 1))
+        site = Site(int(said["url"].rstrip("/").rpartition(":")[2]), QuestionQueue(1, 0, 1))
         assert (said["warehouses"], site.get("/info", said["token"]).status) == (["w"], 200)
         assert site.get("/info", "another").status == 401
         one.send_signal(signal.SIGTERM)

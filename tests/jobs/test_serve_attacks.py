@@ -16,8 +16,8 @@ from tests.jobs.http_served import NAMES, TOKEN, Reply, Site, serving, small_wor
 from tests.soak import draws
 from tidemark import query
 from tidemark.jobs.serve import app, connections, questions
-from tidemark.jobs.serve.desk import Desk
-from tidemark.jobs.serve.doors import HEADERS
+from tidemark.jobs.serve.hosts import HEADERS
+from tidemark.jobs.serve.question_queue import QuestionQueue
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.warehouse.errors import TidemarkError
 
@@ -29,7 +29,7 @@ def wh(tmp_path_factory: pytest.TempPathFactory) -> query.Warehouse:
 
 @pytest.fixture(scope="module")
 def site(wh: query.Warehouse) -> Iterator[Site]:
-    with serving({"w": wh, "other": wh}, desk=Desk(parallel=2, waiting=64, seconds=30)) as found:
+    with serving({"w": wh, "other": wh}, queue=QuestionQueue(parallel=2, waiting=64, seconds=30)) as found:
         yield found
 
 
@@ -189,7 +189,7 @@ def _stays(site: Site) -> None:
     """The server answers as before, and no question is left at work."""
     found = site.get("/quantile?warehouse=w&phi=1&measure=price")
     assert (found.status, found.json["answers"][0]["value"]) == (200, "99.99")
-    while site.desk.taken:
+    while site.queue.taken:
         threading.Event().wait(0.01)
 
 

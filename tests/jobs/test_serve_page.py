@@ -11,7 +11,7 @@ import pytest
 from tests.jobs.browser import CHROMIUM, Browser, browsing
 from tests.jobs.http_served import NAMES, TOKEN, Site, serving, small_world
 from tidemark import query, stream
-from tidemark.jobs.serve.doors import HEADERS
+from tidemark.jobs.serve.hosts import HEADERS
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 READY = "document.getElementById('status').textContent.startsWith('As of')"

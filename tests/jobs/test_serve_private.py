@@ -16,7 +16,7 @@ from tests.warehouse.private_world import secret_in
 from tidemark import query, warehouse
 from tidemark.jobs.cli.main import main
 from tidemark.jobs.serve import private_questions, questions
-from tidemark.query.doors import cursors
+from tidemark.query.integrations import cursors
 from tidemark.warehouse.private import secrets
 
 NAMES = ["Zoë Ostrowski", "Bree Vandermeer"]

@@ -15,8 +15,8 @@ from tests.jobs.http_served import TOKEN, Site, serving, small_world
 from tests.soak import draws
 from tidemark import query
 from tidemark.jobs.serve.connections import HEAD_BYTES
-from tidemark.jobs.serve.desk import Desk
 from tidemark.jobs.serve.openapi import openapi
+from tidemark.jobs.serve.question_queue import QuestionQueue
 
 FEW = ("/top",)
 
@@ -24,7 +24,7 @@ FEW = ("/top",)
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     wh = query.open(small_world(tmp_path_factory.mktemp("drawn")))
-    with serving({"w": wh}, desk=Desk(parallel=2, waiting=8, seconds=60)) as found:
+    with serving({"w": wh}, queue=QuestionQueue(parallel=2, waiting=8, seconds=60)) as found:
         yield found
 
 

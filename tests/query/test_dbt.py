@@ -16,7 +16,7 @@ import pytest
 
 from tests.jobs.http_served import small_world
 from tidemark import query, stream, warehouse
-from tidemark.query.doors.dbt_plugin import Plugin
+from tidemark.query.integrations.dbt_plugin import Plugin
 from tidemark.warehouse.errors import InputError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "dbt.md"

@@ -15,8 +15,8 @@ from sqlalchemy import exc, func, select
 
 from tests.jobs.http_served import small_world
 from tidemark import query, stream, warehouse
-from tidemark.query.doors.cursors import Connection
-from tidemark.query.doors.sqlalchemy_dialect import TidemarkDialect, type_of
+from tidemark.query.integrations.cursors import Connection
+from tidemark.query.integrations.sqlalchemy_dialect import TidemarkDialect, type_of
 from tidemark.warehouse.errors import InputError
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.sql import compiler
 
 from tidemark import query
-from tidemark.query.doors import cursors
+from tidemark.query.integrations import cursors
 from tidemark.query.reader import Reader
 from tidemark.warehouse.errors import InputError
 

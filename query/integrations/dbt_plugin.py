@@ -1,6 +1,8 @@
 """A plugin of dbt-duckdb: warehouses as a database beside that of the project.
 
-    plugins: [{module: tidemark.query.doors.dbt_plugin, config: {warehouses: {flights: /data/flights}}}]
+    plugins:
+      - module: tidemark.query.integrations.dbt_plugin
+        config: {warehouses: {flights: /data/flights}}
 
 The database is named `tidemark` and is in memory: the project's own keeps nothing of it. Its schema `main`
 has the views and functions of `query.connect`. The plugin has the methods that dbt-duckdb calls, and imports

@@ -1,4 +1,4 @@
-"""Who may come in, and what every answer says to browsers.
+"""Which requests are let in, and the headers of all answers for browsers.
 
 First of all, a request is refused if its Host was not named to the server, or if its Origin is neither the
 own page nor one that was named to the server. So a page of another site cannot use a browser to ask, even if
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.jobs.serve.told import refusal
+from tidemark.jobs.serve.responses import refusal
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,7 +43,7 @@ def host_name(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class HostCheck:
     """Looks at Host and Origin, and sets the headers of all answers; a layer of the application.
 
     hosts: the names that a request may have as Host, without ports. origins: Origins of other pages.
@@ -54,8 +54,8 @@ class Doors:
     origins: frozenset[str]
 
     @classmethod
-    def of(cls, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> Doors:
-        """The doors of an application."""
+    def of(cls, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> HostCheck:
+        """The check in front of an application."""
         return cls(app, frozenset(map(host_name, hosts)), frozenset(one.rstrip("/") for one in origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ import logging
 
 from starlette.responses import Response
 
-from tidemark.jobs.serve.desk import Busy
+from tidemark.jobs.serve.question_queue import Busy
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import (
     EmptyWindow,

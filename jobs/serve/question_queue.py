@@ -45,7 +45,7 @@ class Deadline:
         return wh.with_time_limit(timedelta(seconds=left), self.gone.is_set)
 
 
-class Desk:
+class QuestionQueue:
     """A bounded number of threads, and of questions that wait for one.
 
     parallel: questions at the same time. waiting: questions that wait; one more is refused as Busy.
