@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
-from tidemark.jobs.cli.options.loading import ALTERED
+from tidemark.jobs.cli.options.changing import ALTERED
 from tidemark.jobs.cli.options.parsed import names_of, types_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for

@@ -86,7 +86,7 @@ table of events once; answers stay. After a crash, run it again.""",
             "tidemark alter -w flights --add-measure distance --drop-measure delay",
             "tidemark alter -w flights --kappa 5 --grace '14 days'",
         ),
-        loading.ALTER,
+        changing.ALTER,
         "tidemark.jobs.alter:run",
     ),
     Command(

@@ -6,8 +6,8 @@ the right usage line. No module imported here reads a warehouse: help and comple
 
 parts        what options are made of
 shared       options that commands of several kinds have
-loading      create, alter, load, stream
-changing     unload, delete, correct, expire, restore, repair, copy, maintain
+loading      create, load, stream
+changing     alter, unload, delete, correct, expire, restore, repair, copy, maintain
 asking       info, history, quantile, rank ... and their pictures
 asking_keys  frequency, top, hitters ... and their picture
 watching     watch, alert, pagerank

@@ -1,10 +1,47 @@
-"""The options of the commands that take rows out, bring them back, repair, copy and maintain."""
+"""The options of the commands that alter a warehouse, take rows out or back in, repair, copy and maintain."""
 
 from __future__ import annotations
 
-from tidemark.jobs.cli.options.parts import FILE, FOLDER, AfterInterrupt, OneOf, files, option
-from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, KEY_VALUE, MISSING_ROWS
+from tidemark.jobs.cli.options.parts import FILE, FOLDER, AfterInterrupt, OneOf, Part, files, option
+from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, KEY_VALUE, MISSING_ROWS, of_warehouse
+from tidemark.options import OPTIONS
 
+# The options that `alter` sets.
+ALTERED = tuple(
+    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "indexes")
+)
+ALTER: tuple[Part, ...] = (
+    *COMMON,
+    AfterInterrupt(
+        "Questions are answered as before. Run the same command again: it goes on where this one stopped."
+    ),
+    option("--add-measure", metavar="COLUMN", help="a column to answer quantiles of"),
+    option("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest"),
+    option("--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"),
+    option(
+        "--add-index",
+        metavar="COLUMN[=COLUMNS]",
+        help="a column by whose values rows are found without a scan, and those that the index has beside it",
+    ),
+    option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
+    option("--drop-key", metavar="COLUMN", help="a key that is no group"),
+    option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
+    option("--drop-index", metavar="COLUMN", help="a column whose rows are found by scans from now on"),
+    option(
+        "--widen",
+        action="append",
+        metavar="COLUMN=TYPE",
+        help="a wider type of a column, such as qty=bigint; may be repeated",
+    ),
+    option(
+        "--rename",
+        action="append",
+        metavar="OLD=NEW",
+        help="another name of a column, alone in a call; may be repeated",
+    ),
+    *of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
+    ENGINE,
+)
 _CHANGE = (
     option("--dry-run", action="store_true", help="say what would be removed, and change nothing"),
     option("-v", "--verbose", action="store_true", help="also print the rows of each step"),

@@ -1,15 +1,11 @@
-"""The options of the commands that create and alter a warehouse, and bring rows into it."""
+"""The options of the commands that create a warehouse and bring rows into it."""
 
 from __future__ import annotations
 
-from tidemark.jobs.cli.options.parts import FOLDER, AfterInterrupt, OneOf, Part, Titled, files, option
+from tidemark.jobs.cli.options.parts import FOLDER, AfterInterrupt, OneOf, Titled, files, option
 from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, MISSING_ROWS, ahead_option, of_warehouse
 from tidemark.options import OPTIONS
 
-# The options that `alter` sets.
-ALTERED = tuple(
-    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "indexes")
-)
 CREATE = (
     *COMMON,
     *of_warehouse(OPTIONS.values()),
@@ -86,38 +82,6 @@ LOAD = (
             ),
         ),
     ),
-)
-ALTER: tuple[Part, ...] = (
-    *COMMON,
-    AfterInterrupt(
-        "Questions are answered as before. Run the same command again: it goes on where this one stopped."
-    ),
-    option("--add-measure", metavar="COLUMN", help="a column to answer quantiles of"),
-    option("--add-key", metavar="COLUMN", help="a column to count, or several: origin,dest"),
-    option("--add-group", metavar="COLUMN", help="a column to ask measures by, or several: origin,dest"),
-    option(
-        "--add-index",
-        metavar="COLUMN[=COLUMNS]",
-        help="a column by whose values rows are found without a scan, and those that the index has beside it",
-    ),
-    option("--drop-measure", metavar="COLUMN", help="a measure, but not the only one"),
-    option("--drop-key", metavar="COLUMN", help="a key that is no group"),
-    option("--drop-group", metavar="COLUMN", help="a group; its key stays"),
-    option("--drop-index", metavar="COLUMN", help="a column whose rows are found by scans from now on"),
-    option(
-        "--widen",
-        action="append",
-        metavar="COLUMN=TYPE",
-        help="a wider type of a column, such as qty=bigint; may be repeated",
-    ),
-    option(
-        "--rename",
-        action="append",
-        metavar="OLD=NEW",
-        help="another name of a column, alone in a call; may be repeated",
-    ),
-    *of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
-    ENGINE,
 )
 STREAM = (
     *COMMON,
