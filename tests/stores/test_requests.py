@@ -21,6 +21,7 @@ from tidemark.warehouse import Tuning
 from tidemark.warehouse.delta import write_behind
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.errors import StoreUnavailable
+from tidemark.warehouse.execution import executors
 from tidemark.warehouse.integrity import read_ahead
 from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead
 
@@ -97,6 +98,7 @@ def test_columns_that_are_needed_next_are_read_in_one_round(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Of a row group of `events` that is too long to be read whole."""
+    monkeypatch.setattr(executors, "AT_ONCE", 1)  # two tasks would read at the same time
     if is_broken:
         monkeypatch.setattr(read_ahead, "AT_ONCE_BYTES", 0)
     many, random_bytes = rows(0, 3000), random.Random(3).randbytes
