@@ -7,13 +7,17 @@ import os
 import sys
 
 from tidemark import query, warehouse
-from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.jobs.cli.exit_codes import DONE, run_job
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.json_values import json_text
 
 
 def run(given: argparse.Namespace) -> int:
     """Prints what was asked for. A value is read from the standard input: others see command lines."""
+    return run_job(_make, given)
+
+
+def _make(given: argparse.Namespace) -> int:
     if given.action == "new":
         what, text = "secret", warehouse.new_secret()
     else:
@@ -33,5 +37,7 @@ def _write(path: str, text: str) -> None:
         raise InputError(
             f"{path} is there already, and may be a secret that is needed. Name a new file."
         ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}. Name another file.") from error
     with os.fdopen(place, "w") as file:
         file.write(f"{text}\n")

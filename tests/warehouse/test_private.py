@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from tests.warehouse.private_world import CARDS, KEYS, NAMES, SCHEMA, Life, lived, rows, secret_in, traces
 from tidemark import query, stream, warehouse
+from tidemark.jobs.cli.main import main
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.sql import duckdb_sql, statements
@@ -103,9 +106,8 @@ SQL = f"user = '{NAMES[0]}'"
         f"SELECT sum(count) FROM frequency('{NAMES[0]}', key := 'user')",
     ],
 )
-def test_sql_answers_as_the_twin(life: Life, indexed: Path, statement: str) -> None:
-    uris = (life.private, indexed, life.plain)
-    private, by_index, plain = (query.open(uri).sql(statement).fetchall() for uri in uris)
+def test_sql_answers_as_the_twin(readers: list[query.Warehouse], statement: str) -> None:
+    private, by_index, plain = (wh.sql(statement).fetchall() for wh in readers)
     assert private == by_index == plain
     assert any(any(row) for row in plain)
 
@@ -120,11 +122,17 @@ def indexed(life: Life, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copied
 
 
+@pytest.fixture(scope="module")
+def readers(life: Life, indexed: Path) -> list[query.Warehouse]:
+    """The warehouse, the one with indexes, and the twin."""
+    return [query.open(uri) for uri in (life.private, indexed, life.plain)]
+
+
 def test_an_index_finds_the_rows_of_a_name(
-    life: Life, indexed: Path, monkeypatch: pytest.MonkeyPatch
+    readers: list[query.Warehouse], indexed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))  # the world is small
-    wh, plain = query.open(indexed), query.open(life.plain)
+    _, wh, plain = readers
     for condition, params in (
         (SQL, None),
         (f"'{NAMES[1]}' = user AND delay > 3", None),
@@ -152,13 +160,28 @@ def test_a_private_column_has_an_index_from_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
-    created(tmp_path, index=["user", "id"])
+    created(tmp_path, index=[{"on": "user", "include": ["card", "id"]}, {"on": "id", "include": ["user"]}])
     warehouse.load(None, tmp_path / "w", rows(0, 90), "a")
     warehouse.delete(None, tmp_path / "w", where=f"user = '{NAMES[1]}'")
     wh = query.open(tmp_path / "w")
     expected = rows(0, 90).column("user").to_pylist().count(NAMES[2])
     for name, count in ((NAMES[1], 0), (NAMES[2], expected)):
         assert wh.sql("SELECT count(*) FROM events WHERE user = ?", params=[name]).fetchall() == [(count,)]
+    given, one_of = rows(0, 90).to_pylist(), partial(query.token, fingerprint=wh.options.fingerprint)
+    cards = {(str(one_of(row["card"])), row["id"]) for row in given if row["user"] == NAMES[2]}
+    users = {
+        (row["user"] and str(one_of(row["user"])), row["id"])
+        for row in given[3:30]
+        if row["user"] != NAMES[1]
+    }
+    both = query.connect({"w": wh})
+    for ask, view in ((wh, "events"), (both, "w")):
+        of_user, of_ids = f"FROM {view} WHERE user = '{NAMES[2]}'", f"FROM {view} WHERE id BETWEEN 3 AND 29"
+        found = ask.sql(f"SELECT card, id {of_user}").fetchall()
+        assert {(card["token"], place) for card, place in found} == cards
+        found = ask.sql(f"SELECT user, id {of_ids}").fetchall()
+        assert {(user and user["token"], place) for user, place in found} == users
+        assert ask.explain(f"SELECT card, id {of_user}").parts[0].way == "index"
     with pytest.raises(InputError):
         wh.explain("SELECT id FROM events WHERE user > 'a'")
     assert traces(tmp_path / "w", []) == []
@@ -181,8 +204,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_would_compare_a_name_is_refused(life: Life, text: str) -> None:
-    wh = query.open(life.private)
+def test_what_would_compare_a_name_is_refused(life: Life, readers: list[query.Warehouse], text: str) -> None:
+    wh = readers[0]
     for call in (
         lambda: wh.quantile(0.5, where=text),
         lambda: wh.sql(f"SELECT count(*) FROM events WHERE {text}").fetchall(),
@@ -223,9 +246,9 @@ def test_what_would_compare_a_name_is_refused(life: Life, text: str) -> None:
         f"SELECT count(*) FROM events WHERE (user, id) = ('{NAMES[0]}', 1)",
     ],
 )
-def test_no_name_of_sql_hides_a_private_column(life: Life, statement: str) -> None:
+def test_no_name_of_sql_hides_a_private_column(readers: list[query.Warehouse], statement: str) -> None:
     with pytest.raises(InputError):
-        query.open(life.private).sql(statement).fetchall()
+        readers[0].sql(statement).fetchall()
 
 
 def test_order_ranges_and_prefixes_are_refused_with_the_reason(life: Life) -> None:
@@ -316,7 +339,11 @@ def test_a_secret_is_long_and_is_never_shown(tmp_path: Path, monkeypatch: pytest
             secrets.use_secret(**bad)
 
 
-def test_the_command_line_makes_secrets_and_tokens(tmp_path: Path) -> None:
+def test_the_command_line_makes_secrets_and_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("alice\n"))
+
     def run(*words: str, given: str = "", **env: str) -> str:
         call = [sys.executable, "-m", "tidemark.jobs.cli.main", "secret", *words]
         done = subprocess.run(call, input=given, capture_output=True, text=True, env={**env}, check=True)
@@ -324,9 +351,13 @@ def test_the_command_line_makes_secrets_and_tokens(tmp_path: Path) -> None:
 
     run("new", "--to", str(tmp_path / "secret"))
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(subprocess.CalledProcessError):
-        run("new", "--to", str(tmp_path / "secret"))  # a secret is never overwritten
-    assert len(run("new")) == 64
+    assert main(["secret", "new", "--to", str(tmp_path / "secret")]) == 2  # a secret is never overwritten
+    (tmp_path / "bad").write_text("no secret")
+    with monkeypatch.context() as without:
+        without.setenv("TIDEMARK_SECRET_FILE", str(tmp_path / "bad"))
+        assert main(["secret", "token"]) == 2
+    assert main(["secret", "new", "--to", str(tmp_path / "none" / "secret")]) == 2
+    assert "has no secret" in capsys.readouterr().err
     made = run("token", given="alice\n", TIDEMARK_SECRET_FILE=str(tmp_path / "secret"))
     fingerprint = secrets.use_secret(file=tmp_path / "secret")
     assert made == str(query.token("alice", fingerprint))
