@@ -18,6 +18,8 @@ class RowsPlan:
     columns: those whose indexes are used, or would be.
     way: "index" if rows are looked up, "scan" if that would not pay.
     is_covered: whether the index has all columns of the statement, so that history is not read.
+    selected: how many rows the WHERE selects, at least and at most. Both are the same for history if the
+        index has the columns of the WHERE; live batches widen them.
     most: how many rows of history the WHERE selects at most, by the marks of the indexes.
     rows, rows_left: the rows of all files, and those that may be selected. Likewise files and row_groups.
         Live batches, and files that an index does not cover, are left whole.
@@ -30,6 +32,7 @@ class RowsPlan:
     columns: tuple[str, ...]
     way: Way
     is_covered: bool
+    selected: tuple[int, int]
     most: int
     rows: int
     rows_left: int
@@ -46,8 +49,10 @@ class RowsPlan:
         )
         costs = ", ".join(f"{way} {ms:,.1f} ms" for way, ms in self.estimates_ms.items())
         on = ", ".join(self.columns) + (", which has all columns" if self.is_covered else "")
+        low, high = self.selected
+        selected = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         view = f"{self.site} {self.view}" if self.site else self.view
-        return f"{view} AS {self.alias}: {self.way} on {on}; at most {self.most:,} rows; {left}; {costs}"
+        return f"{view} AS {self.alias}: {self.way} on {on}; {selected} rows; {left}; {costs}"
 
 
 @dataclass(frozen=True, slots=True)

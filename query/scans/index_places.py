@@ -196,8 +196,7 @@ def find(
 def _with_values(scan: Found, contents: Contents, one: _Range, covered: Set[int], needed: Set[str]) -> Found:
     """What is found where the index has the values; the rows of files that are not covered are left."""
     rows = one.index.rows(one.ends, needed)
-    whole = {file_id(one.file.path) for one in contents.visible_files() if one.is_whole and not one.is_live}
-    given = covered & whole  # what other files have may not be visible yet, and is read
+    given = covered & _whole(contents)  # what other files have may not be visible yet, and is read
     values = rows.table(_in_files(rows, given))
     files = contents.list_events()
     nothing = {file.path: np.empty(0, np.int64) for file in files if file_id(file.path) in given}
@@ -228,6 +227,45 @@ def _rows_read(file: DataFile, found: Ints | None) -> int:
     if found is None:
         return file.rows
     return min(file.rows, RATES.group * len(np.unique(found // RATES.group)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """How many rows of history a condition selects.
+
+    most    of the rows that indexes have, by the marks
+    left    the rows of history that are not known by the index
+    values  the other rows that the condition may select, with the columns that were asked for; None if no
+            index has them
+    """
+
+    most: int
+    left: int
+    values: pa.Table | None
+
+
+def bounded(contents: Contents, asked: Sought, names: Set[str]) -> Bounds:
+    """What indexes know of the rows that a condition selects.
+
+    names: the columns of the condition; none if its rows are not counted.
+    """
+    rows = sum(contents.counts[batches] for batches in contents.history)
+    chosen = _chosen(contents, asked, {}, names)
+    if chosen is None:
+        return Bounds(0, rows, None)
+    files = contents.list_events()
+    covered = set.intersection(*(one.index.covered(files) for one in chosen)) & _whole(contents)
+    left = rows - sum(file.rows for file in files if file_id(file.path) in covered)
+    most = sum(one.most for one in chosen)
+    if not names or not _has_values(chosen, names) or most > _MOST_ROWS:
+        return Bounds(most, left, None)
+    found = chosen[0].index.rows(chosen[0].ends, names)
+    return Bounds(most, left, found.table(_in_files(found, covered)))
+
+
+def _whole(contents: Contents) -> set[int]:
+    """The ids of the files of which all rows are visible, in history."""
+    return {file_id(one.file.path) for one in contents.visible_files() if one.is_whole and not one.is_live}
 
 
 def _chosen(

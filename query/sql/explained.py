@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from tidemark.query.answers.plan import INDEX, SCAN
 from tidemark.query.answers.sql_plan import RowsPlan, SqlPlan
-from tidemark.query.scans.index_places import RATES, Found, Ints, find
-from tidemark.query.sql.narrowed import Narrowed
+from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.index_places import RATES, Found, Ints, bounded, find
+from tidemark.query.sql.narrowed import Narrowed, condition_sql
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.os_errors import report_unreadable_file
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
-_COUNTED = ("files", "row_groups", "rows")
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_COUNTED = "rows that are counted"
+_NUMBERS = ("files", "row_groups", "rows")
 
 
-def explained(sites_of: Mapping[str, Mapping[str, Contents]], parts: Iterable[Narrowed]) -> SqlPlan:
+def explained(
+    sites_of: Mapping[str, Mapping[str, Contents]],
+    parts: Iterable[Narrowed],
+    connection: DuckDBPyConnection | None,
+) -> SqlPlan:
     """How the views of rows in a statement are found; reads the footers of their files.
 
     sites_of: the contents of each site of a warehouse, by the name of the warehouse.
+    connection: counts the rows of history of which a condition is true; None: they are bounded.
     """
     plans = []
     for part in parts:
         for name, contents in sites_of[part.view.warehouse].items():
             found = find(contents, part.asked, {}, None if part.needed is None else {*part.needed})
             if found is not None:
-                plans.append(_plan(part.view.warehouse or name, contents, part, found))
+                plans.append(_plan(part.view.warehouse or name, contents, part, found, connection))
     return SqlPlan(plans)
 
 
-def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPlan:
+def _plan(
+    site: str, contents: Contents, part: Narrowed, found: Found, connection: DuckDBPyConnection | None
+) -> RowsPlan:
     files = {f"{EVENTS}/{file.path}": file for file in contents.list_events()}
-    counts = dict.fromkeys([f"{name}{end}" for name in _COUNTED for end in ("", "_left")], 0)
+    counts = dict.fromkeys([f"{name}{end}" for name in _NUMBERS for end in ("", "_left")], 0)
     for path in contents.event_paths(part.view.part):
         file = files[path]
         rows = None if found.rows is None else found.rows.get(file.path)
@@ -57,6 +70,7 @@ def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPl
         way=SCAN if found.rows is None else INDEX,
         is_covered=found.values is not None,
         most=found.most,
+        selected=_selected(contents, part, connection),
         estimates_ms={INDEX: (found.lookup_us + read_us) / 1000, SCAN: found.scan_us / 1000},
         **counts,
     )
@@ -65,3 +79,26 @@ def _plan(site: str, contents: Contents, part: Narrowed, found: Found) -> RowsPl
 def _touched(edges: Ints, rows: Ints) -> int:
     """How many row groups, which end before these rows, have some of the rows."""
     return len(np.unique(np.searchsorted(edges, rows, side="right")))
+
+
+def _selected(contents: Contents, part: Narrowed, connection: DuckDBPyConnection | None) -> tuple[int, int]:
+    """How many rows of the view the WHERE selects, at least and at most.
+
+    Those of history are counted in the index if it has the columns of the WHERE; else, and in live batches
+    and files that the index does not have, all may be selected, or none.
+    """
+    live = sum(contents.counts[batches] for batches in contents.live)
+    if part.view.part == PARTS[1]:
+        return 0, live
+    live = 0 if part.view.part == PARTS[0] else live
+    condition = None
+    if connection is not None and part.where is not None:
+        condition = condition_sql(connection, part.where)
+    names = {name for name in part.view.columns if condition is not None and name.lower() in condition[1]}
+    known = bounded(contents, part.asked, names)
+    if known.values is None or condition is None or connection is None:
+        return 0, known.most + known.left + live
+    connection.register(_COUNTED, known.values)
+    statement = f"SELECT count(*) FROM {quoted(_COUNTED)} AS {quoted(part.alias)} WHERE {condition[0]}"
+    ((count,),) = connection.execute(statement).fetchall()
+    return count, count + known.left + live

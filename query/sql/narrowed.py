@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _POSITIONS = {"query_location", "query_location_length"}
 _JOINS = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"}
+_OF_MORE = {"SUBQUERY", "PARAMETER", "WINDOW", "LAMBDA", "LAMBDA_REF"}  # no conditions on columns alone
 _READ_ANY = {"STAR", "POSITIONAL_REFERENCE", "PIVOT", "SHOW_REF", "COLUMN_DATA", "DELIM_GET"}  # any columns
 
 
@@ -79,6 +80,7 @@ class Narrowed:
     alias  under which the statement names its columns
     asked  what its WHERE says of columns with an index
     needed the columns that the statement may read of it; None: any
+    where  the WHERE in the parse tree if it is of this view alone, and depends on its rows alone; else None
     start, stop
            the bytes of the statement that name it, the end exclusive
     """
@@ -88,6 +90,7 @@ class Narrowed:
     alias: str
     asked: Sought
     needed: tuple[str, ...] | None
+    where: Node | None
     start: int
     stop: int
 
@@ -279,7 +282,30 @@ def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator
         if asked is not None and columns_of(asked):
             start = int(one["query_location"])
             stop = start + int(one["query_location_length"])
-            yield Narrowed(name, view, alias, asked, None, start, stop)
+            own = where if one is table and _is_of_rows(where, view, alias) else None
+            yield Narrowed(name, view, alias, asked, None, own, start, stop)
+
+
+def _is_of_rows(where: Node, view: RowsView, alias: str) -> bool:
+    """Whether a condition reads columns of the view alone."""
+    for node in _nodes(where):
+        if node.get("class") in _OF_MORE or node.get("class") in _READ_ANY:
+            return False
+        if node.get("class") == "COLUMN_REF":
+            *qualifier, last = (str(name).lower() for name in node["column_names"])
+            if not view.has(last) or qualifier not in ([], [alias.lower()]):
+                return False
+    return True
+
+
+def condition_sql(connection: DuckDBPyConnection, where: Node) -> tuple[str, set[str]] | None:
+    """A condition as SQL, and the names of its columns in lower case; None if DuckDB does not write it."""
+    tree = _parsed(connection, "SELECT 1 WHERE true")
+    tree["statements"][0]["node"]["where_clause"] = where
+    ((text,),) = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
+    before, found, condition = text.partition(" WHERE ")
+    is_whole = bool(found) and before == "SELECT 1"
+    return (condition.rstrip(";"), set(_Read.of(where).names)) if is_whole else None
 
 
 def _are_all(node: Any) -> bool:

@@ -7,17 +7,20 @@ return: other relations, and readers of rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
-from tidemark.query.sql.narrowed import Narrowed, Narrowing, Views
+from tidemark.query.sql.explained import explained
+from tidemark.query.sql.narrowed import Narrowing, Views
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
+from tidemark.warehouse.snapshots.system_tables import Contents
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -80,12 +83,13 @@ class Database:
         found = self.connection.sql(statement, params=params)
         return Relation(found, self._report, only_read=self._has_tokens)
 
-    def narrowed(self, statement: str, params: Any) -> Sequence[Narrowed]:
-        """The views of rows in the statement of whose columns with an index its WHERE says something."""
+    def explain(self, sites: Mapping[str, Mapping[str, Contents]], statement: str, params: Any) -> SqlPlan:
+        """How the views of rows in the statement of whose columns with an index its WHERE says something."""
         if not self._has_indexes:
-            return ()
+            return SqlPlan([])
         with self.connection.cursor() as parser:  # the connection may have a result that is not read yet
-            return Narrowing.of(parser, statement, params, self._views).parts
+            parts = Narrowing.of(parser, statement, params, self._views).parts
+            return explained(sites, parts, None if self._has_tokens else parser)
 
     def _narrowed(self, statement: str, params: Any) -> str | None:
         if not self._has_indexes:

@@ -10,7 +10,6 @@ from typing import Any
 from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reader import Reader
 from tidemark.query.sql.duckdb_sql import checked_query, connected
-from tidemark.query.sql.explained import explained
 from tidemark.query.sql.private_sql import columns_together, with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
@@ -39,7 +38,7 @@ class Statements:
         database = self._database(statement)
         with report_os_errors("explain"):
             sites = {name: wh.pinned().contents_by_site() for name, wh in self._warehouses.items()}
-            return explained(sites, database.narrowed(*self._with_tokens(statement, params)))
+            return database.explain(sites, *self._with_tokens(statement, params))
 
     def _database(self, statement: str) -> Database:
         """The database of this thread, for a statement that is one query."""

@@ -266,3 +266,27 @@ def test_columns_with_other_names_are_given_by_these(tmp_path: Path) -> None:
     assert wh.explain(statement).parts[0].is_covered
     assert sorted(wh.sql(statement).fetchall(), key=repr) == sorted(before, key=repr)
     assert warehouse.verify(world.path).ok
+
+
+def test_explain_bounds_the_rows_that_are_selected(world: IndexWorld) -> None:
+    """Exactly for history where the index has the columns of the condition; a broken count is caught below."""
+    wh, draw, exact = query.open(world.path), random.Random(3), 0
+    for _ in range(40):
+        where = predicate(draw)
+        for view in ("events", "history"):
+            plans = wh.explain(f"SELECT n FROM {view} WHERE {where}").parts
+            if plans:
+                ((true,),) = wh.sql(f"SELECT count(*) FROM {view} WHERE {where}").fetchall()
+                low, high = plans[0].selected
+                assert low <= true <= high, where
+                exact += low == high
+    assert exact > 5
+
+
+def test_a_count_of_rows_that_left_is_caught(world: IndexWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "SELECT n FROM history WHERE n > -50"
+    ((true,),) = query.open(world.path).sql(asked.replace("SELECT n", "SELECT count(*)")).fetchall()
+    assert query.open(world.path).explain(asked).parts[0].selected == (true, true)
+    monkeypatch.setattr(index_places, "_whole", lambda _: set())
+    low, high = query.open(world.path).explain(asked).parts[0].selected
+    assert low == 0 < true <= high
