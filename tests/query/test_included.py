@@ -269,7 +269,7 @@ def test_columns_with_other_names_are_given_by_these(tmp_path: Path) -> None:
 
 
 def test_explain_bounds_the_rows_that_are_selected(world: IndexWorld) -> None:
-    """Exactly for history where the index has the columns of the condition; a broken count is caught below."""
+    """Exactly for history where the index has the columns of the condition."""
     wh, draw, exact = query.open(world.path), random.Random(3), 0
     for _ in range(40):
         where = predicate(draw)
