@@ -282,8 +282,8 @@ def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator
         if asked is not None and columns_of(asked):
             start = int(one["query_location"])
             stop = start + int(one["query_location_length"])
-            own = where if one is table and _is_of_rows(where, view, alias) else None
-            yield Narrowed(name, view, alias, asked, None, own, start, stop)
+            is_own = where is not None and one is table and _is_of_rows(where, view, alias)
+            yield Narrowed(name, view, alias, asked, None, where if is_own else None, start, stop)
 
 
 def _is_of_rows(where: Node, view: RowsView, alias: str) -> bool:
