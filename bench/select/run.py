@@ -120,6 +120,7 @@ def _measure_all(spark: SparkSession, section: Section, folder: Path, rows: int,
         few = 1 if engine == SPARK else len(turns)
         for name in turns[0]:
             taken[name] |= _measure({engine: rows_of}, [turn[name] for turn in turns[:few]], duck)[1]
+    say("  answers of all engines are right")
     asked = turns[0]
     found = Measured(title, asked, taken)
     _report(section, found, counts, sizes)
