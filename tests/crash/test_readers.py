@@ -252,7 +252,7 @@ def test_a_run_that_is_committed_before_its_marks_is_caught(
     """A crash between the two leaves a run that readers see and cannot read."""
     one = small(spark, stage)
     with monkeypatch.context() as patch:
-        patch.setattr(run_tables, "append_marks", lambda *_: None)
+        patch.setattr(run_tables, "append_marks", lambda *_, **__: None)
         with suppress(TidemarkError, Crash):
             one.load(30, progress=crash_at("committed"))
     with pytest.raises(TidemarkError, match="marks"):
