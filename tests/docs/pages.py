@@ -40,7 +40,10 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 KINDS = ("python", "shell", "sql", "json", "ini", "text")
 # What needs more than this machine, or a shell, or does not end by itself.
-ELSEWHERE = ("tidemark serve ", "tidemark mcp ", " --master ", " --bootstrap ", " /data/", "completion ")
+ELSEWHERE = (
+    *("tidemark serve ", "tidemark mcp ", "sql_server.py "),
+    *(" --master ", " --bootstrap ", " /data/", "completion "),
+)
 JOBS = {
     "load_batch": loading.LOAD,
     "stream_events": loading.STREAM,
