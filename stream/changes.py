@@ -28,7 +28,7 @@ from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BULK
 from tidemark.warehouse.events.steps import read_step_plans
-from tidemark.warehouse.removals.change_feed import CHANGE, rows_of_records
+from tidemark.warehouse.removals.change_feed import CHANGE, check_json_taken, rows_of_records
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.sizes import Tuning
@@ -53,11 +53,7 @@ def parse_changes(records: DataFrame, options: Options) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    if options.private:
-        raise InputError(
-            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
-            "values. Give a stream of rows with _change_type."
-        )
+    check_json_taken(options)
     columns = options.columns
     if not columns:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")

@@ -50,7 +50,6 @@ from tidemark.warehouse.settings.changes import (
     without,
 )
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.settings.renames import renamed
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
 
@@ -159,10 +158,9 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     if asked.widen:
         widen_columns(Work(executor, store, before, progress), asked.widen)
         _check(read_options(store), asked)  # another call may have given a column another type
-    if asked.rename:
-        options = _commit(store, lambda options: renamed(options, asked.rename))
-        return LoadReport(outcome="known" if options == before else "altered")
     options = _declare(store, asked)
+    if asked.rename:
+        return LoadReport(outcome="known" if options == before else "altered")
     work = Work(executor, store, options, progress)
     report = catch_up(work)
     if asked.drops:
@@ -186,15 +184,12 @@ def check_changes(store: Store, **given: Any) -> None:
 
 def _check(options: Options, asked: Asked) -> None:
     """InputError for what cannot be changed."""
-    if asked.rename:
-        renamed(options, asked.rename)
-        return
     wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)
     KeyPromise.of(wanted).check()
 
 
 def _declare(store: Store, asked: Asked) -> Options:
-    """Commits what is added and set, unless the options have it; returns the options."""
+    """Commits what is added, renamed and set, unless the options have it; returns the options."""
     race = Race(store, EVENTS)
     while True:
         options = read_options(store, race.table)
@@ -206,16 +201,6 @@ def _declare(store: Store, asked: Asked) -> Options:
         ledger_table.add_columns(store, wanted.key_fields)
         if race.change(NewProperties(changed_properties(options, wanted))):
             return read_options(store)
-
-
-def _commit(store: Store, wanted: Callable[[Options], Options]) -> Options:
-    """Commits the wanted options, which follow from the newest ones; returns them."""
-    race = Race(store, EVENTS)
-    while True:
-        options = read_options(store, race.table)
-        new = wanted(options)
-        if new == options or race.change(NewProperties(changed_properties(options, new))):
-            return new
 
 
 def _drop(work: Work, asked: Asked) -> Options:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidemark.query.reading.sql_text import literal, quoted
-from tidemark.query.scans.sought import Node, Sought, columns_of, sought
+from tidemark.query.scans.sought import Sought, columns_of, sought
+from tidemark.query.sql.parse_trees import Node, nodes
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.snapshots.system_tables import PARTS
 
@@ -125,11 +126,11 @@ class Narrowing:
         given, reads = _by_identifier(params), _Read.of(tree)
         found = [
             replace(one, needed=reads.of_view(one.alias, one.view.columns))
-            for select in _selects(tree)
+            for select in nodes(tree)
+            if select.get("type") == "SELECT_NODE"
             for one in _narrowed(select, views, given)
         ]
-        shadows = {str(entry.get("key", "")).lower() for entry in _ctes(tree)}
-        if shadows & {one.name for one in found}:
+        if _ctes(tree) & {one.name for one in found}:
             return cls((), tree)
         return cls(tuple(sorted(found, key=lambda one: one.start)), tree)
 
@@ -185,18 +186,6 @@ def _parsed(connection: DuckDBPyConnection, statement: str) -> Any:
     return None if tree.get("error") or len(tree["statements"]) != 1 else tree
 
 
-def _selects(node: Any) -> Iterator[Node]:
-    """Each SELECT of the tree, also those inside others."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _selects(item)
-    elif isinstance(node, dict):
-        if node.get("type") == "SELECT_NODE":
-            yield node
-        for value in node.values():
-            yield from _selects(value)
-
-
 @dataclass(frozen=True, slots=True)
 class _Read:
     """The names of columns that a statement has, in lower case, wherever they stand.
@@ -212,7 +201,7 @@ class _Read:
     def of(cls, tree: Any) -> _Read:
         """Those of a parse tree."""
         names, alone, is_known = set[str](), set[str](), True
-        for node in _nodes(tree):
+        for node in nodes(tree):
             if node.get("class") == "COLUMN_REF":
                 own = [str(name).lower() for name in node["column_names"]]
                 names.update(own)
@@ -228,27 +217,15 @@ class _Read:
         return tuple(name for name in columns if name.lower() in self.names)
 
 
-def _nodes(node: Any) -> Iterator[Node]:
-    """All nodes of the tree."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _nodes(item)
-    elif isinstance(node, dict):
-        yield node
-        for value in node.values():
-            yield from _nodes(value)
-
-
-def _ctes(node: Any) -> Iterator[Node]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _ctes(item)
-    elif isinstance(node, dict):
-        yield from (node.get("cte_map") or {}).get("map", ())
-        if "cte_name" in node or "ctename" in node:  # of a recursive one
-            yield {"key": node.get("cte_name") or node.get("ctename")}
-        for value in node.values():
-            yield from _ctes(value)
+def _ctes(tree: Any) -> set[str]:
+    """The names of common table expressions, in lower case, which hide those of views."""
+    names = set[str]()
+    for node in nodes(tree):
+        entries = (node.get("cte_map") or {}).get("map", ())
+        names.update(str(entry.get("key", "")).lower() for entry in entries)
+        if name := node.get("cte_name") or node.get("ctename"):  # of a recursive one
+            names.add(str(name).lower())
+    return names
 
 
 def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator[Narrowed]:
@@ -288,7 +265,7 @@ def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator
 
 def _is_of_rows(where: Node, view: RowsView, alias: str) -> bool:
     """Whether a condition reads columns of the view alone."""
-    for node in _nodes(where):
+    for node in nodes(where):
         if node.get("class") in _OF_MORE or node.get("class") in _READ_ANY:
             return False
         if node.get("class") == "COLUMN_REF":

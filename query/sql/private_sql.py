@@ -19,10 +19,9 @@ from tidemark.query.reading.connections import open_connection
 from tidemark.query.reading.sql_text import literal
 from tidemark.query.scans.private_columns import COMPARED
 from tidemark.query.sql.calls import SIGNATURES
+from tidemark.query.sql.parse_trees import Node, nodes
 from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
 from tidemark.warehouse.errors import InputError
-
-Node = dict[str, Any]
 
 _COUNTS = {"count", "approx_count_distinct"}
 _LISTS = {"select_list", "group_expressions"}
@@ -126,7 +125,7 @@ class _Replaced:
     def __init__(self, tree: Node, private: set[str], token: Any) -> None:
         self._token, self.tree = token, tree
         self.params: set[str] = set()
-        tables = {str(node.get(name, "")).lower() for node in _nodes(tree) for name in ("table_name", "alias")
+        tables = {str(node.get(name, "")).lower() for node in nodes(tree) for name in ("table_name", "alias")
                   if node.get("type") in _TABLES}  # fmt: skip
         self._columns = private
         self._names = self._columns | (tables - {""})  # a table is a struct of its rows
@@ -136,7 +135,7 @@ class _Replaced:
         self._walk(tree, "")
 
     def _aliases(self) -> Iterator[str]:
-        for node in _nodes(self.tree):
+        for node in nodes(self.tree):
             if node.get("class") == "COLUMN_REF" and self._is_private(node) and node.get("alias"):
                 yield str(node["alias"]).lower()
 
@@ -247,7 +246,7 @@ def _of_answers(tree: Node, prefixes: Sequence[str]) -> set[str]:
     """The columns of answers that may have tokens, in a statement that calls functions."""
     functions = {
         str(node["function"].get("function_name")).lower()
-        for node in _nodes(tree)
+        for node in nodes(tree)
         if node.get("type") == "TABLE_FUNCTION"
     }
     of_keys = {f"{prefix}{name}".lower() for prefix in prefixes for name in _OF_KEYS}
@@ -262,17 +261,6 @@ def _branches(query: Node) -> Sequence[Node]:
         return [query]
     parts = query.get("children") or [query["left"], query["right"]]
     return [branch for part in parts for branch in _branches(part)]
-
-
-def _nodes(node: Any) -> Iterator[Node]:
-    children: Iterable[Any] = ()
-    if isinstance(node, dict):
-        yield node
-        children = node.values()
-    elif isinstance(node, list):
-        children = node
-    for child in children:
-        yield from _nodes(child)
 
 
 def _refused(why: str) -> InputError:

@@ -187,6 +187,7 @@ def as_numpy_bools(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans without NULL as a numpy array."""
     if not len(column):
         return np.empty(0, bool)
-    first, count = divmod(column.offset, 8)[0], column.offset % 8 + len(column)
+    first, skipped = divmod(column.offset, 8)  # bytes before the column, and bits in its first byte
+    count = skipped + len(column)
     packed = np.frombuffer(column.buffers()[1], np.uint8, -(-count // 8), first)
-    return np.unpackbits(packed, count=count, bitorder="little")[column.offset % 8 :].view(bool)
+    return np.unpackbits(packed, count=count, bitorder="little")[skipped:].view(bool)

@@ -92,11 +92,10 @@ class GivenBatch:
 
     def stored_fields(self, options: Options) -> list[Field]:
         """The same, by the names under which they are stored."""
-        new = self.new_fields(options)
-        later = with_added_columns(options, [field.name for field in new], 0) if options.columns else options
+        stored = self.with_columns(options).names.stored
         return [
-            Field(later.names.stored(one.name), one.type, nullable=one.nullable, metadata=one.metadata)
-            for one in new
+            Field(stored(one.name), one.type, nullable=one.nullable, metadata=one.metadata)
+            for one in self.new_fields(options)
         ]
 
     def wider(self, options: Options) -> dict[str, str]:

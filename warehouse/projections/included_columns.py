@@ -48,11 +48,10 @@ def encode_included(keys: Sequence[Key], events: pa.Table, kept: Ints) -> list[N
         null = column.null[kept]
         traits |= null.astype(np.int64) << (2 * number - 1)
         traits |= _negative_zero(key, array, kept) << (2 * number)
+        rows = kept if column.codes is None else column.codes[kept]
         if isinstance(column.names, np.ndarray):
-            rows = kept if column.codes is None else column.codes[kept]
             found.append(np.where(null, 0, column.names[rows]))
         else:
-            rows = kept if column.codes is None else column.codes[kept]
             names = join_names([column.names, binary_array([b""])])
             found.append(take_names(names, np.where(null, len(names) - 1, rows)))
     return [*found, traits]

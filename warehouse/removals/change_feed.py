@@ -33,6 +33,7 @@ from tidemark.warehouse.execution.arrow_inputs import are_paths
 from tidemark.warehouse.execution.input_files import input_files
 from tidemark.warehouse.removals.given_rows import cast_input, given_input, schema_of
 from tidemark.warehouse.removals.row_values import RowValues
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.json_values import parse_values
 from tidemark.warehouse.text.records import shown
@@ -48,16 +49,22 @@ _WHOLE_ROWS = "Let the source write whole rows: in PostgreSQL, REPLICA IDENTITY 
 Signs: TypeAlias = NDArray[np.int64]
 
 
+def check_json_taken(options: Options) -> None:
+    """InputError for a warehouse with private columns."""
+    if options.private:
+        raise InputError(
+            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
+            f"values. Give rows with {CHANGE}. Nothing was changed."
+        )
+
+
 def net_changes(work: Work, changes: Any) -> tuple[pa.Table, pa.RecordBatch]:
     """The rows that come and the rows that leave by a feed, with the warehouse's columns and types.
 
     InputError for a feed of neither form, and for a change without one of its rows.
     """
-    if work.options.private and is_json(changes):
-        raise InputError(
-            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
-            "values. Give a feed of rows with _change_type. Nothing was changed."
-        )
+    if is_json(changes):
+        check_json_taken(work.options)
     schema = schema_of(work, [name for name, _ in work.options.columns])
     rows, signs = _envelopes(changes, schema) if is_json(changes) else _delta_changes(work, changes, schema)
     values = RowValues.of(rows, nulls_match=True)

@@ -25,7 +25,7 @@ from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
-from tidemark.warehouse.settings.renames import new_names
+from tidemark.warehouse.settings.renames import new_names, renamed
 
 SETTINGS = tuple(
     name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "indexes")
@@ -129,10 +129,12 @@ class Asked:
 
 
 def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> Options:
-    """The options with what is added, and with the values that are asked for; InputError as `alter`.
+    """The options with what is added or renamed, and the values that are asked for; InputError as `alter`.
 
     newest_step   finds the newest step that is planned, of which what is added has to be built
     """
+    if asked.rename:  # it goes alone
+        return renamed(options, asked.rename)
     measures, keys, groups = options.measure_names, options.own_keys, options.group_names
     beside = dict(options.features)
     if asked.add_measure is not None and asked.add_measure not in measures:

@@ -256,6 +256,10 @@ class Options:
             SortedGroups(keys, measure, self.tuning) for keys in self.groups for measure in self.measures
         )
 
+    def own_group(self, projection: Any) -> Any:
+        """The projection of a group as this warehouse has it: that of another site may name other tables."""
+        return next((one for one in self.sorted_groups if one == projection), projection)
+
     @property
     def time_column(self) -> Measure | None:
         """The time column with its type; None if there is none, or until the columns are known."""

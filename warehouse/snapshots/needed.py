@@ -34,11 +34,7 @@ class Needed:
         if self.all:
             return options.projections
         values = [SortedValues(options.measure(name)) for name in self.measures]
-        own: dict[Projection[Any], Projection[Any]] = {}
-        if self.given:
-            own = {one: one for one in options.sorted_groups}
-        given = [own.get(one, one) for one in self.given]  # those of another site may name other tables
-        return [*values, *given, *map(options.key_count, self.keys)]
+        return [*values, *map(options.own_group, self.given), *map(options.key_count, self.keys)]
 
     def runs_tables(self, options: Options) -> list[str]:
         """The runs tables of the projections, in the order in which they are read; errors as `projections`.

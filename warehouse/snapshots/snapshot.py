@@ -154,9 +154,8 @@ class Snapshot:
         """The view of a measure by group; NotBuilt if steps were loaded before the group was declared."""
         known: GroupView | None = self._views.get(projection)
         if known is None:
-            own = self.options.sorted_groups  # that of another site may name other tables
-            projection = next((one for one in own if one == projection), projection)
-            known = self._views[projection] = self._read_group_view(projection)
+            own: SortedGroups = self.options.own_group(projection)
+            known = self._views[own] = self._read_group_view(own)
         return known
 
     def cells_view(self) -> CellsView:
