@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
-from tidemark.jobs.cli.options.changing import ALTERED
 from tidemark.jobs.cli.options.parsed import names_of, types_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
+from tidemark.options import SETTINGS
 from tidemark.warehouse.alter import check_changes
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
@@ -31,7 +31,7 @@ _SAID = {
 
 def run(given: argparse.Namespace) -> int:
     """Changes what was asked for, and builds the history of what is new."""
-    asked: dict[str, Any] = {name: getattr(given, name) for name in (*_COLUMNS, *ALTERED)}
+    asked: dict[str, Any] = {name: getattr(given, name) for name in (*_COLUMNS, *SETTINGS)}
     for name in _KEYS:
         columns = getattr(given, name)
         asked[name] = columns and parse_columns(columns)

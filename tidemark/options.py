@@ -266,3 +266,7 @@ OPTIONS = {
         ),
     )
 }
+# Those that `alter` sets; it adds and drops items of the others one by one.
+SETTINGS = tuple(
+    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "indexes")
+)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tidemark.options import OPTIONS
+from tidemark.options import OPTIONS, SETTINGS
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider, sql_column_type
 from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened
@@ -26,10 +26,6 @@ from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
 from tidemark.warehouse.settings.renames import new_names, renamed
-
-SETTINGS = tuple(
-    name for name, one in OPTIONS.items() if one.is_altered and one.kind not in ("names", "keys", "indexes")
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from tidemark.jobs.cli.options.parts import FILE, FOLDER, AfterInterrupt, OneOf, Part, files, option
 from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, KEY_VALUE, MISSING_ROWS, of_warehouse
-from tidemark.options import OPTIONS
+from tidemark.options import OPTIONS, SETTINGS
 
-# The options that `alter` sets.
-ALTERED = tuple(
-    one.name for one in OPTIONS.values() if one.is_altered and one.kind not in ("names", "keys", "indexes")
-)
 ALTER: tuple[Part, ...] = (
     *COMMON,
     AfterInterrupt(
@@ -39,7 +35,7 @@ ALTER: tuple[Part, ...] = (
         metavar="OLD=NEW",
         help="another name of a column, alone in a call; may be repeated",
     ),
-    *of_warehouse((OPTIONS[name] for name in ALTERED), with_defaults=False),
+    *of_warehouse((OPTIONS[name] for name in SETTINGS), with_defaults=False),
     ENGINE,
 )
 _CHANGE = (

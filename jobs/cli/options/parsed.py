@@ -63,32 +63,26 @@ def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str,
 
 
 def types_of(given: argparse.Namespace, option: str = "type") -> dict[str, str]:
-    """The types of --type, or of another option, by column.
-
-    A usage error for what is no COLUMN=TYPE, or for a column twice.
-    """
-    types: dict[str, str] = {}
-    for text in getattr(given, option) or ():
-        name, equals, kind = text.rpartition("=")
-        if not equals or not name.strip() or not kind.strip() or name.strip() in types:
-            given.parser.error(
-                f"--{option} {text}: expected COLUMN=TYPE, such as zip=int, once for each column."
-            )
-        types[name.strip()] = kind.strip()
-    return types
+    """The types of --type, or of another option, by column; a usage error as `_pairs`."""
+    return _pairs(given, option, "COLUMN=TYPE", "zip=int")
 
 
 def names_of(given: argparse.Namespace) -> dict[str, str]:
-    """The new names of --rename, by the old ones; a usage error for what is no OLD=NEW, or for one twice."""
-    names: dict[str, str] = {}
-    for text in given.rename or ():
-        old, equals, new = (part.strip() for part in text.partition("="))
-        if not equals or not old or not new or old in names:
+    """The new names of --rename, by the old ones; a usage error as `_pairs`."""
+    return _pairs(given, "rename", "OLD=NEW", "qty=quantity")
+
+
+def _pairs(given: argparse.Namespace, option: str, form: str, example: str) -> dict[str, str]:
+    """What an option that may be repeated gives to columns; a usage error for another form, or one twice."""
+    pairs: dict[str, str] = {}
+    for text in getattr(given, option) or ():
+        column, equals, value = (part.strip() for part in text.rpartition("="))
+        if not equals or not column or not value or column in pairs:
             given.parser.error(
-                f"--rename {text}: expected OLD=NEW, such as qty=quantity, once for each column."
+                f"--{option} {text}: expected {form}, such as {example}, once for each column."
             )
-        names[old] = new
-    return names
+        pairs[column] = value
+    return pairs
 
 
 def creation_options(given: argparse.Namespace) -> dict[str, Any]:
