@@ -10,7 +10,7 @@ from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.options.parsed import names_of, types_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
-from tidemark.options import SETTINGS
+from tidemark.option_table import SETTINGS
 from tidemark.warehouse.alter import check_changes
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns

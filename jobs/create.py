@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.options import parsed
-from tidemark.options import OPTIONS, Option
+from tidemark.option_table import OPTIONS, Option
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.delta.store import UNFINISHED_UPLOADS, Store

@@ -69,7 +69,7 @@ BELOW = {
     "query": {"sketches", "warehouse"},
     "jobs": {"sketches", "warehouse", "stream", "query"},
 }
-TABLES = {"options"}  # of tidemark itself, for all packages; it imports nothing
+TABLES = {"option_table"}  # of tidemark itself, for all packages; it imports nothing
 OUTSIDE = {"tests", "bench", "docs", "tools"}
 
 SPARK = {"pyspark", "py4j", "delta"}

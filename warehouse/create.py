@@ -18,7 +18,7 @@ from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 from pyarrow import fs
 
-from tidemark.options import OPTIONS, GivenOptions
+from tidemark.option_table import OPTIONS, GivenOptions
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts

@@ -26,7 +26,7 @@ from tidemark.sketches.errors import Replaced, Undelivered
 from tidemark.sketches.sites.endpoint import Endpoint, Sealed
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of, receiver_of
 from tidemark.sketches.sites.machine import Machine
-from tidemark.warehouse.delta.s3_client import S3Client
+from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import folder_name
 from tidemark.warehouse.errors import InputError
@@ -146,7 +146,7 @@ def run_place(
         time.sleep(every)
 
 
-def _objects(store: Store) -> S3Client:
+def _objects(store: Store) -> ObjectClient:
     found = store.files.open_objects()
     if found is None:
         raise InputError(

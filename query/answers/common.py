@@ -1,9 +1,8 @@
 """The fields of all answers: the rows that they cover (the scope); and their HTML and JSON.
 
-To add a field to all answers: declare it in `Scope` and `ScopeFields`, name it in `Scope.FACTS`, and fill it
-in at the four places that make a scope: query/quantiles/questions.py, query/keys/key_question.py,
-query/asking/companion_questions.py and query/asking/scanned_keys.py. Output as JSON and the columns of the
-SQL functions follow.
+To add a field to all answers, such as one about what was read: declare it in `Scope` and `SharedFields`, and
+fill it in at query/reading/shared_fields.py. Named in `Scope.FACTS`, it is in JSON documents and a column of
+the SQL functions.
 """
 
 from __future__ import annotations
@@ -78,17 +77,22 @@ class Renderable(ABC):
         return html_table(names, rows, caption, bars)
 
 
-class ScopeFields(TypedDict):
-    """The fields of `Scope` by name, from which each answer of a question is made."""
+class SharedFields(TypedDict):
+    """The fields of `Scope` by name that all answers to one question share."""
+
+    as_of: Mapping[str, Any]
+    widened: str | None
+    plan: Plan | None
+    sites: BySite | None
+
+
+class ScopeFields(SharedFields):
+    """The fields of `Scope` by name, from which an answer is made."""
 
     n: int
     m: int
     nulls: int
     window: tuple[Any, Any] | None
-    as_of: Mapping[str, Any]
-    widened: str | None
-    plan: Plan | None
-    sites: BySite | None
 
 
 class PromisedFields(ScopeFields):

@@ -7,19 +7,19 @@ declared.py), so the window may cut it. The rows of the part inside are then rea
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.common import SharedFields
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
 from tidemark.query.reading.asked_window import AskedWindow
-from tidemark.query.reading.site_rows import rows_by_site
-from tidemark.query.reading.spending import current_plan
+from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.windows import choose_window, shown_window, widened_text
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.companions.cells import Cell, joined_summary
@@ -78,9 +78,9 @@ class _InWindow:
         (view, contents), options = newest, self.session.options
         companion = options.companions.named(self.name)
         kind_named(companion.kind)  # before anything is read
+        shared = shared_fields(view, widened_text(view, self.asked, options.grid), options.grid)
         window = choose_window(view, self.asked, options.grid)
-        answer = _answer(self.session, view, contents, companion, window)
-        return replace(answer, widened=widened_text(view, self.asked, options.grid))
+        return _answer(self.session, view, contents, companion, window, shared)
 
 
 @dataclass(slots=True)
@@ -113,7 +113,12 @@ class _Scan:
 
 
 def _answer(
-    session: Session, view: CellsView, contents: AnyContents, companion: Companion, window: Window
+    session: Session,
+    view: CellsView,
+    contents: AnyContents,
+    companion: Companion,
+    window: Window,
+    shared: SharedFields,
 ) -> CompanionAnswer:
     """The answer about a window of one warehouse, or of several: their cells are of disjoint rows."""
     history, live, scanned = list[Cell](), list[Cell](), 0
@@ -142,10 +147,8 @@ def _answer(
         m=sum(cell.rows - cell.nulls for cell in live),
         nulls=sum(cell.nulls for cell in used),
         window=shown,
-        as_of=view.versions,
         rows_scanned=scanned,
-        plan=current_plan(),
-        sites=rows_by_site(view, session.options.grid),
+        **shared,
     )
 
 

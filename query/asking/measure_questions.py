@@ -35,7 +35,7 @@ from tidemark.query.reading import spending
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
 from tidemark.query.reading.costs import cheapest
 from tidemark.query.reading.modes import MODES, Mode, check_mode
-from tidemark.query.reading.site_rows import rows_by_site
+from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.windows import (
     ShownWindow,
     choose_window,
@@ -500,11 +500,9 @@ def _fields(session: Session, view: View | GroupView, mode: str, window: ShownWi
     eps = float(session.options.eps)
     return {
         "measure": view.measure,
-        "as_of": view.versions,
         "mode": mode,
         "eps": max(eps, view.live_eps) if isinstance(view, View) else eps,
-        "widened": window.widened,
-        "sites": rows_by_site(view, session.options.grid),
+        "shared": shared_fields(view, window.widened, session.options.grid),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.common import SharedFields
 from tidemark.query.answers.key_answers import ScannedFields
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
@@ -23,8 +24,7 @@ from tidemark.query.keys.key_question import WantedKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_windows
 from tidemark.query.keys.scanned_parts import ScannedKey
 from tidemark.query.reading.asked_window import AskedWindow
-from tidemark.query.reading.site_rows import rows_by_site
-from tidemark.query.reading.spending import current_plan
+from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.windows import rows_of
 from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
 from tidemark.query.scans.row_source import TimeRange, key_of
@@ -84,12 +84,9 @@ class ScannedKeys(Generic[A]):
                 progress=progress,
             ) as scan,
         ):
-            facts = {
-                "as_of": dict(keys.versions),
-                "rows_scanned": rows_of(view, ticks),
-                "sites": rows_by_site(view, options.grid),
-            }
-            parts = ChosenParts(scan, key, choice, windows, facts, *_groups(choice, columns, scan.parts))
+            shared = shared_fields(keys, windows[0].widened, options.grid)
+            chosen = _groups(choice, columns, scan.parts)
+            parts = ChosenParts(scan, key, choice, windows, shared, rows_of(view, ticks), *chosen)
             return self.wanted.of_scan(self._ordered(parts))
 
     def _ordered(self, parts: ChosenParts) -> ChosenParts:
@@ -111,7 +108,7 @@ class ScannedKeys(Generic[A]):
 class ChosenParts:
     """Parts of a scan that are answered, also those without rows; a `ScannedParts`.
 
-    windows: of the question. facts: the fields of all scopes that are the same.
+    windows: of the question. shared: the fields that all answers share. rows_scanned: how many rows are read.
     values: of each group, the windows of a group one after the other; see `take`.
     groups: the number that the scan has for each of them, NO_GROUP for one without rows.
     places: which groups and windows are asked, by their place in this order; None for all.
@@ -121,7 +118,8 @@ class ChosenParts:
     key: Key
     choice: ScanChoice
     windows: Sequence[KeyWindow]
-    facts: Mapping[str, Any]
+    shared: SharedFields
+    rows_scanned: int
     values: Sequence[Values] | None
     groups: NDArray[np.int64]
     places: NDArray[np.int64] | None = None
@@ -183,12 +181,9 @@ class ChosenParts:
                     mode="exact",
                     key=self.key.name,
                     window=self.windows[number].shown,
-                    widened=self.windows[number].widened,
                     group=shown[group],
-                    as_of=self.facts["as_of"],
-                    rows_scanned=self.facts["rows_scanned"],
-                    plan=current_plan(),
-                    sites=self.facts["sites"],
+                    rows_scanned=self.rows_scanned,
+                    **self.shared,
                 )
             )
         return fields

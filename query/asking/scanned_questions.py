@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.quantiles.cell_questions import CellQuestions
-from tidemark.query.reading.site_rows import rows_by_site
+from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.windows import ShownWindow, rows_of
 from tidemark.query.scans.event_scan import EventScan
@@ -179,14 +179,12 @@ def scanned_questions(
             group_of,
             {
                 "measure": view.measure,
-                "as_of": view.versions,
                 "mode": mode,
                 "eps": eps,
-                "widened": windows[0].widened,
+                "shared": shared_fields(view, windows[0].widened, contents.options.grid),
                 "certain": None if choice.largest is None else True,
                 "rows_scanned": scan.rows_scanned(rows_of(view, ticks)),
                 "declare": choice.declare,
-                "sites": rows_by_site(view, contents.options.grid),
             },
         )
 

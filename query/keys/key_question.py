@@ -19,8 +19,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveSide, LiveTotals
 from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.window_scan import ScannedWindow
-from tidemark.query.reading.site_rows import rows_by_site
-from tidemark.query.reading.spending import current_plan
+from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import InputError
@@ -180,8 +179,5 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
         "mode": "exact" if exact else question.mode,
         "key": question.key.name,
         "window": window.shown,
-        "widened": window.widened,
-        "as_of": dict(question.view.versions),
-        "plan": current_plan(),
-        "sites": rows_by_site(question.view, question.grid),
+        **shared_fields(question.view, window.widened, question.grid),
     }

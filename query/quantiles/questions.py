@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.by_site import BySite
+from tidemark.query.answers.common import SharedFields
 from tidemark.query.answers.measure_answers import MeasureFields
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
@@ -23,7 +23,6 @@ from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
 from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.query.reading.spending import current_plan
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import Measure
 
@@ -36,9 +35,8 @@ class Question:
     """The rows of a measure that a question is about.
 
     counts: how many rows there are.
-    as_of: the versions of the tables that were read.
+    shared: the fields that all answers share.
     mode: the mode of the answers. eps: the promise of the warehouse.
-    window, widened: the window as answers show it, see `MeasureScope`.
     blocks_read: how many row groups were read before, to find the rows.
 
     The other fields are those of `MeasureScope`.
@@ -46,12 +44,10 @@ class Question:
 
     counts: RowCounts
     measure: Measure
-    as_of: Mapping[str, Any]
+    shared: SharedFields
     mode: str
     eps: float
     window: tuple[Any, Any] | None
-    sites: BySite | None = None
-    widened: str | None = None
     group: Mapping[str, Any] | None = None
     certain: bool | None = None
     blocks_read: int = 0
@@ -70,15 +66,12 @@ class Question:
             "mode": self.mode,
             "measure": self.measure.name,
             "window": self.window,
-            "widened": self.widened,
-            "as_of": dict(self.as_of),
             "blocks_read": self.blocks_read + blocks_read,
             "group": self.group,
             "certain": self.certain,
             "rows_scanned": self.rows_scanned,
             "declare": self.declare,
-            "plan": current_plan(),
-            "sites": self.sites,
+            **self.shared,
         }
 
 

@@ -13,7 +13,7 @@ from tests.docs.pages import jq
 from tests.jobs.said import ROOT, tidemark
 from tidemark.jobs.cli import main
 from tidemark.jobs.cli.commands import COMMANDS
-from tidemark.options import OPTIONS
+from tidemark.option_table import OPTIONS
 
 
 @pytest.mark.parametrize("page", [one.name for one in COMMANDS])

@@ -83,6 +83,7 @@ def test_what_is_verified_is_what_the_store_has(
     with files.open_input_stream(path) as file:
         content = bytearray(file.read())
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)  # much of a small file is footer
-    assert store.far_files.s3 is not None
-    store.far_files.s3.put(path, bytes(content))  # not through the file system: that remembers small files
+    assert store.far_files.objects is not None
+    # Not through the file system: that remembers small files.
+    store.far_files.objects.put(path, bytes(content))
     assert warehouse.verify(place.uri, **how).ok == is_broken

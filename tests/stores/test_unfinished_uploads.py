@@ -23,8 +23,8 @@ LOADER = """
 import json, sys
 from tests.stores.rows import rows
 from tidemark import warehouse
-from tidemark.warehouse.delta import s3_client, write_behind
-write_behind.PIECE_BYTES = s3_client.PART_BYTES = 100  # larger files go up in parts
+from tidemark.warehouse.delta import object_client, write_behind
+write_behind.PIECE_BYTES = object_client.PART_BYTES = 100  # larger files go up in parts
 uri, options = sys.argv[1], json.loads(sys.stdin.read())
 warehouse.load(None, uri, rows(1), "night-1", storage_options=options)
 """

@@ -13,7 +13,7 @@ import pytest
 from tests.query.answers import several
 from tests.warehouse.keyworld import DAY_US, KeyWorld
 from tidemark import query
-from tidemark.options import OPTIONS
+from tidemark.option_table import OPTIONS
 from tidemark.query.answers.key_answers import FrequencyAnswer
 from tidemark.sketches import ECM
 from tidemark.warehouse import verify

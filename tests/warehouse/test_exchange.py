@@ -12,7 +12,7 @@ from tidemark.sketches.sites.endpoint import Endpoint
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of
 from tidemark.sketches.sites.gather import Gatherer, Teller
 from tidemark.sketches.sites.machine import Message
-from tidemark.warehouse.delta.s3_client import S3Client
+from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.errors import SystemRefused
 from tidemark.warehouse.exchange import FileExchange, run_place
 
@@ -139,9 +139,9 @@ def test_files_that_come_cut_forged_doubled_or_in_another_order_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Whatever a reader gets of half of the files, every message is taken once and in order."""
-    rng, get, harmed = np.random.default_rng(seed), S3Client.get, set[int]()
+    rng, get, harmed = np.random.default_rng(seed), ObjectClient.get, set[int]()
 
-    def hostile(self: S3Client, path: str) -> bytes | None:
+    def hostile(self: ObjectClient, path: str) -> bytes | None:
         content = get(self, path)
         if content is None or rng.random() < 0.5:
             return content
@@ -152,7 +152,7 @@ def test_files_that_come_cut_forged_doubled_or_in_another_order_change_nothing(
         cut = content[: int(rng.integers(len(content)))]
         return [b"", cut, bytes(changed), content * 2, b"".join(reversed(whole))][harm]
 
-    monkeypatch.setattr(S3Client, "get", hostile)
+    monkeypatch.setattr(ObjectClient, "get", hostile)
     places = three(tmp_path)
     for number in range(40):
         places[1].tell(COORDINATOR, b"%d" % number)
@@ -184,13 +184,13 @@ def test_a_file_that_was_taken_away_is_an_error_after_a_while(tmp_path: Path) ->
 
 def test_a_put_whose_answer_is_lost_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator, first, second = three(tmp_path)
-    put_new = S3Client.put_new
+    put_new = ObjectClient.put_new
 
-    def lost(self: S3Client, path: str, content: bytes) -> None:
+    def lost(self: ObjectClient, path: str, content: bytes) -> None:
         put_new(self, path, content)
         raise OSError("no answer")
 
-    monkeypatch.setattr(S3Client, "put_new", lost)
+    monkeypatch.setattr(ObjectClient, "put_new", lost)
     before = len(list((tmp_path / "a~2ftopic" / "site-0").iterdir()))
     first.tell(COORDINATOR, b"once")
     assert len(list((tmp_path / "a~2ftopic" / "site-0").iterdir())) == before + 1
@@ -200,6 +200,6 @@ def test_a_put_whose_answer_is_lost_is_done_once(tmp_path: Path, monkeypatch: py
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(S3Client, "put_new", full)
+    monkeypatch.setattr(ObjectClient, "put_new", full)
     with pytest.raises(SystemRefused, match="No space left"):
         first.tell(COORDINATOR, b"never")

@@ -13,7 +13,7 @@ import pytest
 from tidemark import warehouse
 from tidemark.jobs.cli.main import parser
 from tidemark.jobs.cli.options import parsed
-from tidemark.options import OPTIONS, Option
+from tidemark.option_table import OPTIONS, Option
 from tidemark.warehouse import InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options

@@ -5,9 +5,9 @@ Files of a warehouse never change, and their names are never used again, with th
 whole from memory: the code that reads files does not know of rounds (round_trips.py). A file that was not
 fetched is read from the store as it is used.
 
-Requests are made by s3_client.py, and where that has no access by delta-rs. delta-rs asks for the size of a
-file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers a
-range that ends behind the file with the bytes up to its end.
+Requests are made by object_client.py, and where that has no access by delta-rs. delta-rs asks for the size of
+a file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers
+a range that ends behind the file with the bytes up to its end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from pyarrow import fs
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.log_files import KNOWN_BYTES, CachedLog
+from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.delta.round_trips import ByteRange, at_once
-from tidemark.warehouse.delta.s3_client import S3Client, s3_client_at
+from tidemark.warehouse.delta.s3_options import s3_client_at
 from tidemark.warehouse.delta.write_behind import WriteBehind
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
@@ -58,8 +59,11 @@ class FarFiles(Files):
         self.filesystem = fs.PyFileSystem(FarFileSystem(self))
 
     @cached_property
-    def s3(self) -> S3Client | None:
-        """The warehouse's objects, each read and put with one request; None if only delta-rs has access."""
+    def objects(self) -> ObjectClient | None:
+        """The warehouse's objects, each read and put with one request; None if only delta-rs has access.
+
+        A kind of store that is to have them gets its options beside s3_options.py, and is chosen here.
+        """
         return s3_client_at(self._uri, self._options)
 
     @property
@@ -71,7 +75,7 @@ class FarFiles(Files):
         """The bytes of the ranges, None for files that do not exist, in one round; nothing is kept."""
         if not ranges:
             return []
-        objects = self.s3
+        objects = self.objects
         if objects is not None:
             return at_once(lambda wanted: objects.get(wanted.path, wanted.start, wanted.stop), ranges)
         client = self._client_for({wanted.path for wanted in ranges})
@@ -104,9 +108,9 @@ class FarFiles(Files):
         """The contents of entries of the log."""
         return self.get([ByteRange(f"{table}/_delta_log/{name}") for name in names])
 
-    def open_objects(self) -> S3Client | None:
+    def open_objects(self) -> ObjectClient | None:
         """The files as objects; None if only delta-rs has access."""
-        return self.s3
+        return self.objects
 
     def missing(self, ranges: Iterable[ByteRange]) -> list[ByteRange]:
         """The ranges that are neither in memory nor on disk, each once; those on disk are in memory then."""
@@ -153,7 +157,7 @@ class FarFiles(Files):
 
     def expect(self, paths: Iterable[str]) -> None:
         """Tells that these paths will be read, so that the next client of delta-rs serves them, too."""
-        if self.s3 is None:
+        if self.objects is None:
             with self._lock:
                 self._expected.update(paths)
 
@@ -171,7 +175,7 @@ class FarFiles(Files):
 class FarFileSystem(DeltaStorageHandler):
     """The warehouse's folder as a file system of pyarrow: that of delta-rs, and files that were fetched.
 
-    New files go up in a thread (write_behind.py), small ones with one request (s3_client.py).
+    New files go up in a thread (write_behind.py), small ones with one request (object_client.py).
     """
 
     def __init__(self, files: FarFiles) -> None:
@@ -195,14 +199,14 @@ class FarFileSystem(DeltaStorageHandler):
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
-        objects = self._files.s3
+        objects = self._files.objects
         if objects is None:
             file = WriteBehind(partial(self._handler.open_output_stream, path, metadata), None)
         else:
             file = WriteBehind(partial(objects.open_writer, path), partial(self._put_whole, objects, path))
         return pa.PythonFile(file, mode="w")
 
-    def _put_whole(self, objects: S3Client, path: str, content: bytes) -> None:
+    def _put_whole(self, objects: ObjectClient, path: str, content: bytes) -> None:
         """Puts a file; keeps a small one: its writer may read it next."""
         objects.put(path, content)
         if len(content) <= KEPT_PUT_BYTES:

@@ -13,8 +13,8 @@ from typing import Protocol
 from pyarrow import fs
 
 from tidemark.warehouse.delta.disk_cache import DiskCache
+from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.delta.round_trips import ByteRange
-from tidemark.warehouse.delta.s3_client import S3Client
 
 
 class Files(Protocol):
@@ -64,7 +64,7 @@ class Files(Protocol):
         """
         return None
 
-    def open_objects(self) -> S3Client | None:
+    def open_objects(self) -> ObjectClient | None:
         """The files as objects, each put only if there is none of its name; None if the store cannot."""
 
     def fetch(self, ranges: Iterable[ByteRange]) -> int:

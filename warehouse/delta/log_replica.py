@@ -18,8 +18,8 @@ table itself.
 
 A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
 entry is put into the store's log on the condition that it has none of that version: one request
-(s3_client.py). If the condition refuses it, the race is lost, and the copy has an entry that the log does not
-have: it must not be used any more.
+(object_client.py). If the condition refuses it, the race is lost, and the copy has an entry that the log does
+not have: it must not be used any more.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class LogReplica:
         entry again. FileExistsError if the log has an entry of that version already: of another writer, or
         this one, put by an earlier call whose answer was lost.
         """
-        objects = self._files.s3
+        objects = self._files.objects
         if objects is None or self._folder is None:
             change.apply(table_open.open_directly(self._store, self.name, planned), metadata, cleans=True)
             in_rounds(self._files, [self._follow(table)])
@@ -303,7 +303,7 @@ class LogReplica:
 
     def _put_checkpoint(self, log: Path, version: int) -> None:
         """Puts the checkpoint of a version, if delta-rs made one; nothing depends on it."""
-        name, objects = checkpoint_name(version), self._files.s3
+        name, objects = checkpoint_name(version), self._files.objects
         if objects is None or not (log / name).exists():
             return
         try:

@@ -12,7 +12,7 @@ from pyarrow import fs
 from tidemark.warehouse.delta import containment
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.log_nesting import may_nest
-from tidemark.warehouse.delta.s3_client import S3Client
+from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 
 
@@ -76,11 +76,11 @@ class NearFiles(Files):
         found = Path(self._root, path).stat()
         return found.st_ino, found.st_mtime_ns
 
-    def open_objects(self) -> S3Client | None:
+    def open_objects(self) -> ObjectClient | None:
         """The files as objects that are put only if there is none of their name; makes the folder."""
         folder = Path(self._root)
         folder.mkdir(parents=True, exist_ok=True)
-        return S3Client(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
+        return ObjectClient(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
 
 
 def _that_may_nest(path: str) -> bytes:

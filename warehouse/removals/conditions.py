@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.options import CONDITIONS
+from tidemark.option_table import CONDITIONS
 from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import NO_TICK

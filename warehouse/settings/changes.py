@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tidemark.options import OPTIONS, SETTINGS
+from tidemark.option_table import OPTIONS, SETTINGS
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider, sql_column_type
 from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened

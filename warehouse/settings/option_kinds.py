@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidemark.options import Option
+from tidemark.option_table import Option
 from tidemark.warehouse.columns.scalars import plain, plain_share
 from tidemark.warehouse.columns.ticks import LONGEST_US, parse_duration, parse_grace
 from tidemark.warehouse.companions.declared import Companion

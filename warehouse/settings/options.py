@@ -1,6 +1,6 @@
 """The options of a warehouse, which are stored as properties of the table `events`; `alter` changes them.
 
-`tidemark/options.py` has a row for each, and option_kinds.py what their values are.
+`tidemark/option_table.py` has a row for each, and option_kinds.py what their values are.
 
 The types of the measures are the types of the columns of `events` in the same version of the table. A
 warehouse that was created without a schema has no columns until its first batch adds them.
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
-from tidemark.options import OPTIONS, Option
+from tidemark.option_table import OPTIONS, Option
 from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.columns.column_types import (
     find_column_type,

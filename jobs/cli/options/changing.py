@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.jobs.cli.options.parts import FILE, FOLDER, AfterInterrupt, OneOf, Part, files, option
 from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, KEY_VALUE, MISSING_ROWS, of_warehouse
-from tidemark.options import OPTIONS, SETTINGS
+from tidemark.option_table import OPTIONS, SETTINGS
 
 ALTER: tuple[Part, ...] = (
     *COMMON,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.jobs.cli.options.parts import FOLDER, AfterInterrupt, OneOf, Titled, files, option
 from tidemark.jobs.cli.options.shared import COMMON, ENGINE, FORMATS, MISSING_ROWS, ahead_option, of_warehouse
-from tidemark.options import OPTIONS
+from tidemark.option_table import OPTIONS
 
 CREATE = (
     *COMMON,

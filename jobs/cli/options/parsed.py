@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.jobs.cli.options.shared import VARIABLE
-from tidemark.options import OPTIONS
+from tidemark.option_table import OPTIONS
 
 
 def warehouse_of(given: argparse.Namespace) -> str | dict[str, str]:

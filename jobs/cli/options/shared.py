@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidemark.jobs.cli.options.parts import FILE, FOLDER, Argument, option
-from tidemark.options import Option
+from tidemark.option_table import Option
 
 VARIABLE = "TIDEMARK_WAREHOUSE"
 FORMATS = ("parquet", "csv", "tsv", "json", "delta")

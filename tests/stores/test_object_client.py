@@ -15,11 +15,19 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW
-from tidemark.warehouse.delta import commits, far_files, log_replica, s3_client, table_open, tables
+from tidemark.warehouse.delta import (
+    commits,
+    far_files,
+    log_replica,
+    object_client,
+    s3_options,
+    table_open,
+    tables,
+)
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange
-from tidemark.warehouse.delta.s3_client import s3_client_at
+from tidemark.warehouse.delta.s3_options import s3_client_at
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 
@@ -29,7 +37,7 @@ PLACED = {**KEYS, "AWS_REGION": "eu-central-1"}
 
 @pytest.fixture(autouse=True)
 def no_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_client, "_PROFILES", ())
+    monkeypatch.setattr(s3_options, "_PROFILES", ())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_a_machine_with_profiles_takes_its_credentials_from_delta_rs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "credentials").touch()
-    monkeypatch.setattr(s3_client, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
+    monkeypatch.setattr(s3_options, "_PROFILES", (("AWS_SHARED_CREDENTIALS_FILE", "/nowhere"),))
     options = {"AWS_REGION": "eu-central-1"}
     assert s3_client_at("s3://b/w", options) is not None
     options["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
@@ -67,7 +75,7 @@ def test_a_machine_with_profiles_takes_its_credentials_from_delta_rs(
 
 
 def test_without_obstore_delta_rs_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_client, "find_spec", lambda _: None)
+    monkeypatch.setattr(s3_options, "find_spec", lambda _: None)
     assert s3_client_at("s3://b/w", PLACED) is None
 
 
@@ -104,7 +112,7 @@ def test_bytes_are_read_as_by_delta_rs(place: Place, monkeypatch: pytest.MonkeyP
     if not is_known:
         monkeypatch.setattr(far_files, "s3_client_at", lambda *_: None)
     files = FarFiles(place.uri, place.options)
-    assert (files.s3 is not None) == is_known
+    assert (files.objects is not None) == is_known
     ranges = [(0, None), (0, 10), (20, 30), (99, 100), (90, None), (90, 200)]
     found = files.get(
         [ByteRange("a/b c=1", *one) for one in ranges] + [ByteRange("a/c"), ByteRange("d", 5, 9)]
@@ -121,10 +129,10 @@ def test_an_answer_that_stops_half_way_is_asked_for_again(
 ) -> None:
     """The library does so for the bytes of an object, and not for the answer that there is none."""
     if not is_tried_again:
-        monkeypatch.setattr(s3_client, "_READS", 1)
+        monkeypatch.setattr(object_client, "_READS", 1)
     files = FarFiles(place.uri, {**place.options, "AWS_TIMEOUT": "0.5s"})
-    assert files.s3 is not None
-    files.s3.put("a", b"content")
+    assert files.objects is not None
+    files.objects.put("a", b"content")
     place.server.set(Fault("stalled", "GET", times=1, seconds=1))
     assert files.get([ByteRange("a")]) == [b"content"]
     place.server.set(Fault("stalled", "GET", times=1, seconds=1))
@@ -220,7 +228,7 @@ def test_a_copy_that_lost_a_race_is_not_used_again(
 
 
 def test_a_large_object_goes_up_in_parts_and_is_there_whole_or_not_at_all(place: Place) -> None:
-    content = random.Random(5).randbytes(3 * s3_client.PART_BYTES // 2)
+    content = random.Random(5).randbytes(3 * object_client.PART_BYTES // 2)
     files = Store.from_uri(place.uri, place.options).filesystem()
     place.server.set()
     with files.open_output_stream("a/large") as file:

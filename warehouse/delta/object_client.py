@@ -1,19 +1,18 @@
-"""A client of S3: one request reads a file, puts one, or puts one where there is none (a conditional put).
+"""A client of an object store: one request reads an object, puts one, or puts one where there is none.
 
 delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
 commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client
 was made. obstore needs one request for each, and one client, which keeps its connections. It is the same
-library underneath (object_store) and takes the same options, but it does not know all ways in which delta-rs
-finds credentials and locks. Where it does not, `s3_client_at` returns None, and delta-rs does the work.
+library underneath (object_store). It takes a folder of this machine as it takes a store.
+
+Which stores it serves is told by the options of each kind: s3_options.py. For others delta-rs does the work.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tidemark.warehouse.delta.retries import repeated
@@ -22,73 +21,9 @@ PART_BYTES = 2**23  # of an object that is written in parts
 PARTS_AT_ONCE = 4
 _READS = 3
 _STOPPED = "request or response body error"
-# Options by their names without "aws_", as obstore takes them.
-_NAMES = {
-    "access_key_id",
-    "checksum_algorithm",
-    "conditional_put",
-    "container_authorization_token_file",
-    "container_credentials_full_uri",
-    "container_credentials_relative_uri",
-    "default_region",
-    "disable_tagging",
-    "endpoint",
-    "imdsv1_fallback",
-    "metadata_endpoint",
-    "region",
-    "request_payer",
-    "role_arn",
-    "role_session_name",
-    "secret_access_key",
-    "server_side_encryption",
-    "session_token",
-    "skip_signature",
-    "sse_bucket_key_enabled",
-    "sse_customer_key_base64",
-    "sse_kms_key_id",
-    "unsigned_payload",
-    "virtual_hosted_style_request",
-    "web_identity_token_file",
-}
-_OTHER_SPELLINGS = {"endpoint_url": "endpoint", "token": "session_token"}
-_CLIENT_NAMES = {
-    "allow_http",
-    "allow_invalid_certificates",
-    "connect_timeout",
-    "http1_only",
-    "http2_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
-    "timeout",
-    "user_agent",
-}
-# With these delta-rs finds the store or credentials, or keeps two commits apart, in a way of its own.
-_ONLY_DELTA_RS = {
-    "endpoint_url_s3",
-    "force_credential_load",
-    "iam_role_arn",
-    "profile",
-    "s3_allow_unsafe_rename",
-    "s3_assume_role_arn",
-    "s3_locking_provider",
-}
-_PROFILES = (
-    ("AWS_CONFIG_FILE", "~/.aws/config"),
-    ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
-)
-# Each group is a way to credentials that does not depend on profiles.
-_CREDENTIALS = (
-    {"access_key_id", "secret_access_key"},
-    {"web_identity_token_file", "role_arn"},
-    {"container_credentials_relative_uri"},
-    {"container_credentials_full_uri"},
-)
 
 
-class S3Client:
+class ObjectClient:
     """The objects below one address. Safe to share between threads. Errors are OSError."""
 
     def __init__(self, uri: str, config: dict[str, str], client: dict[str, str]) -> None:
@@ -136,9 +71,9 @@ class S3Client:
             batches = list_objects(self._store, folder)
             return [one["path"].rpartition("/")[2] for batch in batches for one in batch]
 
-    def open_writer(self, path: str) -> S3Upload:
-        """A new object that is written in parts: see `S3Upload`."""
-        return S3Upload(self._store, path)
+    def open_writer(self, path: str) -> Upload:
+        """A new object that is written in parts: see `Upload`."""
+        return Upload(self._store, path)
 
     def _put(self, path: str, content: bytes, mode: Any) -> None:
         from obstore import put
@@ -147,7 +82,7 @@ class S3Client:
             put(self._store, path, content, mode=mode, use_multipart=False)
 
 
-class S3Upload:
+class Upload:
     """An object that goes up in parts of PART_BYTES, several at once, and is there once it is closed.
 
     After an error it must not be used any more. Parts that went up before stay in the bucket.
@@ -186,35 +121,3 @@ def _as_os_errors() -> Iterator[None]:
         causes = re.findall(r'message: "([^"]+)"', debug)  # of the operating system
         kind = kinds.get(type(error), OSError)
         raise kind(": ".join([text, *causes[-1:]])) from None
-
-
-def s3_client_at(uri: str, options: Mapping[str, str] | None) -> S3Client | None:
-    """The objects at an address with delta-rs' storage options; None if only delta-rs knows the way there.
-
-    The options have what the environment says, too (addresses.py).
-    """
-    found = _configured(uri, options or {})
-    with suppress(OSError):  # obstore refuses a value: delta-rs takes it, or tells what is wrong
-        return None if found is None else S3Client(uri, *found)
-    return None
-
-
-def _configured(uri: str, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]] | None:
-    """The configuration of obstore's store and of its client."""
-    plain = {name.lower().removeprefix("aws_"): value for name, value in options.items() if value}
-    plain = {_OTHER_SPELLINGS.get(name, name): value for name, value in plain.items()}
-    config = {name: value for name, value in plain.items() if name in _NAMES}
-    is_known = (
-        uri.startswith("s3://")
-        and find_spec("obstore") is not None  # a cluster may lack it
-        and not plain.keys() & _ONLY_DELTA_RS
-        and config.get("conditional_put", "etag").lower() == "etag"
-        and (any(group <= config.keys() for group in _CREDENTIALS) or not _has_profiles(options))
-        and config.keys() & {"endpoint", "region", "default_region"}  # delta-rs knows other ways to a region
-    )
-    return (config, {name: plain[name] for name in plain.keys() & _CLIENT_NAMES}) if is_known else None
-
-
-def _has_profiles(options: Mapping[str, str]) -> bool:
-    places = (options.get(variable) or path for variable, path in _PROFILES)
-    return any(Path(place).expanduser().exists() for place in places)

@@ -1,0 +1,35 @@
+"""The fields that all answers to one question share: what was read for them, and how.
+
+A field of all answers is declared in query/answers/common.py and filled in here.
+"""
+
+from __future__ import annotations
+
+from tidemark.query.answers.by_site import BySite, SiteRows
+from tidemark.query.answers.common import SharedFields
+from tidemark.query.reading.spending import current_plan
+from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
+from tidemark.warehouse.snapshots.views import AnyView
+
+
+def shared_fields(view: AnyView, widened: str | None, grid: TickGrid | None) -> SharedFields:
+    """The fields of answers from a view, for the question of this thread. O(ticks) once for each view."""
+    return {
+        "as_of": dict(view.versions),
+        "widened": widened,
+        "plan": current_plan(),
+        "sites": _rows_by_site(view, grid),
+    }
+
+
+def _rows_by_site(view: AnyView, grid: TickGrid | None) -> BySite | None:
+    """The rows of each warehouse by tick; None for a view of one."""
+    if not view.parts:
+        return None
+    sites = {}
+    for name, site, horizon in zip(view.versions, view.sites, view.horizons, strict=True):
+        silent = view.silent.get(name)
+        known, read_us = (site, None) if silent is None else (silent.view, silent.read_us)
+        ticks, rows = known.rows_by_tick
+        sites[name] = SiteRows(ticks, rows, site.versions, site.root, horizon, read_us)
+    return BySite(sites, grid, NO_TICK)
