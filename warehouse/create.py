@@ -216,7 +216,7 @@ def _parsed_schema(
         schema = spark.createDataFrame([], schema)
     fields = getattr(schema, "schema", schema)
     if isinstance(fields, pa.Schema):
-        return fields  # of a table, too, or of the rows that a load reads
+        return fields  # `schema` may be anything that has a schema of Arrow, such as a table
     if not callable(getattr(fields, "json", None)):
         raise InputError(
             f"schema must be a StructType, DDL text, a DataFrame or a pyarrow schema, got {schema!r}."

@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 
 Ints = NDArray[np.int64]
 
-FEW_SLOTS = 62  # that are the bits of an integer
+FEW_SLOTS = 62  # so many fit into the bits of an integer
 _COUNTS = ("least", "most", "rows_least", "rows_most")
 _ROWS = (
     "coalesce(sum(history + live) FILTER (sure), 0)::BIGINT AS rows_least, "

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTINGS = "spark.tidemark."
-# Of a view that is read by tasks. Without a number Spark merges small partitions.
+# Partitions of a view that tidemark reads in tasks. Without a number Spark would join them to fewer.
 _READ_TASKS = 16
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -67,8 +67,8 @@ def register_views(
     storage_options: what the workers open the warehouse with, see `query.open`. Where Spark has Delta's
         jar, and a file system for the store (s3a ...), Spark reads `events` itself, with its own settings;
         else its tasks read it with these options.
-    at: the moment of all answers and rows, see `query.open`; by default that of each query. Spark's tasks
-        then read `events`.
+    at: the moment of all answers and rows, see `query.open`; then Spark's tasks read `events` with tidemark.
+        By default each query sees what is newest.
 
     Returns the names of the warehouses. Registering a name again replaces its functions and views.
 
@@ -244,9 +244,8 @@ def _read_by_tasks(name: str, part: str) -> str:
 def table_function(address: tuple[Any, ...], function: str, bound: tuple[Any, ...], columns: str) -> Any:
     """A Spark table function that calls the worker's function `function` with the arguments `bound`.
 
-    The function "rows" takes arguments of the caller, too. Its columns, and the refusals of "rows" and of
-    "describe", come when a call is analysed. "live" yields Arrow batches, and so does "read", which takes a
-    table.
+    Calls of "rows" and "describe" are answered, or refused, when Spark analyses them; "rows" takes arguments
+    of the caller, too. "live" and "read", which takes a table, yield Arrow batches.
     """
     from pyspark.sql.functions import udtf
 

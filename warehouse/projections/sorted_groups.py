@@ -234,11 +234,11 @@ class SortedGroups(Projection[GroupRows]):
         }
 
     def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
-        """Collects marks at the grain that eps requires; those of a chunk at its blocks."""
+        """Collects the marks of a run at the grain that eps requires; of a chunk, one at each block."""
         return span_mark_collector(self, run_spec)
 
     def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
-        """Delta's statistics: of the tick and of the first column of the group, whose order is the rows'."""
+        """Delta's statistics: of the tick, and of the group's first column, by which the rows are sorted."""
         if ends is None:
             return {"nullCount": {"tick": 0}}
         low: dict[str, Any] = {"tick": int(ticks.min())}
@@ -261,7 +261,7 @@ class SortedGroups(Projection[GroupRows]):
         return span_marks.read(SpanMarks, self._mark_columns, run, file, source)
 
     def ascends(self, rows: GroupRows) -> bool:
-        """Whether the rows ascend by group, kind and value, and the numbers are numbers."""
+        """Whether the rows ascend by group, kind and value, and no value is NaN."""
         in_order = ascends([*rows.groups]) and ascends([rows.codes, rows.kinds, rows.values])
         return in_order and not np.isnan(rows.values).any()
 

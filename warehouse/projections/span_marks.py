@@ -262,7 +262,7 @@ class SpanMarkCollector:
 
 
 def span_mark_collector(projection: TickedProjection, run_spec: RunSpec | None) -> SpanMarkCollector:
-    """Collects the marks of a run's file at the grain that eps requires; those of a chunk at its blocks."""
+    """Collects the marks of a run's file at the grain that eps requires; of a chunk, one at each block."""
     tuning = projection.tuning
     if run_spec is None:
         return SpanMarkCollector(projection, tuning.block_rows, SINGLE_SPAN_ROWS)
