@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypedDict
 from tidemark.query.answers.by_site import BySite, SiteFacts
 from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.plan import Plan
-from tidemark.query.answers.rendering import html_table, interval_bar, text_of, window_text
+from tidemark.query.answers.rendering import group_text, html_table, interval_bar, text_of, window_text
 from tidemark.warehouse.columns.json_values import json_text, json_type
 
 
@@ -236,12 +236,19 @@ class PromisedScope(Scope):
 
     eps: the promised error as a fraction of the rows.
     mode: the mode of the answer.
+    group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
+        gives several, a condition as text under "where". None for an answer about all rows.
     """
 
     FACTS: ClassVar[tuple[str, ...]] = (*Scope.FACTS, "eps", "mode")
 
     eps: float
     mode: str
+    group: Mapping[str, Any] | None = None
+
+    @property
+    def _restriction(self) -> str:
+        return "" if self.group is None else f" where {group_text(self.group)}"
 
 
 def field_values(answer: Any, names: Sequence[str]) -> list[Any]:

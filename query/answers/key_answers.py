@@ -15,7 +15,7 @@ import numpy as np
 
 from tidemark.query.answers.common import PromisedFields, PromisedScope, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
-from tidemark.query.answers.rendering import group_text, text_of
+from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.columns.keys import Key, Names, name_at
 
 
@@ -62,8 +62,6 @@ class KeyScope(PromisedScope):
         probability `confidence`. Exact answers have 0 and 1.
     rows_scanned: the rows of keys that were read because marks do not tell enough; None if they do. With
         `group` they are rows of `events`.
-    group: the values of the columns of `where` and `by` that the rows have, by column; the condition under
-        "where". None for an answer about all rows.
 
     The other fields are those of `PromisedScope`.
     """
@@ -74,14 +72,9 @@ class KeyScope(PromisedScope):
     confidence: float
     key: str
     rows_scanned: int | None = None
-    group: Mapping[str, Any] | None = None
 
     def _optional_facts(self) -> Mapping[str, Any]:
         return {"group": self.group, "rows_scanned": self.rows_scanned}
-
-    @property
-    def _restriction(self) -> str:
-        return "" if self.group is None else f" where {group_text(self.group)}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         promise = [f"eps = {self.eps:g}", f"confidence {self.confidence:g}"] if self.eps else []

@@ -31,7 +31,7 @@ from tidemark.query.answers.common import (
 from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.plan import Plan
-from tidemark.query.answers.rendering import group_text, text_of, text_table
+from tidemark.query.answers.rendering import text_of, text_table
 from tidemark.warehouse.columns.json_values import json_type
 
 
@@ -53,8 +53,6 @@ class MeasureScope(PromisedScope):
 
     nans: how many of the n + m rows are NaN.
     measure: the name of the column.
-    group: the values of the columns of `where` and `by` that the rows have, by column: a list where `where`
-        gives several. None for an answer about all rows.
     certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
     blocks_read: how many row groups were read: for all answers about these rows together, and including
         those that were read once for all groups and windows of the call.
@@ -73,7 +71,6 @@ class MeasureScope(PromisedScope):
     nans: int
     measure: str
     blocks_read: int = field(compare=False)
-    group: Mapping[str, Any] | None = None
     certain: bool | None = None
     rows_scanned: int | None = field(default=None, compare=False)
     declare: tuple[str, ...] | None = None
@@ -81,10 +78,6 @@ class MeasureScope(PromisedScope):
     def _optional_facts(self) -> Mapping[str, Any]:
         names = ("group", "certain", "rows_scanned", "declare")
         return {name: getattr(self, name) for name in names}
-
-    @property
-    def _restriction(self) -> str:
-        return "" if self.group is None else f" where {group_text(self.group)}"
 
     def _scope_notes(self) -> tuple[Sequence[str], Sequence[str]]:
         if self.rows_scanned is None:

@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tidemark.warehouse.columns.keys import Key, Name
+from tidemark.warehouse.columns.text_values import after_prefix
 from tidemark.warehouse.columns.ticks import DAY_US
 
 _UNITS = tuple(f"datetime64[{unit}]" for unit in "YMDhms")  # of the levels of times
@@ -44,18 +45,12 @@ def text_spans(separator: bytes) -> SpansOf:
         found: list[Span] = []
         while (at := text.find(separator, start)) >= 0:
             start = at + len(separator)
-            found.append(Span(text[:start], _after(text[:start]), len(found) + 1, is_key=False))
+            found.append(Span(text[:start], after_prefix(text[:start]), len(found) + 1, is_key=False))
         if start < len(text) or not text:
             found.append(Span(text, text + b"\0", len(found) + 1, is_key=True))
         return found
 
     return spans
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The first text after all that begin with a prefix; None if there is none."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def time_spans(key: Key, levels: int) -> SpansOf:

@@ -27,6 +27,7 @@ from tidemark.query.scans.private_columns import digits_of, token_digits
 from tidemark.warehouse.columns.column_types import Storage
 from tidemark.warehouse.columns.keys import Key, Name, number_names
 from tidemark.warehouse.columns.moments import exact_us
+from tidemark.warehouse.columns.text_values import after_prefix
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError
 
@@ -197,17 +198,11 @@ def ends_of(key: Key, found: Sequence[Any]) -> Ends | None:
     """The range of names of "between" and "prefix"; None if the column cannot be compared so."""
     if found[0] == "prefix":
         start = found[2].encode()
-        return (start, _after(start)) if key.column_type.storage is Storage.STRING else None
+        return (start, after_prefix(start)) if key.column_type.storage is Storage.STRING else None
     low, high = (None if one is None else bracket(key, *one) for one in found[2:4])
     if (found[2] is not None and low is None) or (found[3] is not None and high is None):
         return None
     return low and low[0], high and high[1]
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The least text that is greater than all with the prefix; None if there is none."""
-    cut = prefix.rstrip(b"\xff")
-    return cut[:-1] + bytes([cut[-1] + 1]) if cut else None
 
 
 def bracket(key: Key, kind: str, text: str) -> tuple[Name, Name] | None:

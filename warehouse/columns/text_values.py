@@ -120,10 +120,16 @@ def text_bounds(low: str, high: str) -> tuple[str, str | None]:
 
     The upper bound of "abc...z" (more than 32 characters) is its first 32 characters and the greatest
     character after them. No bound is found if the first 128 characters are all the greatest one. Spark and
-    DuckDB read a file without a bound for every query; filters of delta-rs skip it.
+    DuckDB read a file without a bound for every query; a filter of delta-rs loses its rows.
     """
     cut = _BOUND_LENGTH
     while high[cut : cut + 1] == _LAST and cut < 4 * _BOUND_LENGTH:  # a cut here might be below `high`
         cut += 1
     bound = high if len(high) <= cut else high[:cut] + _LAST
     return low[:_BOUND_LENGTH], bound if bound >= high else None
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The least text that is greater than all with the prefix; None if there is none."""
+    cut = prefix.rstrip(b"\xff")
+    return cut[:-1] + bytes([cut[-1] + 1]) if cut else None

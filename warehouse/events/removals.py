@@ -248,16 +248,16 @@ class Removed:
 NOTHING = Removed()
 
 
-def removed_at(store: Store, events: DeltaTable, cache: dict[str, pa.Table] | None = None) -> Removed:
+def removed_at(store: Store, events: DeltaTable) -> Removed:
     """The state of removals at the version of `events`, an opened table. Records are read if there are any.
 
-    `cache` is that of `data_files.read`. DamagedWarehouse if a record is missing.
+    DamagedWarehouse if a record is missing.
     """
     number = decided(events)
     if number == NONE:
         return NOTHING
     (table,) = tables.find_tables(store, REMOVALS)
-    return Removed.of(read_removals(store, table, cache), number, voided(events))
+    return Removed.of(read_removals(store, table), number, voided(events))
 
 
 def removals_of_rows(rows: pa.Table) -> list[Removal]:
@@ -304,11 +304,9 @@ def rows_of_removals(removals: Iterable[Removal]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def read_removals(
-    store: Store, table: DeltaTable | None, cache: dict[str, pa.Table] | None = None
-) -> list[Removal]:
-    """All records, by number; none without a table. `cache` is that of `data_files.read`."""
-    return [] if table is None else removals_of_rows(data_files.read(store, REMOVALS, table, cache))
+def read_removals(store: Store, table: DeltaTable | None) -> list[Removal]:
+    """All records, by number; none without a table."""
+    return [] if table is None else removals_of_rows(data_files.read(store, REMOVALS, table))
 
 
 def commit_removal(store: Store, race: Race, removal: Removal) -> bool:

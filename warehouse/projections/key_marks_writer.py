@@ -35,8 +35,9 @@ class KeyFileSummary:
     `counts_before[i]` is the number of rows of `events` between the file's first row and mark i. `first` and
     `last` are the file's first and last key with their rows in the file (`last` is None if there is one key).
     `heavy_keys` and `heavy_pairs` list the heavy keys and pairs of the run; `heavy_keys` leaves out the first
-    and the last key. `distinct` has the distinct keys of the file, `persistent` the persistent ones, `days` the
-    distinct keys of each day. A chunk has none of the five; where ticks do not divide a day, `days` is None.
+    and the last key. `distinct` has the distinct keys of the file, `persistent` the persistent ones, `days`
+    the distinct keys of each day. A chunk has none of the five; where ticks do not divide a day, `days` is
+    None.
     """
 
     counts_before: NDArray[np.int64]
