@@ -1,4 +1,4 @@
-"""Answers questions in a bounded number of threads; so many more may wait, and each has a time limit.
+"""Answers questions in a bounded number of threads. A bounded number wait, and each has a time limit.
 
 The time of a question begins when it comes, so it includes the waiting. A question ends sooner if its client
 has gone. Between blocks, groups and windows the code that reads checks the time and the client; a running

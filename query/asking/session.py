@@ -290,7 +290,7 @@ class Session:
             return view, key and self._use(key)
 
     def _look(self, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
-        """The newest view of a plan, and the answer from it if that is being found already.
+        """The newest view of a plan, and the future of its answer if a thread has begun to find it.
 
         In an object store the question is answered from the last view of its topic while a newer view is
         looked for. If there is no newer view, this answer is returned: its reads ran beside the check. If

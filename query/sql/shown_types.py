@@ -39,8 +39,8 @@ NOT_GIVEN = Given()
 def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
     """The SQL type of points, for a measure of the SQL type `own`; without points it is `own`.
 
-    is_common: whether `own` is the type that measures of several types widen to. Which of them the call is
-        about is not known then, and beside one that is no double a decimal is no double.
+    is_common: whether `own` is the type that measures of several types widen to. Then it is not known which
+        of them the call is about. It may be one that is no double, for which a decimal is shown as a decimal.
     """
     measure = sql_column_type(own)
     if given.kind is None or measure is None or measure.is_text:
@@ -60,16 +60,16 @@ def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
 
 
 def asked_key_type(own: str, given: Given) -> str:
-    """The SQL type of keys that were asked for, which no row may have, as 0.5 among integers.
+    """The SQL type of keys that were asked for; a key such as 0.5 among integers is one that no row has.
 
-    Numbers and times are shown as points are. Text is read as a value of the key's type before.
+    Numbers and times are shown as points are. Text has been read as a value of the key's type.
     """
     asked = None if given.kind is None else sql_column_type(given.kind)
     return own if asked is not None and asked.is_text else point_type(own, given)
 
 
 def edge_type(own: str, given: Given, *, beyond_double: bool, is_common: bool = False) -> str:
-    """The SQL type of the edges of bins: of given ones as of points, and of those of a number of bins.
+    """The SQL type of the edges of bins. Edges that are given have the type of points.
 
     beyond_double: whether rows of an integer measure lie beyond 2**53.
     """
@@ -82,15 +82,15 @@ def edge_type(own: str, given: Given, *, beyond_double: bool, is_common: bool = 
 
 
 def _holds(kind: ColumnType, asked: ColumnType, *, is_common: bool) -> bool:
-    """Whether the type has every value of the other number, as the question takes it.
+    """Whether a column of the type can show every number of the type `asked`.
 
-    A decimal is a double for a column of doubles, as SQL's literal 0.1 is.
+    A column of doubles shows decimals as doubles: SQL's literal 0.1 is a decimal.
     """
     if kind.is_double:
         as_double = (asked.is_decimal and not is_common) or 0 < asked.digits <= _DOUBLE_DIGITS
         return kind.name == asked.name or (kind.name == "double" and (asked.is_double or as_double))
     if asked.is_double:
         return False
-    if kind.is_integer and asked.is_decimal:  # each of the type has a digit that is not used up, bigint two
+    if kind.is_integer and asked.is_decimal:  # one digit less than the type has: all such numbers fit
         return asked.scale == 0 and asked.digits <= min(kind.digits - 1, MEASURE_DIGITS)
     return kind.digits - kind.scale >= asked.digits - asked.scale and kind.scale >= asked.scale

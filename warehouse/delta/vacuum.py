@@ -54,8 +54,8 @@ def vacuum_table(
 ) -> VacuumResult:
     """Deletes the files that are past their retention, writes a checkpoint, and cleans the log.
 
-    wanted        called after the files are listed: those that a writer is about to commit, which stay
-    removed_too   also files that a commit removed within the grace: nobody needed them since it began
+    wanted        called after the files are listed; returns files that stay: a writer is about to commit them
+    removed_too   delete also files that a commit removed within the grace: nobody has needed them for longer
     """
     result, filesystem = VacuumResult(), store.filesystem()
     listed = [

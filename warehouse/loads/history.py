@@ -1,8 +1,8 @@
 """History of a load: one step into every projection, and the merges that follow.
 
-The writer of a commit checks that the files it wrote are still there. A file that maintenance deleted is
-written again, before the commit; after it, it is replaced (own_files.py). The source of a run writes the run
-again.
+The writer of a commit checks before and after it that the files it wrote are still there (own_files.py). If
+maintenance deleted a file, the run is written again, from its source; after the commit, the new run replaces
+the committed one.
 """
 
 from __future__ import annotations
@@ -262,9 +262,11 @@ class _Completing:
         self._runs |= known
 
     def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
-        """The completion record, for a commit of this version of the projection's runs, if it is the last.
+        """The completion record, if the projection is the last that lacks the step; else nothing.
 
-        Projections that came later catch up with steps that were complete without them: no record.
+        version: that of the runs table which the commit makes.
+
+        A step is complete without projections that were added later: their commits have no record.
         """
         built_from = self._work.options.built_from
         is_late = all(built_from.get(one.runs_table, -1) >= self._step for one in self._lacking)
@@ -313,9 +315,9 @@ def _merge_source(
 ) -> _Merge | Rebuilt | None:
     """What the output of the merge is made from; None if a run has removed rows that are not kept.
 
-    Runs whose rows are kept are not merged, because the output could not say what it is net of: it is built
-    from the version of `events` by which nothing else is pending. The options may be older than the runs, so
-    a run that is net of a removal counts, too.
+    Runs with kept rows are not merged: the inputs may lack the rows of different removals. The output is
+    built from `events` as it is now, so it lacks those of all removals so far. The options may be older than
+    the runs, so runs that say of which removal they are net count, too.
     """
     nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
     if SIGNED not in work.options.features and max(nets.values()) == NONE:

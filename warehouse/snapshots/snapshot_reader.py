@@ -126,7 +126,7 @@ class SnapshotReader:
             self._snapshot = Snapshot(state, self._tables, told)
 
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
-        """What the tables say of the steps; None if each of these has all steps that another table has.
+        """What the tables say of the steps; None if no table lacks a step that another one has.
 
         If one lacks a step, or shows a part of a removal, all tables are looked at again, as long as that
         finds newer versions. A view of a table that then still lacks a step is refused, see behind.py.

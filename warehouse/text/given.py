@@ -26,7 +26,7 @@ def with_text_read(
 
     stored  gives a schema with the types of the warehouse's columns `names`; these are empty before the first
             batch, which chooses them (`guess_types`)
-    keys    the columns that are then text
+    keys    the columns that are text if the types are chosen
     evolve  whether columns that the warehouse lacks get a type in the same way
     """
     several = [given] if isinstance(given, str | os.PathLike) else given
