@@ -60,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _level(text: str | None) -> Any:
-    """The text of --clear as a number, or as the time that it is."""
+    """The level that --clear gives: a number, or the text of a time as it is."""
     from decimal import Decimal, InvalidOperation
 
     try:

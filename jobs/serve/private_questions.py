@@ -1,7 +1,8 @@
 """Questions about warehouses with private columns: tokens come in the body, and no value is echoed.
 
-An address is kept by proxies and browsers, so it has no values of columns. Names are refused: who asks makes
-the tokens, where the secret is. Errors do not show the values of the request, neither to it nor to the log.
+An address is kept by proxies and browsers, so it must not have values of columns. Values are refused in place
+of tokens: the client makes the tokens, where the secret is. No error shows values of the request, neither in
+the answer nor in the log.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SHOWN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\d{4,}")  # what may be
 
 
 def answered(warehouses: Iterable[Warehouse], request: Request, answer: Callable[[], str]) -> str:
-    """What `answer` returns, as told above if one of the warehouses of the question has private columns."""
+    """What `answer` returns; with the rules above if one of these warehouses has private columns."""
     private = [wh for wh in warehouses if wh.options.private]
     if not private:
         return answer()
@@ -40,7 +41,7 @@ def answered(warehouses: Iterable[Warehouse], request: Request, answer: Callable
         failed = type(error)(without_values(str(error), request.given))
     except Exception as error:  # noqa: BLE001  its text goes to the log
         failed = RuntimeError(f"{type(error).__name__} in a question about private columns")
-    raise failed  # outside of the handlers: it does not lead to the error with the values
+    raise failed  # outside of the handlers: else the error with the values would be its context
 
 
 def without_values(text: str, given: Mapping[str, Any]) -> str:

@@ -43,8 +43,8 @@ NO_GROUP = NO_PART = NO_PLACE = -1  # the number of a group, of a part and of a 
 class ScannedKeys(Generic[A]):
     """A question about the keys of selected rows; a `Plan`.
 
-    Its answers are those of each group and window, the windows of a group one after the other; with an order
-    those of each window.
+    There is an answer for each group and window: the windows of a group stand together. With an order, the
+    groups of a window stand together.
     """
 
     session: Session

@@ -43,7 +43,7 @@ class ListedKeys:
     unlisted_max: int
 
     def without(self, gone: NDArray[np.int64]) -> ListedKeys:
-        """The keys after so many rows of each, shape (k,), have left; other names have fewer at most."""
+        """The keys without the rows that left: `gone` of each, shape (k,). `unlisted_max` still holds."""
         rows = np.maximum(self.rows - gone, 0)
         return replace(self, rows=rows, slack=self.rows + self.slack - gone - rows)
 

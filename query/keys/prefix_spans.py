@@ -38,7 +38,7 @@ SpansOf = Callable[[Name], list[Span]]  # the prefixes of a name, the shortest f
 
 
 def text_spans(separator: bytes) -> SpansOf:
-    """Those of text: a prefix ends with each separator, and the key itself is the last one."""
+    """The prefixes of text: one ends with each separator, and the key itself is the last one."""
 
     def spans(name: Name) -> list[Span]:
         text, start = cast("bytes", name), 0
@@ -54,7 +54,7 @@ def text_spans(separator: bytes) -> SpansOf:
 
 
 def time_spans(key: Key, levels: int) -> SpansOf:
-    """Those of times: a level is a year, a month and so on; the last level is taken for the key itself."""
+    """The prefixes of times: a level is a year, a month and so on; the last level is the key itself."""
     base = _base(key)
 
     def spans(name: Name) -> list[Span]:

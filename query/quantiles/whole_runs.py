@@ -4,7 +4,7 @@ To find a group in a run, or the bounds of a window, takes a tenth of a millisec
 through a run that is in memory takes some nanoseconds a row. So with enough cells it is less work to select
 the rows of all of them together (cells.py). A run that was read whole is kept, and serves the next question.
 
-Of a run with rows that left and that it still has (snapshots/kept_rows.py), the rows without these are kept.
+If a run still has rows that left (snapshots/kept_rows.py), its rows are kept in memory without these.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tidemark.warehouse.snapshots.views import GroupView, View
 
 Ints = NDArray[np.int64]
 
-PAID_RUNS = 2**12  # that are remembered
-READ_WEIGHT = 8  # to read a row takes so many times as long as to go through it
+PAID_RUNS = 2**12  # of how many runs it is remembered what was paid for their reading
+READ_WEIGHT = 8  # how many times as long it takes to read a row as to go through it in memory
 
 
 class WholeRuns:
@@ -150,7 +150,7 @@ class WholeRuns:
 def _runs_within(
     view: View | GroupView, windows: Sequence[Window]
 ) -> list[tuple[SpanMarks, KeptRows[Any] | None]]:
-    """The runs with rows in the windows; those with rows that left with all of these of their warehouse."""
+    """The runs with rows in the windows, each with the rows that left its warehouse, if the run has some."""
     return [
         (marks, site.kept if site.kept is not None and site.kept.waiting_in(marks.run) else None)
         for site in view.sites
@@ -159,7 +159,7 @@ def _runs_within(
 
 
 def _keys(root: str, marks: SpanMarks, kept: KeptRows[Any] | None) -> tuple[Hashable, Hashable]:
-    """The keys of the run's rows in memory: of all, and of those without the ones that left."""
+    """Where memory keeps the run's rows: all of them, and those without the rows that left."""
     path = marks.files[0].path
     return ("rows", root, path), ("rows", root, path, *(() if kept is None else [kept.waiting_in(marks.run)]))
 

@@ -113,10 +113,10 @@ class ScannedRows(Protocol):
     groups: ScannedGroups
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """The values of ranks of each group, which has them."""
+        """The values of some ranks of each group, which must have these ranks."""
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
-        """The same for as many ranks of each group, (groups, k); undefined for those that it lacks."""
+        """The same for k ranks of each group, shape (groups, k); undefined for ranks that a group lacks."""
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose value is <= points of that group."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _MISSING = re.compile("No files found|No such file")
-# What a relation with private columns has: its rows are read. Expressions over it would not be looked at.
+# The methods of a relation with private columns: they read its rows. Others would take expressions, in which
+# constants are not compared with tokens.
 _READS = frozenset({
     "arrow", "close", "columns", "description", "df", "dtypes", "execute", "explain", "fetch_arrow_reader",
     "fetch_arrow_table", "fetch_df_chunk", "fetch_record_batch", "fetchall", "fetchdf", "fetchmany",
@@ -84,7 +85,7 @@ class Database:
         return Relation(found, self._report, only_read=self._has_tokens)
 
     def explain(self, sites: Mapping[str, Mapping[str, Contents]], statement: str, params: Any) -> SqlPlan:
-        """How the views of rows in the statement of whose columns with an index its WHERE says something."""
+        """How each view in the statement is read whose indexes may serve its WHERE."""
         if not self._has_indexes:
             return SqlPlan([])
         with self.connection.cursor() as parser:  # the connection may have a result that is not read yet

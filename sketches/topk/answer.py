@@ -1,8 +1,8 @@
 """The most frequent items by the lists of all sites, with certain bounds.
 
 Model. For an item x, lo is the sum of its counts in all lists that have it, and hi is lo plus the cut-offs of
-the lists that have it not. An item in no list has at most U rows, the sum of all cut-offs. So for the windows
-of which the lists are,
+the lists that have it not. An item in no list has at most U rows, the sum of all cut-offs. So in the windows
+from which the sites made their lists,
 
     lo <= the rows of x at all sites <= hi
 

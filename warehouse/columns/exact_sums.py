@@ -55,7 +55,10 @@ class Sums:
 
     @classmethod
     def at(cls, place: int | None, count: int, total: int, squares: int) -> Sums:
-        """From the sums of the integers of numbers of one place; None for numbers that are integers."""
+        """The sums of numbers that have one place, from the sums of their integers q.
+
+        place: None if the numbers are integers themselves.
+        """
         shift = 0 if place is None else UNIT_BITS + STEP * place - DIGITS
         return cls(count, _shifted(total, shift), _shifted(squares, 2 * shift))
 

@@ -25,7 +25,7 @@ class TableFacts:
     newest: dict[str, int | None] = field(default_factory=dict)
 
 
-Facts: TypeAlias = dict[int, TableFacts]  # by version, of the one that was asked last
+Facts: TypeAlias = dict[int, TableFacts]  # by version: only that of the version that was asked last
 
 
 def facts_of(table: DeltaTable) -> TableFacts:
@@ -45,5 +45,5 @@ def all_facts(table: DeltaTable) -> Facts:
 
 
 def keep_facts(table: DeltaTable, facts: Facts) -> None:
-    """Keeps with a table what was found of it before."""
+    """Keeps the facts with the table."""
     vars(table)[_FACTS] = facts

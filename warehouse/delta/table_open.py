@@ -1,4 +1,4 @@
-"""Opens tables with delta-rs in their place, once nothing is in their logs that it must not be given."""
+"""Opens tables with delta-rs where they lie, once their logs were searched for entries that must not be read."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def existing(name: str, table: DeltaTable | None) -> DeltaTable:
 
 
 def open_directly(store: Store, name: str, version: int | None = None) -> DeltaTable:
-    """The table at a version, None for the newest; of an object store not its copy (log_replica.py).
+    """The table at a version, None for the newest; in an object store without a copy (log_replica.py).
 
-    NotAWarehouse if there is none, DamagedWarehouse if it is the only one that a warehouse lacks or that
-    cannot be read, StoreUnavailable and SystemRefused if the store or the system refuses.
+    NotAWarehouse if there is no table; DamagedWarehouse if the other tables of the warehouse are there, or if
+    it cannot be read; StoreUnavailable and SystemRefused if the store or the system refuses.
     """
     check_not_forked()
     try:
@@ -125,7 +125,7 @@ def _open(store: Store, name: str, version: int | None = None) -> DeltaTable:
 
 
 def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:
-    """Whether the tables beside this one are those of a warehouse, so that it must be there, too.
+    """Whether other tables show that there is a warehouse here, to which this table must belong.
 
     Runs tables and marks tables may be missing. So may `events` beside tables without rows: `create` makes it
     last.

@@ -87,7 +87,7 @@ def newest_step(store: Store) -> int:
 
 
 def newest_plan(plans: Sequence[StepPlan]) -> int:
-    """The newest planned step; -1 if there is none."""
+    """The number of the newest of these plans; -1 if there is none."""
     return plans[-1].step if plans else -1
 
 

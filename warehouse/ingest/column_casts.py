@@ -27,7 +27,7 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.changes import wider_columns
 from tidemark.warehouse.settings.options import Options
 
-_WIDE = pa.decimal128(38, 0)  # holds every integer, and every double that one becomes
+_WIDE = pa.decimal128(38, 0)  # holds every integer, also after it was rounded to a double
 
 
 def check_columns(options: Options, fields: list[Field], *, evolve: bool = False) -> None:

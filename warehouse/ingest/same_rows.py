@@ -67,7 +67,7 @@ class RowDigest:
     grid: TickGrid | None
 
     def of(self, rows: pa.RecordBatch) -> Fingerprint:
-        """The number of the rows, with the digest of those from the horizon on and without a time."""
+        """The number of all rows, and the digest of those that have no time or none before the horizon."""
         rows = rows.select(list(range(len(self.names))))
         if self.time is None or self.grid is None or self.grid.horizon is None:
             return fingerprint(rows)
@@ -87,7 +87,10 @@ class DigestRows:
     digest: RowDigest
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Digests]:
-        """Yields the digests of the partition; only that of all rows for an all-or-nothing filter."""
+        """Yields the digests of all rows, of those taken, and of the refused records of the partition.
+
+        If the filter is all-or-nothing, only the first one is computed.
+        """
         whole = taken = refused = Fingerprint()
         for batch in batches:
             rows = cast_rows(batch, self.schema, self.names)
@@ -131,8 +134,8 @@ def difference(work: Work, given: GivenBatch) -> str | None:
     """
     store, options, row_filter, batch = work.store, work.options, given.row_filter, given.batch
     events = tables.open_table(store, EVENTS)
-    # The columns that came and `events` lacks: all, where no row was ever taken. NULL there is no difference.
-    # So do wider types: the digest of a value does not depend on them.
+    # The columns of both. Where no row was ever taken, `events` has none. Digests leave out NULL, and do not
+    # depend on the width of a type, so columns and types that the batch brings make no difference.
     own = options.names
     wider = {own.stored(name): kind for name, kind in given.wider(options).items()}
     there = own.of_schema(pa.schema(with_types(events.schema(), wider)))

@@ -2,7 +2,7 @@
 
 A secret is a line of hexadecimal digits, of at least 32 random bytes (`tidemark secret new`), in a file or in
 what a command prints. The secrets that a process has read are kept in memory, by their fingerprints. A
-warehouse has the fingerprint alone: a hash that is keyed by the secret, which does not follow from it.
+warehouse has the fingerprint alone: a hash keyed by the secret, from which nobody can find the secret.
 
 A secret is never part of an option, a log, an error text or a repr. It goes to the tasks that make tokens, in
 their pickled form.
@@ -27,7 +27,7 @@ from tidemark.warehouse.errors import InputError
 LEAST_BYTES, MOST_BYTES = 32, 64  # of a secret; BLAKE2b takes no longer key
 TOKEN_BYTES = 16
 FILE_VARIABLE, COMMAND_VARIABLE = "TIDEMARK_SECRET_FILE", "TIDEMARK_SECRET_COMMAND"
-_LEAST_DISTINCT = 16  # different bytes among 32 random ones are fewer than this once in 10**12 times
+_LEAST_DISTINCT = 16  # of 32 random bytes, fewer are different only once in 10**12 times
 _COMMAND_SECONDS = 60
 _MOST_READ = 4096
 _FINGERPRINT = re.compile(r"[0-9a-f]{32}")
@@ -109,7 +109,7 @@ def takes_tokens_alone() -> bool:
 
 @contextmanager
 def tokens_alone() -> Iterator[None]:
-    """While this runs, questions of this thread have tokens: their text is written or sent on as it is."""
+    """Inside, questions of this thread may have tokens alone: their text is stored or sent on as it is."""
     before = _tokens_alone.set(True)
     try:
         yield

@@ -129,7 +129,7 @@ def _arrow_mask(mask: NDArray[np.bool_]) -> pa.Array:
 def select(
     work: Work, condition: RowCondition | None, batches: Sequence[BatchRange], events: DeltaTable
 ) -> list[Selected]:
-    """The selected rows of the batches in this version of `events`, by file; those without any left out."""
+    """The selected rows of the batches in this version of `events`: a value for each file that has some."""
     tasks, whole, of_names = [], [], work.options.names.of_statistics
     for file in list_files(events):
         held = tuple(one for one in batches if may_contain(file, one))
