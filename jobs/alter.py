@@ -1,4 +1,4 @@
-"""The command `tidemark alter`: what a warehouse that has data is asked by, its types and its options."""
+"""The command `tidemark alter`: what a warehouse with data has of measures, keys, groups and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alter: what a warehouse that has data is asked by comes and goes; its columns and options change.
+"""Alter: measures, keys, groups and indexes come and go; columns and options change.
 
     types      one commit gives columns wider types (ingest/wider_types.py)
     ledger     the column of a new key is added, so that live batches can have its summaries

@@ -342,9 +342,9 @@ def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | No
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What leaves, by this version of `events`, and of a correction what comes, written and not committed.
+    """The rows that leave at this version of `events`; of a correction also those that come.
 
-    `room` is that for keeping the rows that leave.
+    new: the files of rows that come, written and not committed. room: how many of the rows may be kept.
     """
 
     events: DeltaTable

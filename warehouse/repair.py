@@ -10,8 +10,8 @@ from it, by the code that a load, a stream and `alter` compute it with:
     load       steps that a projection lacks are loaded, and levels are merged, as after a killed load
 
 Each commit is one of a load's kind, so readers see the old state or the new one; after a kill the same call
-goes on with what is left. What is damaged of `events` itself, and records of `rejected`, only a copy has: the
-report says which files, and what else could not be built without them.
+goes on with what is left. Damaged files of `events` itself, and records of `rejected`, cannot be built: they
+must come from a copy. The report names the files, and what could not be built without them.
 """
 
 from __future__ import annotations

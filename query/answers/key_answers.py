@@ -106,11 +106,11 @@ class _CountedRows(OneValue, KeyScope):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class _SharedRows(_CountedRows):
-    """Rows of which the question asks how large a part they are."""
+    """Rows, and how large a part they are of all rows with a key."""
 
     @property
     def share(self) -> float:
-        """The estimated share of these rows, of the rows with a key."""
+        """The estimated share, from 0 to 1."""
         return self.count / self.N if self.N else 0.0
 
 

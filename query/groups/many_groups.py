@@ -60,7 +60,7 @@ class ManyGroups:
         windows: Sequence[ShownWindow],
         fields: dict[str, Any],
     ) -> CellQuestions | None:
-        """One question for each group that has rows in the windows, and window; the groups ascend.
+        """One question for each window and each group that has rows in the windows; the groups ascend.
 
         None if there are too many. fields: those of `Question` that are the same for all.
 
@@ -89,7 +89,7 @@ class ManyGroups:
         windows: Sequence[ShownWindow],
         fields: dict[str, Any],
     ) -> CellQuestions:
-        """One question for each of the groups, which have the rows of `selections`, and window."""
+        """One question for each group and window; `selections` has which rows each group has."""
         parts, live, blocks_read = self._parts(snapshot, view, windows)
         table = self._table(view, parts, live)
         distinct = {selection: number for number, selection in enumerate(dict.fromkeys(selections))}

@@ -2,7 +2,7 @@
 
     STRUCT(x DECIMAL(2,1)[], "where" MAP(VARCHAR, INTEGER))
 
-DuckDB's own reader of such text needs a connection, and knows no type of another one.
+DuckDB itself reads such text only in a connection, and there only types that this connection has.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def with_tokens(
 
 
 def _text(kind: ColumnType, value: Any) -> str:
-    """The text of the token that is meant by a value."""
+    """The text of the token that stands for a value."""
     return str(kind.convert(kind.decode(kind.exact_of(value))))
 
 

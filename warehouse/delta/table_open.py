@@ -1,4 +1,4 @@
-"""Opens tables with delta-rs where they lie, once their logs were searched for entries that must not be read."""
+"""Opens tables with delta-rs where they lie, after a search of their logs for what it must not read."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ and would otherwise leave the presence of every key open there. Both rules depen
 alone, and each part of a run lists no less than the whole run does. So loads and merges list the same for the
 same rows.
 
-Worked example. With the floor 3, a key with rows in the ticks 4, 5 and 9 is listed. A key that is not has
-rows in two ticks at most; if tick 9 is complete and lists no row of it, these are among the others.
+Worked example. With the floor 3, a key with rows in the ticks 4, 5 and 9 is listed. A key that is not listed
+has rows in two ticks at most. If tick 9 is complete and lists no row of the key, neither of them is tick 9.
 
 They are the row group ``persistent`` of the run's key marks: key, tick and count. It begins with a row
 without a key and a tick, whose count is the floor, and a row without a key for each complete tick.
@@ -147,8 +147,8 @@ def join_persistent(key: Key, parts: Sequence[PersistentPart], totals: TickCount
 class _FewestFirst:
     """The ticks of a run by their numbers of rows.
 
-    ticks: all ticks, ascending. ranks: the place of each among those with the fewest rows, from 0 on. `many`
-    is the number of ticks that have COMPLETE_ROWS together, and the rank of all others.
+    ticks: all ticks, ascending. many: how many ticks, those with the fewest rows first, have COMPLETE_ROWS
+    together. ranks: the place of each of these ticks in that order, from 0 on; `many` for all other ticks.
     """
 
     ticks: NDArray[np.int64]

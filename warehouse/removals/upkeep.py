@@ -95,7 +95,7 @@ def put_files(store: Store, contents: Mapping[Removal, RemovedFile]) -> None:
 
 
 def take_marks(store: Store, projection: Projection[Any], removed: Removed) -> None:
-    """Takes the marks of attempts that have removed rows out of their table: none can be committed."""
+    """Removes marks of attempts whose runs have removed rows: no commit can name such a run any more."""
     if not table_open.exists(store, projection.marks_table):
         return
     race = Race(store, projection.marks_table)
