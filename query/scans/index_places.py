@@ -32,7 +32,8 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import file_id
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.projections.row_index import IndexMarks, Places, RowIndex
+from tidemark.warehouse.projections.index_marks import IndexMarks, Places
+from tidemark.warehouse.projections.row_index import RowIndex
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.snapshots.system_tables import Contents

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.query.scans.sought import Ends
-from tidemark.warehouse.columns.arrow_buffers import arrow_table
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -27,10 +27,10 @@ from tidemark.warehouse.columns.keys import (
     join_names,
     no_names,
     number_names,
-    take_names,
 )
-from tidemark.warehouse.projections.included_columns import decode_included
-from tidemark.warehouse.projections.row_index import IndexMarks, RowIndex
+from tidemark.warehouse.projections.included_columns import decoded_column, read_column, stored_column
+from tidemark.warehouse.projections.index_marks import IndexMarks
+from tidemark.warehouse.projections.row_index import FILE, ROW, VALUE, RowIndex
 from tidemark.warehouse.projections.span_marks import SpanMarks
 
 Ints = NDArray[np.int64]
@@ -41,23 +41,21 @@ _blocks = BlockReader()
 class IndexRows:
     """Rows that an index found, in no order: the file and the number of each in `events`.
 
-    columns: those whose values were asked for, with their numbers in the index; the indexed one has 0.
-    values: the names of each, one for each row. traits: see included_columns.py.
+    columns: those whose values were asked for. values: the stored values of each (included_columns.py).
     """
 
     files: Ints
     rows: Ints
-    columns: tuple[tuple[int, Key], ...]
-    values: tuple[Names, ...]
-    traits: Ints
+    columns: tuple[Key, ...]
+    values: tuple[pa.Array, ...]
 
     def table(self, chosen: Ints) -> pa.Table:
         """The chosen rows with the columns that were asked for, as `events` has them."""
-        traits = self.traits[chosen]
+        indices = arrow_array(chosen)
         return arrow_table(
             {
-                key.name: decode_included(number, key, take_names(names, chosen), traits)
-                for (number, key), names in zip(self.columns, self.values, strict=True)
+                key.name: decoded_column(key, stored.take(indices))
+                for key, stored in zip(self.columns, self.values, strict=True)
             }
         )
 
@@ -81,29 +79,20 @@ def read_index_rows(
 
     names: the columns whose values are asked for, which the index has; none for the places alone.
     """
-    columns = [(number, key) for number, key in enumerate(projection.own) if key.name in names]
-    stored = [projection.group_columns[number] for number, _ in columns]
-    value, *_, place = projection.group_columns
-    traits = [projection.group_columns[-2]] if columns and projection.included else []
-    read = tuple(dict.fromkeys([value, place, "value", *stored, *traits]))
+    stored = dict(zip(projection.own, (VALUE, *projection.stored_included), strict=True))
+    columns = tuple(key for key in projection.own if key.name in names)
+    read = tuple(dict.fromkeys([VALUE, FILE, ROW, *(stored[key] for key in columns)]))
     wanted = [RowsWanted(marks.files, *edges_of(marks, one), read) for marks in runs for one in ends]
-    found: dict[str, list[Any]] = {name: [] for name in (place, "value", *traits)}
-    values: list[list[Names]] = [[no_names(key)] for _, key in columns]
-    texts = [name for name in projection.dictionaries if name in read]
-    for block, _, _ in read_row_ranges(_blocks, projection.runs_table, wanted, texts):
-        for start, stop in _within(names_in_block(projection.column, block[value]), ends):
-            for name, parts in found.items():
-                parts.append(block[name][start:stop])
-            for (_, key), name, parts in zip(columns, stored, values, strict=True):
-                parts.append(names_in_block(key, block[name][start:stop]))
-    numbers = {name: np.concatenate([np.empty(0, np.int64), *parts]) for name, parts in found.items()}
-    rows = numbers["value"]
+    files, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    values = [[stored_column(key, pa.nulls(0))] for key in columns]
+    for block, _, _ in read_row_ranges(_blocks, projection.runs_table, wanted, projection.dictionaries):
+        for start, stop in _within(names_in_block(projection.column, block[VALUE]), ends):
+            files.append(block[FILE][start:stop])
+            rows.append(block[ROW][start:stop])
+            for key, parts in zip(columns, values, strict=True):
+                parts.append(read_column(key, block[stored[key]][start:stop]))
     return IndexRows(
-        numbers[place],
-        rows,
-        tuple(columns),
-        tuple(map(join_names, values)),
-        numbers[traits[0]] if traits else np.zeros(len(rows), np.int64),
+        np.concatenate(files), np.concatenate(rows), columns, tuple(map(pa.concat_arrays, values))
     )
 
 

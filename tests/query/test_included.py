@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.query.test_index import CHANGES, SCHEMA, TINY, IndexWorld, every_file, grown, predicate
@@ -19,6 +20,7 @@ from tidemark.query.scans.index_places import Index, IndexRates
 from tidemark.query.scans.index_rows import IndexRows
 from tidemark.query.sql import found_rows
 from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections import included_columns, row_index
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -79,6 +81,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> IndexWorld:
     return grown(tmp_path_factory.mktemp("included"), index=INCLUDING)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> IndexWorld:
+    """One with two indexes; a test that changes it takes a copy."""
+    return grown(tmp_path_factory.mktemp("few"), seed=3, index=INCLUDING[:2])
+
+
 def test_answers_are_those_of_a_scan(world: IndexWorld, values_given: list[int]) -> None:
     assert list(different(world, 80, 0)) == []
     assert sum(map(bool, values_given)) > 3
@@ -87,9 +95,11 @@ def test_answers_are_those_of_a_scan(world: IndexWorld, values_given: list[int])
 
 
 def test_no_file_of_history_is_read_if_the_index_has_all_columns(world: IndexWorld) -> None:
-    (plan,) = query.open(world.path).explain("SELECT x, sum(n) FROM events WHERE k = 'a' GROUP BY x").parts
+    wh = query.open(world.path)
+    (plan,) = wh.explain("SELECT x, sum(n) FROM events WHERE k = 'a' GROUP BY x").parts
     assert (plan.way, plan.is_covered) == ("index", True)
     assert plan.rows_left == 60 < len(world.kept)  # those that are live
+    expected = world.sql("SELECT x FROM events WHERE k = 'a'").num_rows
     for asked in (
         "SELECT x, s FROM events WHERE k = 'a'",
         "SELECT * FROM events WHERE k = 'a'",
@@ -99,10 +109,9 @@ def test_no_file_of_history_is_read_if_the_index_has_all_columns(world: IndexWor
         "SELECT x FROM events WHERE k = 'a' ORDER BY s",
         "SELECT columns('x|s') FROM events WHERE k = 'a'",
     ):
-        (plan,) = query.open(world.path).explain(asked).parts
+        (plan,) = wh.explain(asked).parts
         assert not plan.is_covered, asked
-        found = query.open(world.path).sql(asked).fetchall()
-        assert len(found) == world.sql("SELECT x FROM events WHERE k = 'a'").num_rows, asked
+        assert len(wh.sql(asked).fetchall()) == expected, asked
 
 
 def test_rows_that_are_not_visible_yet_are_not_given(
@@ -129,8 +138,8 @@ CHANGED = [
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_answers_are_those_of_a_scan_after_a_change(tmp_path: Path, change: str) -> None:
-    world = grown(tmp_path, seed=3, index=INCLUDING)
+def test_answers_are_those_of_a_scan_after_a_change(made: IndexWorld, tmp_path: Path, change: str) -> None:
+    world = made.copy(tmp_path)
     CHANGES[change](world)
     assert list(different(world, 12, 1)) == []
     world.load("after")
@@ -195,13 +204,12 @@ def test_an_included_value_that_events_has_not_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = IndexWorld.create(tmp_path, 6, index=[{"on": "n", "include": ["s"]}])
-    honest = included_columns.encode_included
+    honest = included_columns.stored_column
 
     def others(*given: Any) -> Any:
-        values, traits = honest(*given)
-        return [np.asarray(values) + 1, traits]
+        return pa.array(honest(*given).to_numpy() + 1)
 
-    monkeypatch.setattr(row_index, "encode_included", others)
+    monkeypatch.setattr(row_index, "stored_column", others)
     world.load("a")
     monkeypatch.undo()
     monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
@@ -226,22 +234,31 @@ def every_place(found: IndexRows, _: Any) -> Any:
     return np.arange(len(found.rows))
 
 
-def without_traits(number: int, key: Any, names: Any, traits: Any) -> Any:
-    return included_columns.decode_included(number, key, names, 0 * traits)
+def without_null(key: Any, stored: Any) -> Any:
+    return included_columns.decoded_column(key, zero_for_null(stored))
+
+
+def without_sign(key: Any, stored: Any) -> Any:
+    found = included_columns.decoded_column(key, stored)
+    return pc.add(found, 0.0) if pa.types.is_floating(found.type) else found
 
 
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "files that the index does not have are not scanned": (Index, "covered", every_file),
     "values of files that left are given": (index_places, "_in_files", every_place),
-    "NULL and the sign of zero are lost": (index_rows, "decode_included", without_traits),
+    "NULL is lost": (index_rows, "decoded_column", without_null),
+    "the sign of zero is lost": (index_rows, "decoded_column", without_sign),
     "rows of history are given beside the live ones": (found_rows, "PARTS", ("live", "history")),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    world = grown(tmp_path, seed=4, index=INCLUDING[:1])
+def test_a_mistake_is_caught(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    world = made
     if "files" in name:
+        world = made.copy(tmp_path)
         CHANGES["wider"](world)  # every file is written anew, and the index has none of them
     asked = ["SELECT x, n FROM events WHERE k >= ''", "SELECT x, n FROM live WHERE k >= ''"]
 

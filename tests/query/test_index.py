@@ -29,8 +29,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import file_id
 from tidemark.warehouse.ingest.event_files import JoinFiles
-from tidemark.warehouse.projections import row_index
-from tidemark.warehouse.projections.row_index import Places
+from tidemark.warehouse.projections.index_marks import Places
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -488,7 +487,7 @@ def test_the_rows_of_files_are_counted_and_verified(
     def more(places: Places) -> bytes:
         return honest(Places(places.files, places.rows + (places.files == places.files[:1])))
 
-    monkeypatch.setattr(row_index.Places, "to_bytes", more)
+    monkeypatch.setattr(Places, "to_bytes", more)
     warehouse_of_mistakes = IndexWorld.create(world.path.parent / "mistaken", 1)
     warehouse_of_mistakes.load("b")
     monkeypatch.undo()

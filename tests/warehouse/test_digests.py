@@ -18,7 +18,8 @@ from tidemark import warehouse
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING
 from tidemark.warehouse.ingest.same_rows import DigestRows, RowDigest
-from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
+from tidemark.warehouse.integrity import digests
+from tidemark.warehouse.integrity.digests import PRIME, Fingerprint, fingerprint, text_hashes
 from tidemark.warehouse.settings.options import Options
 
 UTC_TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
@@ -210,3 +211,20 @@ def test_stored_rows_have_the_digest_of_those_that_came(drawn: tuple[pa.Table, l
             "known",
             "empty",
         }
+
+
+@given(
+    st.lists(st.binary(max_size=40), max_size=30),
+    st.sampled_from([pa.binary(), pa.large_binary()]),
+    st.data(),
+)
+def test_the_hash_of_a_text_is_its_polynomial(texts: list[bytes], kind: pa.DataType, data: Any) -> None:
+    first = data.draw(st.integers(0, len(texts)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digests, "_BYTES_PER_CHUNK", 60)  # several texts
+        found = text_hashes(pa.array(texts, kind)[first:]).tolist()
+    base = int(PRIME)
+    assert found == [
+        (len(text) * base + sum(byte * pow(base, i, 2**64) for i, byte in enumerate(text))) % 2**64
+        for text in texts[first:]
+    ]

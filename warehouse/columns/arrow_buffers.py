@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.arrow_types import TextNames
 
 
-def arrow_array(numbers: NDArray[Any]) -> pa.Array:
-    """The numbers as an Arrow array, without a copy if they are contiguous."""
+def arrow_array(numbers: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The numbers as an Arrow array, NULL where `null` is set; without a copy if they are contiguous."""
     contiguous = np.ascontiguousarray(numbers)
     kind = pa.from_numpy_dtype(contiguous.dtype)
-    return pa.Array.from_buffers(kind, len(contiguous), [None, pa.py_buffer(contiguous)])
+    return pa.Array.from_buffers(kind, len(contiguous), [validity(null), pa.py_buffer(contiguous)])
+
+
+def validity(null: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """The buffer of an Arrow array that says which of its items are NULL; None if none is."""
+    if null is None or not null.any():
+        return None
+    return pa.py_buffer(np.packbits(~null, bitorder="little"))
 
 
 def arrow_table(columns: Mapping[str, NDArray[Any] | pa.Array]) -> pa.Table:

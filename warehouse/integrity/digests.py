@@ -21,8 +21,8 @@ comes later, where older rows are NULL, leaves their hashes as they were:
     NULL                nothing in a column; inside of lists, structs and maps a constant of its own
 
 The mixing function is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014). B is odd, hence invertible
-modulo 2**64. So changing one byte of a text changes its polynomial, and one running sum over the bytes of a
-column gives the polynomials of all its texts.
+modulo 2**64. So changing one byte of a text changes its polynomial, and the products of all bytes of a column
+with the powers of B, from its first byte on, give the polynomials of all its texts.
 """
 
 from __future__ import annotations
@@ -225,12 +225,14 @@ def text_hashes(texts: pa.Array) -> Hashes:
 
     The array must have no NULL. For a text of more than 16 KB, XXH3 replaces the sum. Linear in the bytes.
 
-    Example: for "ab" and "c" the running sums are 0, 97, 97 + 98 B, 97 + 98 B + 99 B**2. The sum of "c" is
-    the last difference, 99 B**2, times B**-2. The hashes are 97 + 98 B + 2 B and 99 + 1 B.
+    Example: the bytes of "ab" and "c" one after the other are 97, 98, 99. Times the powers of B they are 97,
+    98 B, 99 B**2, whose sums are 97 + 98 B and 99 B**2; the latter times B**-2 is 99. The hashes are
+    97 + 98 B + 2 B and 99 + 1 B.
     """
     data, offsets = _text_buffers(texts)
-    hashes = np.diff(offsets).view(np.uint64) * PRIME
-    start = 0
+    lengths = np.diff(offsets)
+    hashes, none_empty = lengths.view(np.uint64) * PRIME, bool(lengths.all())
+    start, products = 0, np.empty(_BYTES_PER_CHUNK, np.uint64)
     with np.errstate(over="ignore"):
         while start < len(texts):
             byte_limit = int(offsets[start]) + _BYTES_PER_CHUNK
@@ -238,13 +240,13 @@ def text_hashes(texts: pa.Array) -> Hashes:
             low, high = int(offsets[start]), int(offsets[stop])
             if high - low > _BYTES_PER_CHUNK:  # a single long text
                 hashes[start] += np.uint64(_xxh3(data[low:high], 0))
-            else:
+            elif high > low:
                 powers, inverses = _base_powers()
-                sums = np.zeros(high - low + 1, np.uint64)
-                np.cumsum(data[low:high] * powers[: high - low], out=sums[1:])
-                begins, ends = offsets[start:stop] - low, offsets[start + 1 : stop + 1] - low
+                np.multiply(data[low:high], powers[: high - low], out=products[: high - low])
+                filled = slice(start, stop) if none_empty else start + np.flatnonzero(lengths[start:stop])
+                begins = offsets[filled] - low
                 # The sum of a text that begins at byte k of the chunk has the factor B**k: divide it out.
-                hashes[start:stop] += (sums[ends] - sums[begins]) * inverses[begins]
+                hashes[filled] += np.add.reduceat(products[: high - low], begins) * inverses[begins]
             start = stop
     return hashes
 
@@ -317,6 +319,8 @@ def _scalar_words(column: pa.Array, signed_zeros: bool) -> Hashes:
         floats = as_numpy(zero_for_null(column.cast(pa.float64())))
         floats = floats if signed_zeros else floats + 0.0
         return np.where(np.isnan(floats), _NAN_BITS, floats.view(np.uint64))
+    if pa.types.is_large_binary(kind):
+        return text_hashes(empty_for_null(column))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         # As binary: some engines store bytes in text columns that are not valid UTF-8.
         return text_hashes(empty_for_null(column.cast(pa.binary())))

@@ -113,10 +113,11 @@ def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection
     """The projections in groups; one task sorts its share of the rows for all projections of a group.
 
     A projection that merges equal rows is a group of its own. Its tasks hold only distinct rows in memory, so
-    they take larger shares.
+    they take larger shares. So is an index: it has few columns in common with others, so nothing is gained if
+    they share tasks, and the tasks of more projections take fewer rows, which makes chunks and a merge.
     """
-    shared = [projection for projection in projections if not projection.merges_equal]
-    single = [[projection] for projection in projections if projection.merges_equal]
+    shared = [projection for projection in projections if not projection.sorts_alone]
+    single = [[projection] for projection in projections if projection.sorts_alone]
     return [*([shared] if shared else []), *single]
 
 

@@ -1,97 +1,73 @@
-"""The columns that an index includes: from rows of `events` to names of keys, and back.
+"""The columns of an index: from rows of `events` to what its runs store, and back.
 
-Names have no NULL, and one zero for 0.0 and -0.0 (columns/keys.py). The *traits* of a row tell them apart:
-bit 0 is set if the value of the indexed column is -0.0, and of the i-th included column, counted from 1,
-
-    bit 2i - 1   if the value is NULL; its name is then 0, or the empty text
-    bit 2i       if the value is -0.0
-
-So a row is decoded as it was written, in the types that the columns have now.
+A column is stored as a key is, as BIGINT, DOUBLE, text or bytes, but each value stays as it was written: NULL
+is NULL, and -0.0 is not 0.0. So a row is decoded as `events` has it, in the types that the columns have now.
+In memory, a stored column is an Arrow array of int64, double or large binary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array, zero_for_null
-from tidemark.warehouse.columns.keys import (
-    Key,
-    Names,
-    encode_keys,
-    join_names,
-    stored_keys,
-    take_names,
-)
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, validity, zero_for_null
+from tidemark.warehouse.columns.keys import Key, as_names
 from tidemark.warehouse.columns.schema import arrow_fields
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-
-TRAITS = Key("traits of row", "long")  # Delta refuses such a name for a column
-
-Ints = NDArray[np.int64]
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, encode_column, single_array
 
 
-def encode_included(keys: Sequence[Key], events: pa.Table, kept: Ints) -> list[Names]:
-    """The names of the included columns of the kept rows, and their traits.
-
-    keys: the indexed column, and the included ones.
-    """
-    traits = _negative_zero(keys[0], single_array(events.column(keys[0].name)), kept)
-    found: list[Names] = []
-    for number, key in enumerate(keys[1:], 1):
-        array = single_array(events.column(key.name))
-        column = encode_keys(key, array)
-        null = column.null[kept]
-        traits |= null.astype(np.int64) << (2 * number - 1)
-        traits |= _negative_zero(key, array, kept) << (2 * number)
-        rows = kept if column.codes is None else column.codes[kept]
-        if isinstance(column.names, np.ndarray):
-            found.append(np.where(null, 0, column.names[rows]))
-        else:
-            names = join_names([column.names, binary_array([b""])])
-            found.append(take_names(names, np.where(null, len(names) - 1, rows)))
-    return [*found, traits]
-
-
-def decode_included(number: int, key: Key, names: Names, traits: Ints) -> pa.Array:
-    """A column of rows as `events` has it.
-
-    number: 0 for the indexed column, that of an included one. names, traits: those of each row.
-    """
-    (field,) = arrow_fields({key.name: key.type})
-    values = _decoded(key, names, traits >> (2 * number) & 1, field.type)
-    null = (traits >> (2 * number - 1) & 1).astype(bool) if number else np.zeros(len(traits), bool)
-    if not null.any():
-        return values
-    mask = arrow_array(null.astype(np.uint8)).cast(pa.bool_())
-    return pc.if_else(mask, pa.nulls(len(traits), values.type), values)
-
-
-def _negative_zero(key: Key, array: pa.Array, kept: Ints) -> Ints:
-    """1 for each kept row whose value is -0.0."""
-    if not key.is_double or pa.types.is_null(array.type):
-        return np.zeros(len(kept), np.int64)
-    values: NDArray[np.float64] = as_numpy(zero_for_null(array))[kept]
-    found: Ints = ((values == 0) & np.signbit(values)).astype(np.int64)
-    return found
-
-
-def _decoded(key: Key, names: Names, negative: Ints, kind: pa.DataType) -> pa.Array:
-    """Names as an Arrow array of the type."""
-    if not isinstance(names, np.ndarray):
-        texts: pa.Array = names
-        return texts.view(pa.large_string() if kind == pa.string() else pa.large_binary())
+def stored_column(key: Key, array: pa.Array) -> pa.Array:
+    """A column of `events` as it is stored: of the key's own type, of a dictionary of it, or of type null."""
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.large_binary() if key.is_text else key.stored_type)
+    if key.is_text:
+        return as_names(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array)
     if key.is_double:
-        values = as_numpy(stored_keys(key, names))
-        return arrow_array(np.where(negative == 1, -0.0, values)).cast(kind)
+        return array.cast(pa.float64())
+    column = encode_column(key.column_type, array)
+    return arrow_array(column.stored, column.null)
+
+
+def stored_numbers(key: Key, array: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """A column of numbers as it is stored, and which are NULL; these are undefined. All NaN are one."""
+    if not key.is_double or pa.types.is_null(array.type):
+        column = encode_column(key.column_type, array)
+        return column.stored, column.null
+    doubles: NDArray[np.float64] = as_numpy(zero_for_null(array.cast(pa.float64())))
+    nan = np.isnan(doubles)
+    return np.where(nan, np.nan, doubles) if nan.any() else doubles, as_numpy_bools(array.is_null())
+
+
+def read_column(key: Key, stored: Any) -> pa.Array:
+    """A stored column of a file, as `columns_by_name` returns it, in the form that it has in memory."""
+    if isinstance(stored, np.ndarray):
+        return arrow_array(stored)
+    array = single_array(stored)
+    if not key.is_text:
+        return array
+    return as_names(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array)
+
+
+def decoded_column(key: Key, stored: pa.Array) -> pa.Array:
+    """A stored column in memory as `events` has it."""
+    kind = _type_in_events(key.type)
+    if key.is_text:
+        return stored.view(pa.large_string()) if kind == pa.string() else stored
     if pa.types.is_decimal(kind):
-        words = np.stack([names, names >> 63], axis=1)  # the low and the high word of each
-        return pa.Array.from_buffers(kind, len(names), [None, pa.py_buffer(np.ascontiguousarray(words))])
-    numbers = arrow_array(names)
+        numbers = as_numpy(zero_for_null(stored))
+        words = np.ascontiguousarray(np.stack([numbers, numbers >> 63], axis=1))  # the low and the high word
+        null = as_numpy_bools(stored.is_null()) if stored.null_count else None
+        return pa.Array.from_buffers(kind, len(stored), [validity(null), pa.py_buffer(words)])
     if pa.types.is_date32(kind):
-        return numbers.cast(pa.int32()).view(kind)
-    return numbers.view(kind) if pa.types.is_timestamp(kind) else numbers.cast(kind)
+        return stored.cast(pa.int32()).view(kind)
+    return stored.view(kind) if pa.types.is_timestamp(kind) else stored.cast(kind)
+
+
+@cache
+def _type_in_events(type_name: str) -> pa.DataType:
+    (field,) = arrow_fields({"column": type_name})
+    return field.type

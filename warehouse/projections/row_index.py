@@ -1,14 +1,13 @@
 """The projection of an index: the places of the rows of `events`, ascending by the value of one column.
 
 Model. A *place* is (file, row): the id of a file of `events` and the number of a row in it. A run stores of
-each row whose value is not NULL (value, file, row, tick), ascending in this order; values are ordered as keys
+each row whose value is not NULL (value, file, row, tick), ascending by the value; values are ordered as keys
 are, NaN last. So the rows with a value, or with values from u to v, are a range of the run, and the marks say
 between which rows it starts and ends.
 
-An index may *include* other columns. Its rows are then (value, included values, traits, file, row, tick) in
-this order, and a question about these columns alone is answered by them, without `events`. Included values
-are stored as keys are, which have no NULL and no -0.0: the traits of a row have a bit for each of these
-(included_columns.py). Purges and merges treat them as they treat values.
+An index may *include* other columns. Its rows are then (value, included values, file, row, tick), and a
+question about these columns alone is answered by them, without `events`: all columns of the index are stored
+as they were written (included_columns.py). Purges and merges treat included values as they treat values.
 
 Files of `events` never change, but they leave: maintenance, removals and other tools replace them. Places of
 files that left mean nothing any more, and nobody has to take them out. What a question needs to know of a
@@ -22,66 +21,70 @@ index has every row of a covered file that is not NULL. All other files are scan
 costs time and never rows.
 
 The digest that compares runs with `events` leaves the places out: they are where the rows were.
+
+A run has the columns `value`, `included_1` ..., `file`, `row` and `tick`. Values that are texts are
+dictionaries, because they repeat; included texts are stored plain, because in the order of another column
+they seldom do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import Key, encode_keys, take_names
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table, empty_for_null
+from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, name_sizes, stored_keys
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
-from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, as_numpy, single_array
+from tidemark.warehouse.columns.value_encoding import DecodedColumn, as_numpy, single_array
 from tidemark.warehouse.delta.table_names import index_marks_table, index_runs_table
-from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import FILE_OF_ROW, ROW_IN_FILE
+from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
-from tidemark.warehouse.projections.group_rows import NUMBER, GroupRows
-from tidemark.warehouse.projections.included_columns import TRAITS, encode_included
-from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.projections.span_marks import (
-    SpanMarkChecker,
-    SpanMarkCollector,
-    SpanMarks,
-    span_mark_collector,
+from tidemark.warehouse.projections.included_columns import read_column, stored_column, stored_numbers
+from tidemark.warehouse.projections.index_marks import (
+    IndexMarkChecker,
+    IndexMarkCollector,
+    IndexMarks,
+    Places,
 )
-from tidemark.warehouse.projections.spans import Spans
+from tidemark.warehouse.projections.key_marks_writer import key_bounds
+from tidemark.warehouse.projections.placed_rows import PlacedRows, no_rows, sort_rows
+from tidemark.warehouse.projections.span_marks import MarkColumn, SpanMarks, span_mark_collector
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, MarksFile, RunFile
-from tidemark.warehouse.runs.projection import MarkedFile, RunSpec
+from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, MarksFile
+from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec, SortKey
+from tidemark.warehouse.runs.run_files import bounded_block_edges, fixed_block_edges
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
+VALUE, FILE, ROW, TICK = "value", "file", "row", "tick"  # stored columns
 _SMALLER = 8  # times the blocks of a measure are larger
-_FILE, _ROW = Key(FILE_OF_ROW, "long"), Measure(ROW_IN_FILE, "long")
 
 
 @dataclass(frozen=True, slots=True)
-class RowIndex(SortedGroups):
-    """The index on a column: rows of a group (value, file), whose measure is the row in the file."""
+class RowIndex(Projection[PlacedRows]):
+    """The index on `column`, which includes others."""
+
+    column: Key
+    included: tuple[Key, ...] = ()
+    tuning: Tuning = field(default=DEFAULT, compare=False)
+
+    merges_equal = False
+    sorts_alone = True  # it has no column in common with other projections, or few
+    min_block_cost = 0
 
     @classmethod
     def on(cls, columns: Sequence[Key], tuning: Tuning = DEFAULT) -> RowIndex:
         """The index on the first column, which includes the others."""
-        beside = (*columns[1:], TRAITS) if len(columns) > 1 else ()
         # Few rows of a run are read at a time, so blocks are smaller than those of a measure.
         block_rows = max(tuning.block_rows // _SMALLER, min(tuning.block_rows, _SMALLER))
-        return cls((columns[0], *beside, _FILE), _ROW, replace(tuning, block_rows=block_rows))
-
-    @property
-    def column(self) -> Key:
-        """The column."""
-        return self.keys[0]
-
-    @property
-    def included(self) -> tuple[Key, ...]:
-        """The columns that it includes."""
-        return self.keys[1:-2]
+        return cls(columns[0], tuple(columns[1:]), replace(tuning, block_rows=block_rows))
 
     @property
     def name(self) -> str:
@@ -104,17 +107,42 @@ class RowIndex(SortedGroups):
         return index_marks_table(self._stored_names)
 
     @property
+    def runs_schema(self) -> pa.Schema:
+        """The value, the included values, the place, the tick, and the run."""
+        included = zip(self.stored_included, self.included, strict=True)
+        return pa.schema(
+            [
+                (VALUE, self.column.stored_type),
+                *((name, key.stored_type) for name, key in included),
+                *((name, pa.int64()) for name in (FILE, ROW, TICK)),
+                ("run", pa.string()),
+            ]
+        )
+
+    @property
+    def marks_schema(self) -> pa.Schema:
+        """The columns that span_marks.py defines."""
+        return span_marks.schema(self._mark_columns)
+
+    @property
+    def _mark_columns(self) -> Sequence[MarkColumn]:
+        return (MarkColumn(VALUE, self.column.marked_type, self.column),)
+
+    order = (VALUE,)
+
+    @property
     def own(self) -> tuple[Key, ...]:
         """The column, and those that it includes."""
         return (self.column, *self.included)
 
-    def has_values(self, names: Set[str]) -> bool:
-        """Whether rows of the index have the values of these columns as `events` has them.
+    @property
+    def stored_included(self) -> tuple[str, ...]:
+        """The columns of a run that store the included ones."""
+        return tuple(f"included_{number}" for number in range(1, len(self.included) + 1))
 
-        Without traits it is not known whether 0.0 is -0.0.
-        """
-        is_exact = bool(self.included) or not self.column.is_double
-        return is_exact and names <= set(self._names)
+    def has_values(self, names: Set[str]) -> bool:
+        """Whether rows of the index have the values of these columns."""
+        return names <= set(self._names)
 
     @property
     def _names(self) -> list[str]:
@@ -129,38 +157,132 @@ class RowIndex(SortedGroups):
         """The column, those that it includes, and the place of a row."""
         return (*self._names, FILE_OF_ROW, ROW_IN_FILE)
 
-    def decode(self, events: pa.Table) -> tuple[GroupRows, TickCounts]:
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The column, if it is text or binary."""
+        return self.column.texts
+
+    def decode(self, events: pa.Table) -> tuple[PlacedRows, TickCounts]:
         """The places of rows whose value is not NULL, in any order; and all rows by tick."""
         ticks = as_numpy(events.column("_tick"))
-        column = encode_keys(self.column, single_array(events.column(self.column.name)))
-        totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(column.null), column.null))
-        kept = np.flatnonzero(~column.null)
-        files = _numbers(events, FILE_OF_ROW)[:1]  # one row group at a time is read: all are of a file
-        if column.codes is None or self.included:
-            of_row = kept if column.codes is None else column.codes[kept]
-            names, codes = take_names(column.names, of_row), np.arange(len(kept))
+        array, texts = single_array(events.column(self.column.name)), None
+        if self.column.is_text:
+            coded = encode_keys(self.column, array)
+            texts, values, null = coded.names, coded.codes, coded.null
         else:
-            names, codes = column.names, column.codes[kept]
-        rows = _numbers(events, ROW_IN_FILE)[kept]
-        included = encode_included(self.own, events, kept) if self.included else []
-        groups = (names, *included, np.repeat(files, len(names)))
-        return GroupRows(groups, codes, rows, np.full(len(kept), NUMBER), ticks[kept]), totals
+            values, null = stored_numbers(self.column, array)
+        totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(null), null))
+        included = (stored_column(key, single_array(events.column(key.name))) for key in self.included)
+        files, rows = (_numbers(events, name) for name in (FILE_OF_ROW, ROW_IN_FILE))
+        found = PlacedRows(self.column, texts, values, tuple(included), files, rows, ticks)  # type: ignore[arg-type]  # those of a text
+        return found.take(np.flatnonzero(~null)) if null.any() else found, totals
+
+    def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
+        """Five arrays of 8 bytes a row, and included values of 32."""
+        return (40 + 32 * len(self.included)) * rows
+
+    def sort(self, parts: Sequence[PlacedRows]) -> PlacedRows:
+        """Sorts rows by value; equal values have no defined order."""
+        return sort_rows(parts or [no_rows(self.column, self.included)])
+
+    def merge(self, parts: Sequence[PlacedRows]) -> PlacedRows:
+        """Merges sorted parts."""
+        return sort_rows(parts or [no_rows(self.column, self.included)], merged=True)
+
+    def blocks(
+        self,
+        pieces: Iterator[PlacedRows],
+        run_spec: RunSpec | None,  # noqa: ARG002
+    ) -> Iterator[tuple[PlacedRows, list[int]]]:
+        """Blocks of bounded rows and bytes; no block has rows of two pieces."""
+        for rows in pieces:
+            if len(rows):
+                yield rows, self._edges(rows)
+
+    def _edges(self, rows: PlacedRows) -> list[int]:
+        most, most_bytes = self.tuning.block_rows, self.tuning.key_block_bytes
+        texts = [column for key, column in zip(self.included, rows.included, strict=True) if key.is_text]
+        if not texts:
+            if rows.texts is None:
+                return fixed_block_edges(len(rows), most)
+            return bounded_block_edges(rows.values, name_sizes(rows.texts), most, most_bytes)
+        sizes = np.sum([_sizes(column) for column in texts], axis=0)
+        if rows.texts is not None:  # a text is stored once in a block
+            is_first = np.diff(rows.values, prepend=-1) != 0
+            sizes += np.where(is_first, name_sizes(rows.texts)[rows.values], 0)
+        return bounded_block_edges(np.arange(len(rows)), sizes, most, most_bytes)
+
+    def to_stored(self, rows: PlacedRows) -> pa.Table:
+        """The value, the included values, the place and the tick."""
+        included = (
+            stored_keys(key, column) if key.is_text else column
+            for key, column in zip(self.included, rows.included, strict=True)
+        )
+        return arrow_table(
+            {
+                VALUE: _stored_texts(self.column, rows) if self.column.is_text else rows.values,
+                **dict(zip(self.stored_included, included, strict=True)),
+                FILE: rows.files,
+                ROW: rows.rows,
+                TICK: rows.ticks,
+            }
+        )
+
+    def from_stored(self, stored: ColumnsByName) -> list[PlacedRows]:
+        """The rows; if values are texts in parts, each with a single dictionary."""
+        values = stored[VALUE]
+        included = [
+            read_column(key, stored[name])
+            for name, key in zip(self.stored_included, self.included, strict=True)
+        ]
+        places = [stored[name] for name in (FILE, ROW, TICK)]
+        if not self.column.is_text:
+            return [PlacedRows(self.column, None, values, tuple(included), *places)]
+        chunks = [chunk for chunk in values.chunks if len(chunk)]
+        edges = np.cumsum([0, *map(len, chunks)]).tolist()
+        return [
+            PlacedRows(
+                self.column,
+                as_names(chunk.dictionary),
+                as_numpy(chunk.indices).astype(np.int64),
+                tuple(column[start:stop] for column in included),
+                *(column[start:stop] for column in places),
+            )
+            for chunk, (start, stop) in zip(chunks, pairwise(edges), strict=True)
+        ]
+
+    @property
+    def dictionaries(self) -> tuple[str, ...]:
+        """The value, if it is text or binary."""
+        return (VALUE,) if self.column.is_text else ()
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """As that of a group; dictionaries for the files and the traits, which are few in a block."""
-        given = super(RowIndex, self).encoding  # a class with slots is made twice
-        few = self.group_columns[-2:] if self.included else self.group_columns[-1:]
-        packed = {name: kind for name, kind in given["column_encoding"].items() if name not in few}
+        """Dictionaries of few numbers and of values that are texts; DELTA_BINARY_PACKED for integers."""
+        stored = {VALUE: self.column, **dict(zip(self.stored_included, self.included, strict=True))}
+        integers = [name for name, key in stored.items() if not key.is_text and not key.is_double]
         return {
-            **given,
-            "use_dictionary": [*given["use_dictionary"], *few],
-            "column_encoding": packed,
+            # A block limits its dictionary. Without a dictionary a long text would be stored for each row.
+            "dictionary_pagesize_limit": 2**30,
+            "use_dictionary": [*self.dictionaries, FILE, TICK],
+            "write_statistics": [TICK] if self.column.is_double else [VALUE, TICK],
+            "column_encoding": dict.fromkeys([*integers, ROW], "DELTA_BINARY_PACKED"),
         }
 
-    def collector(self, run_spec: RunSpec | None) -> _Collector:  # type: ignore[override]  # and the places
-        """Collects marks as those of a group, and the rows of each file."""
-        return _Collector(span_mark_collector(self, run_spec))
+    def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
+        """Delta's statistics: of the tick and of the value."""
+        if ends is None:
+            return {"nullCount": {TICK: 0}}
+        low: dict[str, Any] = {TICK: int(ticks.min())}
+        high: dict[str, Any] = {TICK: int(ticks.max())}
+        first, last = key_bounds(self.column, *(end[0] for end in ends))  # type: ignore[arg-type]  # names
+        if first is not None and last is not None:  # with only one bound, a filter of delta-rs loses rows
+            low[VALUE], high[VALUE] = first, last
+        return {"minValues": low, "maxValues": high, "nullCount": dict.fromkeys([VALUE, FILE, ROW, TICK], 0)}
+
+    def collector(self, run_spec: RunSpec | None) -> IndexMarkCollector:
+        """Collects marks at the grain that eps requires, and the rows of each file."""
+        return IndexMarkCollector(span_mark_collector(self, run_spec))
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, the spans, and the rows of each file."""
@@ -173,121 +295,37 @@ class RowIndex(SortedGroups):
         """Reads the marks; their `spans` and `places` are read on demand."""
         return span_marks.read(IndexMarks, self._mark_columns, run, file, source)
 
-    def checker(self, marks: SpanMarks) -> _Checker:  # type: ignore[override]  # and the places
+    def ascends(self, rows: PlacedRows) -> bool:
+        """Whether the rows ascend by value."""
+        return rows.ascends()
+
+    def checker(self, marks: SpanMarks) -> IndexMarkChecker:
         """Returns a checker of the marks, the counts, and the rows of each file."""
-        return _Checker(marks)
+        return IndexMarkChecker(marks)
 
-    def content_digest(self, rows: GroupRows) -> int:
+    def digest(self, rows: PlacedRows) -> int:
+        """The sum of the hashes of the rows with all of their columns, modulo 2**64."""
+        return rows.digest()
+
+    def content_digest(self, rows: PlacedRows) -> int:
         """The sum of the hashes of all but the places: that of a row changes, its content does not."""
-        nothing = np.zeros_like(rows.values)
-        return self.digest(replace(rows, groups=rows.groups[:-1], values=nothing))
+        return rows.digest(with_places=False)
 
-    def sorted_bytes(self, rows: int, ticks: int) -> int:
-        """Five arrays of 8 bytes a row, and included values of 32."""
-        return super(RowIndex, self).sorted_bytes(rows, ticks) + 32 * len(self.included) * rows
+
+def _sizes(texts: pa.Array) -> NDArray[np.int64]:
+    """The bytes of each text; 0 for NULL."""
+    return name_sizes(empty_for_null(texts))
+
+
+def _stored_texts(key: Key, rows: PlacedRows) -> pa.DictionaryArray:
+    """The values of sorted rows, with a dictionary of the texts from the first to the last of them."""
+    first, last = (int(rows.values[0]), int(rows.values[-1]) + 1) if len(rows) else (0, 0)
+    texts: Any = rows.texts
+    codes = arrow_array((rows.values - first).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, stored_keys(key, texts[first:last]))
 
 
 def _numbers(events: pa.Table, name: str) -> NDArray[np.int64]:
     """A column of places; 0 for rows that left and are kept elsewhere, which have none."""
     column = events.column(name)
     return np.zeros(len(column), np.int64) if pa.types.is_null(column.type) else as_numpy(column)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """The rows of a run by file of `events`: ids ascend, each is there once."""
-
-    files: NDArray[np.int64]
-    rows: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, files: NDArray[np.int64], rows: NDArray[np.int64]) -> Places:
-        """The sums of the rows by file."""
-        unique, codes = np.unique(files, return_inverse=True)
-        sums = np.zeros(len(unique), np.int64)
-        np.add.at(sums, codes, rows)
-        return cls(unique[sums > 0], sums[sums > 0])
-
-    @classmethod
-    def joined(cls, parts: Sequence[Places]) -> Places:
-        """The sums of all parts."""
-        nothing = np.empty(0, np.int64)
-        return cls.of(
-            np.concatenate([nothing, *(part.files for part in parts)]),
-            np.concatenate([nothing, *(part.rows for part in parts)]),
-        )
-
-    def to_bytes(self) -> bytes:
-        """Both columns, little-endian."""
-        return np.stack([self.files, self.rows]).astype("<i8").tobytes()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Places:
-        """Decodes `to_bytes`; ValueError if it is malformed."""
-        files, rows = np.frombuffer(content, "<i8").reshape(2, -1).astype(np.int64)
-        return cls(files, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexMarks(SpanMarks):
-    """The marks of a run of an index."""
-
-    def places(self) -> Places:
-        """How many rows it has of each file of `events`, read on every call."""
-        with self.source.open() as file:
-            content = file.read(PLACES_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0]
-            found = Places.from_bytes(content.as_py())
-        if int(found.rows.sum()) != self.rows:
-            raise DamagedWarehouse(f"the places of run {self.run.name} do not match its {self.rows} rows.")
-        return found
-
-
-class _SpansAndPlaces(NamedTuple):
-    """`MarkedFile.extra` of an index."""
-
-    spans: Spans
-    places: Places
-
-
-def _places_of(rows: GroupRows) -> Places:
-    files: Any = rows.groups[-1]
-    return Places.of(files, np.bincount(rows.codes, minlength=len(files)))
-
-
-class _Collector:
-    """Collects the marks of a file, and the rows of each file of `events`."""
-
-    def __init__(self, marks: SpanMarkCollector) -> None:
-        self._marks, self._places = marks, Places.joined([])
-
-    def add(self, rows: GroupRows, blocks: NDArray[np.int64]) -> None:
-        """Adds the next rows."""
-        self._marks.add(rows, blocks)
-        self._places = Places.joined([self._places, _places_of(rows)])
-
-    def finish(self, path: str, size: int) -> MarkedFile:
-        """The file with its marks and places."""
-        file = self._marks.finish(path, size)
-        return replace(file, extra=_SpansAndPlaces(file.extra, self._places))
-
-
-class _Checker:
-    """Compares the rows of a run with its marks, its counts by span and tick, and its places."""
-
-    def __init__(self, marks: Any) -> None:
-        self._marks, self._checker, self._places = marks, SpanMarkChecker(marks), Places.joined([])
-
-    def begin(self, file: RunFile) -> None:
-        """Starts a file."""
-        self._checker.begin(file)
-
-    def add(self, rows: GroupRows) -> None:
-        """Compares the marks in the next rows; DamagedWarehouse if they differ."""
-        self._checker.add(rows)
-        self._places = Places.joined([self._places, _places_of(rows)])
-
-    def finish(self) -> None:
-        """Compares the counts and the places after the last row; DamagedWarehouse if they differ."""
-        self._checker.finish()
-        if self._marks.places().to_bytes() != self._places.to_bytes():
-            raise DamagedWarehouse(f"the places of run {self._marks.run.name} do not match its rows")

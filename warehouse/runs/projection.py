@@ -188,6 +188,11 @@ class Projection(Protocol[R]):
         """Whether a merge sums rows with equal sort keys into one row; then they all lie in one slice."""
 
     @property
+    def sorts_alone(self) -> bool:
+        """Whether tasks of its own sort its rows. Other projections are sorted together, from one read."""
+        return self.merges_equal
+
+    @property
     def min_block_cost(self) -> int:
         """The minimum cost of a block, in rows, when a merge is divided into slices."""
 

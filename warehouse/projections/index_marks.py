@@ -1,0 +1,123 @@
+"""The marks of a run of an index: those of its values, and how many rows it has of each file of `events`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.projections.placed_rows import PlacedRows
+from tidemark.warehouse.projections.span_marks import SpanMarkChecker, SpanMarkCollector, SpanMarks
+from tidemark.warehouse.projections.spans import Spans
+from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, RunFile
+from tidemark.warehouse.runs.projection import MarkedFile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """The rows of a run by file of `events`: ids ascend, each is there once."""
+
+    files: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, files: NDArray[np.int64], rows: NDArray[np.int64]) -> Places:
+        """The sums of the rows by file."""
+        unique, codes = np.unique(files, return_inverse=True)
+        sums = np.zeros(len(unique), np.int64)
+        np.add.at(sums, codes, rows)
+        return cls(unique[sums > 0], sums[sums > 0])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Places]) -> Places:
+        """The sums of all parts."""
+        nothing = np.empty(0, np.int64)
+        return cls.of(
+            np.concatenate([nothing, *(part.files for part in parts)]),
+            np.concatenate([nothing, *(part.rows for part in parts)]),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Both columns, little-endian."""
+        return np.stack([self.files, self.rows]).astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Places:
+        """Decodes `to_bytes`; ValueError if it is malformed."""
+        files, rows = np.frombuffer(content, "<i8").reshape(2, -1).astype(np.int64)
+        return cls(files, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMarks(SpanMarks):
+    """The marks of a run of an index."""
+
+    def places(self) -> Places:
+        """How many rows it has of each file of `events`, read on every call."""
+        with self.source.open() as file:
+            content = file.read(PLACES_GROUP, columns=[CONTENT_FIELD.name]).column(0)[0]
+            found = Places.from_bytes(content.as_py())
+        if int(found.rows.sum()) != self.rows:
+            raise DamagedWarehouse(f"the places of run {self.run.name} do not match its {self.rows} rows.")
+        return found
+
+
+class SpansAndPlaces(NamedTuple):
+    """`MarkedFile.extra` of an index."""
+
+    spans: Spans
+    places: Places
+
+
+def _places_of(rows: PlacedRows) -> Places:
+    """Those of at least one row."""
+    files = rows.files
+    if not any(files.strides):
+        return Places(files[:1].copy(), np.array([len(files)]))
+    coded = arrow_array(files).dictionary_encode()
+    return Places.of(as_numpy(coded.dictionary), np.bincount(as_numpy(coded.indices)))
+
+
+class IndexMarkCollector:
+    """Collects the marks of a file, and the rows of each file of `events`."""
+
+    def __init__(self, marks: SpanMarkCollector) -> None:
+        self._marks, self._places = marks, Places.joined([])
+
+    def add(self, rows: PlacedRows, blocks: NDArray[np.int64]) -> None:
+        """Adds the next rows."""
+        self._marks.add(rows, blocks)
+        self._places = Places.joined([self._places, _places_of(rows)])
+
+    def finish(self, path: str, size: int) -> MarkedFile:
+        """The file with its marks and places."""
+        file = self._marks.finish(path, size)
+        return replace(file, extra=SpansAndPlaces(file.extra, self._places))
+
+
+class IndexMarkChecker:
+    """Compares the rows of a run with its marks, its counts by span and tick, and its places."""
+
+    def __init__(self, marks: Any) -> None:
+        self._marks, self._checker, self._places = marks, SpanMarkChecker(marks), Places.joined([])
+
+    def begin(self, file: RunFile) -> None:
+        """Starts a file."""
+        self._checker.begin(file)
+
+    def add(self, rows: PlacedRows) -> None:
+        """Compares the marks in the next rows; DamagedWarehouse if they differ."""
+        self._checker.add(rows)
+        self._places = Places.joined([self._places, _places_of(rows)])
+
+    def finish(self) -> None:
+        """Compares the counts and the places after the last row; DamagedWarehouse if they differ."""
+        self._checker.finish()
+        if self._marks.places().to_bytes() != self._places.to_bytes():
+            raise DamagedWarehouse(f"the places of run {self._marks.run.name} do not match its rows")
