@@ -34,6 +34,9 @@ from bench.daily.rows import Sizes
 from bench.engines import start_spark
 from bench.papers import run as papers
 from bench.select import run as select
+from bench.sites import run as sites
+from bench.sites.rows import QUICK as QUICK_SITES
+from bench.sites.rows import Sizes as SitesSizes
 
 QUICK_FREQUENCIES = frequencies.Sizes(3_000, (0.2, 0.25), 20_000, 2_000, 1)
 # The parts without Spark, by the arguments and a folder for generated files.
@@ -44,6 +47,9 @@ WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] =
     ),
     "change": lambda asked, work: change.run(
         work, change.QUICK if asked.quick else change.Sizes(asked.rows // 10)
+    ),
+    "sites": lambda asked, work: sites.run(
+        work, QUICK_SITES if asked.quick else SitesSizes(asked.rows // 10)
     ),
     "sketches": lambda asked, _: frequencies.run(
         asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes()

@@ -32,6 +32,7 @@ PARTS = (
     "change",
     "stream",
     "stores",
+    "sites",
     "accuracy",
     "sketches",
     "distinct-sketches",

@@ -17,6 +17,8 @@ from tests.stores.server import Server
 class Spent:
     """What something took: seconds, processor time of this process and of the server, requests, rounds.
 
+    And the bytes of the bodies of all answers.
+
     The processor time of Spark's processes is not in it.
     """
 
@@ -25,6 +27,7 @@ class Spent:
     servers: float
     requests: int
     rounds: int
+    bytes: int
 
 
 def spent_on(server: Server, latency: float, work: Callable[[], Any]) -> Spent:
@@ -37,7 +40,8 @@ def spent_on(server: Server, latency: float, work: Callable[[], Any]) -> Spent:
     own, servers = (_processor(process) - spent for process, spent in zip(processes, before, strict=True))
     requests = server.requests()
     server.set()
-    return Spent(taken, own, servers, len(requests), rounds(requests))
+    size = sum(request.answered for request in requests)
+    return Spent(taken, own, servers, len(requests), rounds(requests), size)
 
 
 def _processor(process: psutil.Process) -> float:

@@ -150,10 +150,10 @@ def open(  # noqa: A001, PLR0913
         ("refuse").
 
     missing: for several warehouses, what a question does while the store of one does not answer: "error", or
-        "bounds" for quantiles, ranks, shares and histograms of all rows of a window. Then what was read of
-        this warehouse last widens the bounds, which hold for that moment, not for the present; `widened` of
-        the answer says so, and `complete` is False. It is an error if nothing was read of it, and for all
-        other questions.
+        "bounds" for quantiles, ranks, shares, histograms, summaries, rows of keys, heavy hitters, top and
+        numbers of distinct keys, of all rows of a window. Then what was read of this warehouse last widens
+        the bounds, which hold for that moment, not for the present; `widened` of the answer says so, and
+        `complete` is False. It is an error if nothing was read of it, and for all other questions.
 
     Raises NotAWarehouse if there is no warehouse, InputError for a malformed budget or duration, for a
     cache folder that cannot be made, for a moment that is not there any more, and for warehouses that cannot

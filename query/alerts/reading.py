@@ -17,7 +17,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from tidemark.query.alerts.condition import Comparison
 from tidemark.query.answers.measure_answers import Answers
@@ -48,6 +48,9 @@ class Reading:
     rows: the rows that the answer is about.
     group: the values of the columns of `by` and `where`; None without.
     window: that of the answer; None for all rows, and where there are no rows.
+    now: which of `low` and `high` are certain for the present. While a warehouse does not answer, it may have
+        other rows than it had: of the rows of a key the other warehouses give a lower bound, all else is not
+        certain.
     """
 
     low: Any = None
@@ -56,6 +59,7 @@ class Reading:
     rows: int = 0
     group: Mapping[str, Any] | None = None
     window: tuple[Any, Any] | None = None
+    now: Literal["both", "low", "none"] = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,10 @@ class Limit:
         low, high = _comparable(reading.low), _comparable(reading.high)
         upwards = self.operator in (">", ">=")
         near, far = (low, high) if upwards else (high, low)
-        return (
-            Verdict.CERTAIN if self._holds(near) else Verdict.POSSIBLE if self._holds(far) else Verdict.CLEAR
-        )
+        is_now = reading.now == "both" or (reading.now == "low" and upwards)
+        if is_now and self._holds(near):
+            return Verdict.CERTAIN
+        return Verdict.POSSIBLE if self._holds(far) else Verdict.CLEAR
 
     def _holds(self, value: Fraction | float) -> bool:
         match self.operator:
@@ -136,7 +141,8 @@ def _asked(wh: Reader, asked: Comparison, given: dict[str, Any]) -> dict[str, Re
 
 def _reading(asked: Comparison, answer: Any) -> Reading:
     group = answer.group if asked.given.get("by") else None
-    scope = Reading(rows=answer.N, group=group, window=answer.window)
+    is_silent = answer.sites is not None and answer.sites.has_silent
+    scope = Reading(rows=answer.N, group=group, window=answer.window, now="none" if is_silent else "both")
     if asked.field in ("share", "burn"):
         return _share(asked, answer, scope)
     if asked.field is not None:
@@ -144,7 +150,8 @@ def _reading(asked: Comparison, answer: Any) -> Reading:
         return replace(scope, low=value, value=value, high=value)
     low, value, high = (getattr(answer, name) for name in answer.INTERVAL)
     if asked.question == "frequency":
-        low = answer.lo if answer.mode == "exact" else answer.in_history
+        low = answer.lo if answer.mode == "exact" and not is_silent else answer.in_history
+        scope = replace(scope, now="low" if is_silent else "both")
     elif asked.question == "distinct":
         low, high = answer.least, answer.most
     elif asked.question == "self_join" and answer.mode != "exact":

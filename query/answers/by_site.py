@@ -80,6 +80,11 @@ class BySite:
         return {name: self._facts(site, window) for name, site in self.sites.items()}
 
     @property
+    def has_silent(self) -> bool:
+        """Whether a warehouse does not answer now."""
+        return any(one.read_us is not None for one in self.sites.values())
+
+    @property
     def moment(self) -> dict[str, dict[str, int]]:
         """The versions of each warehouse by the names of its tables, see `SiteRows.moment`."""
         return {name: site.moment for name, site in self.sites.items()}

@@ -139,7 +139,10 @@ class _Windows(Generic[A]):
         return f"keys {self.request.key!r}"  # a key may be a list
 
     def newest(self) -> KeysView:
-        return self.session.newest_keys_view(self.request.key)
+        view = self.session.newest_keys_view(self.request.key)
+        if view.silent and not self.request.wanted.bounds_silent:
+            self.session.refuse_silent()
+        return view
 
     def answer(self, view: KeysView) -> list[A]:
         session, grid = self.session, self.session.options.grid
@@ -149,7 +152,7 @@ class _Windows(Generic[A]):
             [key_question(session, view, window, self.mode, self.request.key) for window in together]
             for together in asked
         ]
-        if self.request.every is None or not asked:
+        if self.request.every is None or not asked or view.silent:
             return [self.request.wanted.answers(together) for together in questions]
         apart = None if self.request.width is None else windows
         with closing(_scan(session, view, apart or _apart(chain.from_iterable(asked)))) as scan:
@@ -207,5 +210,5 @@ def key_question(
         mode=mode,
         promise=KeyPromise.of(session.options),
         grid=session.options.grid,
-        events=EventKeys(session, view),
+        events=None if view.silent else EventKeys(session, view),
     )

@@ -238,8 +238,9 @@ class _AllRows(Generic[M]):
 
     def newest(self) -> View | tuple[View, AnyContents]:
         view = self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
-        has_all = not self.request.wanted.needs_sums or have_sums(view)
-        if view.silent and self.request.wanted.is_exact:
+        wanted = self.request.wanted
+        has_all = not wanted.needs_sums or have_sums(view)
+        if view.silent and wanted.is_exact and not (wanted.needs_sums and has_all):
             self.session.refuse_silent()
         return view if has_all else self.request.scan(self.session).newest()
 

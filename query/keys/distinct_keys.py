@@ -47,6 +47,7 @@ class Distinct(WantedKeys[DistinctAnswer]):
     """The number of keys that have rows in the window."""
 
     counts_alone: ClassVar[bool] = True
+    bounds_silent: ClassVar[bool] = True
 
     def answers(self, questions: Sequence[KeyQuestion]) -> DistinctAnswer:
         """The number."""
@@ -100,13 +101,23 @@ def _distinct(question: KeyQuestion) -> DistinctAnswer:
     if question.mode == "exact" and question.scanned is not None:
         return _answer(question, _known(question.scanned.keys))
     if question.has_kept and (question.window.partial_ticks or question.mode == "exact"):
-        return _answer(question, _counted(key_scan.distinct(question.rows())))
+        return _answer(question, _counted_all(question))
     number = estimate_distinct(question.sampled_keys(), question.promise.delta)
     if question.has_kept:
         return _answer(question, _without_gone(number, question))
     if question.mode == "exact" and number.least < number.most:
-        number = _counted(key_scan.distinct(question.rows()))
+        number = _counted_all(question)
     return _answer(question, number)
+
+
+def _counted_all(question: KeyQuestion) -> KeyNumber:
+    """The number of keys, which are counted; those of warehouses that do not answer are bounded."""
+    number = _counted(key_scan.distinct(question.rows()))
+    if question.silent is None:
+        return number
+    silent = question.silent_keys()
+    least, most = max(number.least, silent.least), number.most + silent.most
+    return KeyNumber(max(number.count, least), least, most, least, most)
 
 
 def _without_gone(number: KeyNumber, question: KeyQuestion) -> KeyNumber:
@@ -116,7 +127,7 @@ def _without_gone(number: KeyNumber, question: KeyQuestion) -> KeyNumber:
 
     A key of such rows is looked up: it is gone if no run has another row of it, and no live batch has one.
     """
-    live = question.live.count(question.history(question.window.overlapping).gone)
+    live = question.bounded(question.history(question.window.overlapping).gone)
     least, most = int((live.most == 0).sum()), int((live.least == 0).sum())
     ends = (number.lo - most, number.hi - least, number.least - most, number.most - least)
     lo, hi, low, high = (max(0, end) for end in ends)

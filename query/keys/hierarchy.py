@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.query.answers.key_answers import KeyScope, PrefixAnswer
-from tidemark.query.keys.frequencies import least_of_share, row_bounds
+from tidemark.query.keys.candidates import row_bounds
+from tidemark.query.keys.frequencies import least_of_share
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_scan import Prefix, prefixes
 from tidemark.query.keys.prefix_ranges import prefixes_by_ranges

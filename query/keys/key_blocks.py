@@ -117,7 +117,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
     needs: dict[RunBlock, list[int]] = {}
     for run, share in enumerate(history.shares):
         marks = share.marks
-        for i, (first, last) in enumerate(_block_ranges(marks, names, window)):
+        for i, (first, last) in enumerate(block_ranges(marks, names, window)):
             blocks: Sequence[int] = range(first, last + 1)
             if share.whole and len(blocks) > 2:  # the blocks count_rows_between hold no other name
                 counts[i] += marks.counts_before[last] - marks.counts_before[first + 1]
@@ -153,7 +153,7 @@ def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints])
     needs: dict[RunBlock, list[int]] = {}
     for run, places in wanted.items():
         scalars = [name_at(names, i) for i in places.tolist()]
-        ranges = _block_ranges(history.shares[run].marks, scalars, history.window)
+        ranges = block_ranges(history.shares[run].marks, scalars, history.window)
         for i, (first, last) in zip(places.tolist(), ranges, strict=True):
             for block in range(first, last + 1):
                 needs.setdefault((run, block), []).append(i)
@@ -218,7 +218,7 @@ def count_between(history: KeyHistory, low: Name | None, high: Name | None) -> i
     )
 
 
-def _block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
+def block_ranges(marks: KeyMarks, names: Sequence[Name], window: Window) -> list[tuple[int, int]]:
     """For each name the first and last block, inclusive, that may hold its rows; last < first for none."""
     if isinstance(marks.keys, np.ndarray):
         starts = marks.keys.searchsorted(names).tolist()

@@ -16,11 +16,12 @@ from tidemark.query.keys.key_relation import EventRows, WindowRows
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.key_windows import KeyWindow
-from tidemark.query.keys.live_keys import LiveSide, LiveTotals
+from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals, exact_counts
 from tidemark.query.keys.scanned_parts import ScannedParts
+from tidemark.query.keys.silent_keys import SilentKeys
 from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.query.reading.shared_fields import shared_fields
-from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.keys import Key, Names
 from tidemark.warehouse.columns.ticks import TickGrid, Window
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -78,6 +79,20 @@ class KeyQuestion:
         return self.source.live_side(self.view, self.window, self.promise)
 
     @property
+    def silent(self) -> SilentKeys | None:
+        """What is known of the window in the warehouses that do not answer; None if all do."""
+        return self.source.silent(self.view, self.window, self.promise)
+
+    def bounded(self, names: Names, *, exact: bool = False) -> LiveCounts:
+        """The rows of names that only bounds are known of: of the ledger, and where no answer comes.
+
+        exact: the live rows are counted.
+        """
+        counts = exact_counts(self.all_live_rows(), names) if exact else self.live.count(names)
+        silent = self.silent
+        return counts if silent is None else counts + silent.counts(names, exact=exact)
+
+    @property
     def live_totals(self) -> LiveTotals:
         """How many live rows the window has."""
         return self.source.live_totals(self.view, self.window, self.promise)
@@ -129,14 +144,20 @@ class KeyQuestion:
         """The keys of the window as far as samples tell them."""
         return self.source.sampled_keys(self.view, self.window)
 
+    def silent_keys(self) -> WindowKeys:
+        """The same of the warehouses that do not answer, alone."""
+        return self.source.silent_keys(self.view, self.window)
+
 
 class WantedKeys(ABC, Generic[A]):
     """What is asked of the keys of a window.
 
     counts_alone: whether a scan answers it from the numbers of its parts, without single keys.
+    bounds_silent: whether it is answered, with bounds, while warehouses do not answer.
     """
 
     counts_alone: ClassVar[bool] = False
+    bounds_silent: ClassVar[bool] = False
 
     def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:  # noqa: ARG002
         """The windows that are asked together: the window of the question, alone."""
@@ -168,14 +189,18 @@ def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
     for tick in window.partial_ticks:
         n += round(tick.share * question.history(Window(tick.tick, tick.tick + 1)).rows)
     exact = exact or question.mode == "exact"
+    m, nulls, live_eps, sums = live.rows, nulls + live.nulls, live.eps, live.sums
+    if (silent := question.silent) is not None:
+        n, m, nulls = n + silent.n, m + silent.totals.rows, nulls + silent.nulls
+        live_eps, sums = max(live_eps, silent.totals.eps), sums + silent.totals.sums
     return {
         "n": n,
-        "m": live.rows,
-        "nulls": nulls + live.nulls,
+        "m": m,
+        "nulls": nulls,
         # Above the promise where a window ends inside a tick: the rows after it count, too. And where live
         # rows were summarised before `alter` made key_eps smaller.
-        "eps": 0.0 if exact else max(question.promise.eps, live.eps),
-        "confidence": 1.0 if exact else 1.0 - min(1.0, question.promise.delta * max(1, live.sums)),
+        "eps": 0.0 if exact else max(question.promise.eps, live_eps),
+        "confidence": 1.0 if exact else 1.0 - min(1.0, question.promise.delta * max(1, sums)),
         "mode": "exact" if exact else question.mode,
         "key": question.key.name,
         "window": window.shown,

@@ -172,12 +172,13 @@ def combine(
     window: KeyWindow,
     *,
     together: WindowKeys | None = None,
+    unread: int = 0,
 ) -> WindowKeys:
     """The keys of a window.
 
     runs: those with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
     samples: the sample of each.
-    together: the keys of further runs.
+    together: the keys of further runs. unread: how many rows there are of which no key is known.
     """
     sources = _Sources()
     if together is not None:
@@ -193,6 +194,7 @@ def combine(
         _add_run(sources, run, window)
     for (row, partial), sample in zip(live, samples, strict=True):
         _add_live(sources, row, sample, partial)
+    sources.add(0, NO_HASHES, most=unread)
     return sources.window_keys()
 
 

@@ -7,18 +7,19 @@ damaged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidemark.query.keys.key_blocks import KeyHistory, kept_counts
 from tidemark.query.keys.key_samples import WindowKeys, combine
-from tidemark.query.keys.key_windows import KeyWindow, overlapping_rows
+from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
 from tidemark.query.keys.live_keys import LivePart, LiveSide, LiveTotals, is_cut
 from tidemark.query.keys.run_keys import RunKeys, covers
+from tidemark.query.keys.silent_keys import SilentKeys, UnreadHistory, UnreadRun
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs
@@ -43,6 +44,9 @@ CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
 CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
 
 
+SampledRow: TypeAlias = tuple[LiveKeys, PartialTick | None, KeySample]  # its tick, if the window cuts it
+
+
 class KeySource:
     """Reads what is known of keys; safe to share between threads.
 
@@ -65,6 +69,7 @@ class KeySource:
         self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
         self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
+        self._silent: LRUCache[SilentKeys] = LRUCache(CACHED_WINDOWS)
 
     def scan_cost(self, history: KeyHistory) -> float:
         """What it costs to scan the runs of a history."""
@@ -82,7 +87,7 @@ class KeySource:
         if kept.value is not None:
             return kept.value
         lists = [self._lists_of(view, share.marks) for share in history.shares]
-        listed = listed_names(history, lists)
+        listed = listed_names(view.key, history.window, history.shares, lists)
         if history.kept is not None:
             listed = listed.without(kept_counts(history.kept, listed.names))
         return kept.keep(listed)
@@ -101,13 +106,18 @@ class KeySource:
         kept = self._parts.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
         if kept.value is not None:
             return kept.value
-        parts = [
-            LivePart.cut(row, partial, self._sketch(row))
-            if partial is not None and is_cut(row, partial)
-            else LivePart.entire(row, promise)
-            for row, partial in overlapping_rows(view.live, window)
-        ]
-        return kept.keep(parts)
+        rows = overlapping_rows(view.live, window)
+        return kept.keep([self._live_part(row, partial, promise) for row, partial in rows])
+
+    def _live_part(
+        self, row: LiveKeys, partial: PartialTick | None, promise: KeyPromise, *, may_read: bool = True
+    ) -> LivePart:
+        if partial is None or not is_cut(row, partial):
+            return LivePart.entire(row, promise)
+        sketch = self._sketch(row) if may_read else self._sketches.peek(_sketch_of(row))
+        return (
+            LivePart.unread(row, partial, promise) if sketch is None else LivePart.cut(row, partial, sketch)
+        )
 
     def live_totals(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveTotals:
         """How many live rows a window has."""
@@ -116,7 +126,7 @@ class KeySource:
 
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""
-        kept = self._sketches.at((live.store, live.field, live.batches, live.tick))
+        kept = self._sketches.at(_sketch_of(live))
         return kept.value or kept.keep(read_sketch(live))
 
     def live_rows(self, snapshot: AnySnapshot, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
@@ -147,9 +157,12 @@ class KeySource:
             for marks in overlapping
             if _name_of(marks) not in covered
         ]
-        live = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
-        samples = self.live_samples([row for row, _ in live])
-        return kept.keep(combine(cut, live, samples, window, together=together))
+        rows = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
+        samples = self.live_samples([row for row, _ in rows])
+        live = [(*row, sample) for row, sample in zip(rows, samples, strict=True)]
+        silent_runs, silent_live, unread = self._silent_samples(view, window)
+        sources = [*cut, *silent_runs], *_unzipped([*live, *silent_live])
+        return kept.keep(combine(*sources, window, together=together, unread=unread))
 
     def _together(self, view: KeysView, covered: Mapping[str, RunKeys], window: KeyWindow) -> WindowKeys:
         """The keys of runs that the window covers; they stay the same when further batches arrive."""
@@ -172,13 +185,80 @@ class KeySource:
 
     def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:
         """The sample of each ledger row."""
-        keys = [("keys of a batch", row.store, row.field, row.batches, row.tick) for row in live]
+        keys = [_place_of(row) for row in live]
         known: list[Any] = [self._memory.peek(key) for key in keys]
         missing = [i for i, sample in enumerate(known) if sample is None]
         for i, sample in zip(missing, read_samples([live[i] for i in missing]), strict=True):
             known[i] = sample
             self._memory.put(keys[i], sample)
         return known
+
+    def silent(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> SilentKeys | None:
+        """What is known of a window in the warehouses that do not answer; None if all answer.
+
+        Nothing is read: of lists and sketches those count that are in memory.
+        """
+        if not view.silent:
+            return None
+        kept = self._silent.at((window.whole, window.partial_ticks), topic=view.root, sources=(view,))
+        return kept.value or kept.keep(self._of_silent(view, window, promise))
+
+    def _of_silent(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> SilentKeys:
+        views = [one.view for one in view.silent.values()]
+        parts = [
+            self._live_part(row, partial, promise, may_read=False)
+            for one in views
+            for row, partial in overlapping_rows(one.live, window)
+        ]
+        return SilentKeys(
+            sites=tuple(view.silent),
+            key=view.key,
+            live=LiveSide.of(parts, view.key),
+            totals=LiveTotals.of(parts),
+            whole=[self._unread(one, window.whole) for one in views if window.whole is not None],
+            partial=[
+                (self._unread(one, Window(cut.tick, cut.tick + 1)), cut.share)
+                for one in views
+                for cut in window.partial_ticks
+            ],
+        )
+
+    def _unread(self, view: KeysView, window: Window) -> UnreadHistory:
+        """The history of a warehouse that does not answer."""
+        history = KeyHistory(self.blocks, view, window)
+        runs = []
+        for share in history.shares:
+            lists = self._lists.peek((view.root, share.marks.files[0].path))
+            runs.append(
+                UnreadRun(share, None if lists is None else listed_names(view.key, window, [share], [lists]))
+            )
+        return UnreadHistory(history, tuple(runs))
+
+    def silent_keys(self, view: KeysView, window: KeyWindow) -> WindowKeys:
+        """The keys of a window in the warehouses that do not answer, by the samples in memory."""
+        runs, live, unread = self._silent_samples(view, window)
+        return combine(runs, *_unzipped(live), window, unread=unread)
+
+    def _silent_samples(
+        self, view: KeysView, window: KeyWindow
+    ) -> tuple[list[RunKeys], list[SampledRow], int]:
+        """What samples in memory tell of the warehouses that do not answer, and how many rows others have."""
+        runs, live, unread, ticks = list[RunKeys](), list[SampledRow](), 0, window.overlapping
+        for one in (part.view for part in view.silent.values()):
+            has_kept = one.has_kept(ticks)  # then samples count keys that may have left
+            for share in KeyHistory(self.blocks, one, ticks).shares:
+                keys = self._memory.peek(("keys of a run", view.root, _name_of(share.marks)))
+                if keys is None or has_kept:
+                    unread += share.rows
+                else:
+                    runs.append(keys)
+            for row, partial in overlapping_rows(one.live, window):
+                sample = self._memory.peek(_place_of(row))
+                if sample is None:
+                    unread += row.rows
+                else:
+                    live.append((row, partial, sample))
+        return runs, live, unread
 
     def listing(self, view: KeysView, marks: KeyMarks) -> RunListing:
         """The persistent keys of a run."""
@@ -190,9 +270,25 @@ class KeySource:
         return known
 
 
+def _unzipped(
+    live: Sequence[SampledRow],
+) -> tuple[list[tuple[LiveKeys, PartialTick | None]], list[KeySample]]:
+    return [(row, partial) for row, partial, _ in live], [sample for *_, sample in live]
+
+
 def _name_of(marks: KeyMarks) -> str:
     """Names a run among those of all warehouses: paths of files are unique."""
     return marks.files[0].path
+
+
+def _sketch_of(live: LiveKeys) -> Hashable:
+    """Names the sketch of a ledger row."""
+    return live.store, live.field, live.batches, live.tick
+
+
+def _place_of(live: LiveKeys) -> Hashable:
+    """Names the sample of a ledger row in memory."""
+    return "keys of a batch", live.store, live.field, live.batches, live.tick
 
 
 def _buckets(sketch: ECM) -> int:

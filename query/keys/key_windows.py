@@ -199,8 +199,10 @@ def _newest(view: KeysView, grid: TickGrid) -> int | None:
     limit = newest_tick(view, grid)
     if limit is None:
         return None
-    ends = [live.times[1] + 1 for live in view.live if live.times and live.tick <= limit]
-    ticks = [int(tick) for one in view.history_totals for tick in ticks_up_to(one.ticks, limit)[-1:]]
+    parts: list[KeysView] = [view, *(one.view for one in view.silent.values())]
+    ends = [live.times[1] + 1 for one in parts for live in one.live if live.times and live.tick <= limit]
+    totals = [total for one in parts for total in one.history_totals]
+    ticks = [int(tick) for one in totals for tick in ticks_up_to(one.ticks, limit)[-1:]]
     newest = max((tick for tick in ticks if tick != NO_TICK), default=None)
     if newest is not None and (not ends or max(ends) <= grid.start_of(newest)):
         return grid.start_of(newest + 1)

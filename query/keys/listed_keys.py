@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_blocks import KeyHistory, KeyShare
+from tidemark.query.keys.key_blocks import KeyShare
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
-from tidemark.warehouse.columns.keys import Names, no_names, take_names, unify_names
+from tidemark.warehouse.columns.keys import Key, Names, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 
 
@@ -51,18 +51,15 @@ class ListedKeys:
 Lists = tuple[HeavyKeys, HeavyKeys]  # of a run: as one cell, and by tick
 
 
-def listed_names(history: KeyHistory, lists: Sequence[Lists]) -> ListedKeys:
-    """The keys that the marks of the runs list in the window; reads no blocks.
+def listed_names(key: Key, window: Window, shares: Sequence[KeyShare], lists: Sequence[Lists]) -> ListedKeys:
+    """The keys that the marks of runs list in a window; reads no blocks.
 
-    lists: those of the runs of `history.shares`, see `KeyMarks.heavy`.
+    lists: those of each run, see `KeyMarks.heavy`.
     """
-    listings = [
-        _run_listing(share, history.window, of_run)
-        for share, of_run in zip(history.shares, lists, strict=True)
-    ]
+    listings = [_run_listing(share, window, of_run) for share, of_run in zip(shares, lists, strict=True)]
     unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)
     if not listings:
-        return ListedKeys(no_names(history.view.key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
+        return ListedKeys(no_names(key), np.empty(0, np.int64), np.empty(0, np.int64), 0)
     names, codes = unify_names([listing.keys for listing in listings])
     code = np.concatenate(codes)
     rows, excluded = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)

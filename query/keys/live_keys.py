@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
-from tidemark.sketches.bounds.count_bounds import exact
+from tidemark.sketches.bounds.count_bounds import Counts, exact
 from tidemark.sketches.hashing.row_hashes import RowHashes
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
+from tidemark.warehouse.projections.key_rows import KeyRows
 
 Ints = NDArray[np.int64]
 
@@ -53,6 +54,15 @@ class LiveCounts:
     def exact(cls, rows: Ints) -> LiveCounts:
         """Rows that were counted."""
         return cls(rows.astype(np.float64), rows, rows, rows)
+
+    def __add__(self, other: LiveCounts) -> LiveCounts:
+        """The rows in disjoint parts."""
+        return LiveCounts(
+            self.estimate + other.estimate,
+            self.least + other.least,
+            self.most + other.most,
+            self.likely + other.likely,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +99,14 @@ class LivePart:
         ends = partial.since, partial.until
         counted = sum(sketch.total(end).estimate for end in ends if row.times and end <= row.times[1])
         return cls(row, sketch.bounds(*ends), False, sketch.point_eps, counted)
+
+    @classmethod
+    def unread(cls, row: LiveKeys, partial: PartialTick, promise: KeyPromise) -> LivePart:
+        """As `cut`, if the sketch was not read: from none to all rows of the ledger row."""
+        hashes = promise.hashes_of(len(row.cells))
+        estimate = (row.cells * partial.share).astype(np.float64)
+        cells = Counts(estimate, np.zeros_like(row.cells), row.cells)
+        return cls(row, FrequencyBounds(hashes, cells), False, hashes.eps, row.rows)
 
 
 def is_cut(row: LiveKeys, partial: PartialTick) -> bool:
@@ -264,3 +282,12 @@ class LiveSide:
         listed = np.flatnonzero(places >= 0)
         owners, entries = expand_ranges(self.starts[places[listed]], self.starts[places[listed] + 1])
         return entries, listed[owners]
+
+
+def exact_counts(rows: KeyRows, names: Names) -> LiveCounts:
+    """The rows of names, which ascend."""
+    sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
+    joined, (summed_places, places) = unify_names([rows.names, names])
+    joined_sums = np.zeros(len(joined), np.int64)
+    joined_sums[summed_places] = sums
+    return LiveCounts.exact(joined_sums[places])

@@ -11,6 +11,7 @@ from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.quantiles.combined_bounds import Ranks
 from tidemark.query.quantiles.questions import Found, Question, Wanted
 from tidemark.warehouse.columns.exact_sums import Sums, deviation_of, mean_of, sum_of, variance_of
+from tidemark.warehouse.errors import StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class Summaries(Wanted[Summary]):
     def answers(self, question: Question, found: Found) -> list[Summary]:
         """One summary."""
         measure, sums = question.measure, found.sums or Sums()
+        if found.values is not None and np.any(found.values.low != found.values.high):
+            raise StoreUnavailable(
+                "a warehouse does not answer, and its least and greatest value in this window are not known."
+            )
         ends = [] if found.values is None else [measure.decode(end) for end in found.values.values.tolist()]
         least, greatest = ends or (None, None)
         return [

@@ -1,12 +1,13 @@
 """The exact sums of a window: those by tick of the runs, from their marks, and of the live rows.
 
 The sums of a run, and of a range of live batches, are kept in memory, so a window costs two differences for
-each. Live rows that do not fit into memory are read once for all windows of a question.
+each. Live rows that do not fit into memory are read once for all windows of a question. Of a warehouse that
+does not answer, all sums must be in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidemark.query.reading.live_cache import LiveCache, LiveRows
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.errors import StoreUnavailable
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_values import ValueRows
 from tidemark.warehouse.projections.value_marks import ValueMarks
@@ -40,16 +42,44 @@ class WindowSums:
         """The sums of each window, of a view whose runs have sums (`have_sums`).
 
         DamagedWarehouse if a file is missing or damaged, or if the live rows do not match the ledger.
+        StoreUnavailable if a warehouse does not answer and its sums were not read before.
         """
+        found = self._of_history(view, windows, self._of_run)
+        for part in self._live.rows(snapshot, view.projection, view):
+            _add(found, self._of_live(part), windows)
+        sites = dict(zip(view.versions, snapshot.sites, strict=True)) if view.silent else {}
+        for name, silent in view.silent.items():
+            own = self._of_silent(name, sites[name].store.uri, silent.view, windows)
+            found = [sums + more for sums, more in zip(found, own, strict=True)]
+        return found
+
+    def _of_history(
+        self, view: View, windows: Sequence[Window], of_run: Callable[[str, ValueMarks], TickSums]
+    ) -> list[Sums]:
         found = [Sums()] * len(windows)
         for run in view.runs:
             if any(run.totals.within(window)[0] for window in windows):
-                _add(found, self._of_run(view.root, run), windows)
+                _add(found, of_run(view.root, run), windows)
         if view.kept is not None:
             kept = _summed(view.kept.rows, view.kept.totals.ticks)
             found = [sums - kept.within(window) for sums, window in zip(found, windows, strict=True)]
-        for part in self._live.rows(snapshot, view.projection, view):
-            _add(found, self._of_live(part), windows)
+        return found
+
+    def _of_silent(self, name: str, uri: str, view: View, windows: Sequence[Window]) -> list[Sums]:
+        """The sums of a warehouse that does not answer, as far as they are in memory."""
+
+        def known(sums: TickSums | None) -> TickSums:
+            if sums is None:
+                raise StoreUnavailable(
+                    f"the warehouse {name!r} does not answer, and the sums of its rows were not read before."
+                )
+            return sums
+
+        found = self._of_history(
+            view, windows, lambda root, run: known(self._runs.peek(run.files[0].path, topic=root))
+        )
+        for batches in view.batches:
+            _add(found, known(self._memory.peek(((uri, view.root, batches), "sums"))), windows)
         return found
 
     def _of_run(self, root: str, run: ValueMarks) -> TickSums:
@@ -72,8 +102,8 @@ def _summed(rows: ValueRows, ticks: NDArray[np.int64]) -> TickSums:
 
 
 def have_sums(view: View) -> bool:
-    """Whether the marks of all runs of a view have sums."""
-    return all(run.has_sums for run in view.runs if run.rows)
+    """Whether the marks of all runs of a view have sums, also of warehouses that do not answer."""
+    return all(run.has_sums for one in view.with_silent for run in one.runs if run.rows)
 
 
 def _add(found: list[Sums], sums: TickSums, windows: Sequence[Window]) -> None:

@@ -23,13 +23,13 @@ from tests.query.in_duckdb import damage_for_duckdb
 from tests.query.keyoracle import Window, counts, shown
 from tests.warehouse.test_damage import HARM
 from tidemark import query, warehouse
-from tidemark.query.keys import frequencies, key_relation, key_scan, key_source
+from tidemark.query.keys import candidates, key_relation, key_scan, key_source
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reading import checked_files
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs, Rates
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.columns.keys import no_names
+from tidemark.warehouse.columns.keys import Key, no_names
 from tidemark.warehouse.memory_cache import LRUCache
 
 KEYS: list[Any] = ["origin", "number", "value", "price", ["number", "origin"], ["value", "price"]]
@@ -49,9 +49,9 @@ def world_of(folder: Path, batches: Any, *keys: Any) -> GroupWorld:
 def scans(monkeypatch: Patch) -> None:
     """No list of marks reaches far enough, and the runs are scanned, not `events`."""
 
-    def listed_nowhere(history: Any, _: object) -> ListedKeys:
+    def listed_nowhere(key: Key, *_: object) -> ListedKeys:
         none = np.empty(0, np.int64)
-        return ListedKeys(no_names(history.view.key), none, none, 2**62)
+        return ListedKeys(no_names(key), none, none, 2**62)
 
     monkeypatch.setattr(key_source, "listed_names", listed_nowhere)
     monkeypatch.setattr(Costs, "event_keys", lambda *_: math.inf)
@@ -323,7 +323,7 @@ def test_text_that_is_not_utf_8_is_counted_and_a_folder_may_look_like_a_pattern(
 def test_a_scan_is_chosen_where_many_names_would_be_looked_up(known: GroupWorld, monkeypatch: Patch) -> None:
     """Names that the lists bound but do not count exactly are looked up, unless a scan is cheaper."""
     wh, true = known.open(), ranked(counts(known, "number", None)[0], 5)
-    monkeypatch.setattr(frequencies, "_exact_in_history", lambda _, names: np.full(len(names), -1))
+    monkeypatch.setattr(candidates, "_exact_in_history", lambda _, names: np.full(len(names), -1))
     looked_up = wh.top(5, key="number", mode="exact")
     wh._session.costs.rates = Rates(statement=0)
     scanned = wh.top(5, key="number", mode="exact")

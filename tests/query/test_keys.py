@@ -28,7 +28,7 @@ from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns import heavy_keys
-from tidemark.warehouse.columns.keys import no_names, take_names
+from tidemark.warehouse.columns.keys import Key, no_names, take_names
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window, from_epoch_us
 
 RANGES = [
@@ -111,9 +111,9 @@ def check(world: KeyWorld, window: Window, monkeypatch: pytest.MonkeyPatch) -> N
                 assert listed(wh.top(k, **where)) == ranked(truth)[:k]
 
 
-def listed_nowhere(history: KeyHistory, _: object) -> ListedKeys:
+def listed_nowhere(key: Key, *_: object) -> ListedKeys:
     none = np.empty(0, np.int64)
-    return ListedKeys(no_names(history.view.key), none, none, 2**62)
+    return ListedKeys(no_names(key), none, none, 2**62)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,65 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.query.siteworld import DAY, FIRST, Row, drawn, made, table
+from tests.query.silenced import PHIS, WINDOWS, Silenced
+from tests.query.siteworld import drawn, made
 from tests.query.worlds import Oracle
-from tidemark import query, warehouse
+from tidemark import query
 from tidemark.query.quantiles.combined_bounds import part_of, splice
 from tidemark.query.quantiles.window_bounds import WindowBounds, WindowBoundsCache
 from tidemark.warehouse.errors import InputError, StoreUnavailable
 from tidemark.warehouse.snapshots import sites as sites_module
-
-WINDOWS: list[dict[str, Any]] = [{}, {"between": (FIRST + 2 * DAY, FIRST + 6 * DAY)}]
-PHIS = [0, 0.07, 0.5, 0.9, 1]
-
-
-class Silenced:
-    """Three warehouses, of which one is asked once and then does not answer; its folder is gone."""
-
-    def __init__(self, folder: Path, **options: Any) -> None:
-        self.sites = made(folder, 11, 3)
-        chance = random.Random(2)
-        for name in self.sites.rows:
-            self.sites.stream(name, drawn(chance, 80), 50)
-        self.name, more = "site 1", drawn(chance, 600)  # so many that its marks do not know each row
-        warehouse.load(None, folder / self.name, table(more), "more")
-        self.sites.rows[self.name] += more
-        report = warehouse.delete(None, folder / self.name, "x > 20 AND x < 40")
-        assert report.rows
-        assert not report.runs_rewritten  # the runs still have the rows, and a reader subtracts them
-        own = self.sites.rows[self.name]
-        own[:] = [row for row in own if row["x"] is None or not 20 < row["x"] < 40]
-        self.sites.stream(self.name, drawn(chance, 80), 51)
-        self.wh = self.sites.open(missing="bounds", **options)
-        self.gone = folder / "elsewhere"
-
-    def silence(self) -> None:
-        self.wh.quantile(0.5)
-        (self.sites.folder / self.name).rename(self.gone)
-        reader: Any = self.wh._session.snapshot
-        reader.readers[self.name].newest = self._refused
-
-    def _refused(self, *_: Any, **__: Any) -> Any:
-        raise StoreUnavailable("the store did not answer.")
-
-    def inside(self, window: dict[str, Any]) -> list[Row]:
-        start, end = window.get("between", (None, None))
-        rows = self.sites.all_rows
-        return rows if start is None else [row for row in rows if row["at"] and start <= row["at"] < end]
-
-    def check(self, mode: Any, window: dict[str, Any]) -> None:
-        """All bounds hold, for rows that came to the others meanwhile, too."""
-        truth = Oracle.of([row["x"] for row in self.inside(window)])
-        for answer in self.wh.quantile(PHIS, mode=mode, **window):
-            exact, rank = truth.quantile(answer.phi), truth.rank(answer.phi)
-            assert (answer.N, answer.nans, answer.nulls) == (truth.n, truth.nans, truth.nulls)
-            if not math.isnan(exact):
-                assert answer.low <= exact <= answer.high
-                assert answer.rank_lo <= truth.le(answer.value) <= answer.rank_hi
-                error = max(0, rank - truth.le(answer.value), truth.lt(answer.value) + 1 - rank)
-                assert error <= answer.error_bound
-        for point in self.wh.rank([3, 17.5, *range(31, 99, 4)], mode=mode, **window):
-            assert point.rank_lo <= truth.le(point.value) <= point.rank_hi
 
 
 @pytest.fixture(scope="module", params=["fit", "do not fit"])
@@ -116,9 +64,8 @@ def test_the_answer_says_what_is_missing_and_of_when(silenced: Silenced) -> None
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda wh: wh.frequency("a"),
-        lambda wh: wh.top(3),
-        lambda wh: wh.summary(),
+        lambda wh: wh.frequency("a"),  # nothing was read of the key
+        lambda wh: wh.summary(),  # of the sums neither
         lambda wh: wh.largest(2),
         lambda wh: wh.quantile(0.5, by="g"),
         lambda wh: wh.quantile(0.5, where="x > 5"),
@@ -126,7 +73,9 @@ def test_the_answer_says_what_is_missing_and_of_when(silenced: Silenced) -> None
     ],
 )
 def test_other_questions_are_refused(silenced: Silenced, ask: Callable[[query.Warehouse], Any]) -> None:
-    with pytest.raises(StoreUnavailable, match="the warehouse 'site 1': the store did not answer"):
+    with pytest.raises(
+        StoreUnavailable, match=r"the warehouse 'site 1'(: the store did not answer| does not answer)"
+    ):
         ask(silenced.wh)
 
 
@@ -134,9 +83,7 @@ def test_a_site_that_answers_again_is_part_again(tmp_path: Path) -> None:
     world = Silenced(tmp_path)
     world.silence()
     assert world.wh.quantile(0.5).complete is False
-    world.gone.rename(tmp_path / world.name)
-    reader: Any = world.wh._session.snapshot
-    del reader.readers[world.name].newest
+    world.answer_again()
     world.sites.stream(world.name, drawn(random.Random(4), 30), 90)
     answer = world.wh.quantile(0.5, mode="exact")
     assert (answer.complete, answer.error_bound, answer.widened) == (True, 0, None)

@@ -20,12 +20,13 @@ import pytest
 from tests.query.sqlworld import PROJECTIONS, ROOT, Rows, make, month_of
 from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_source, listed_keys
-from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reader import Reader
 from tidemark.query.sql import duckdb_sql
 from tidemark.query.sql.pinned_readers import CACHED_MOMENTS, PinnedReaders
 from tidemark.warehouse import InputError
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.memory_cache import LRUCache
 
@@ -63,11 +64,11 @@ def test_what_the_marks_list_is_laid_out_once_for_many_statements(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wh = query.open(own)
-    laid_out: list[KeyHistory] = []
+    laid_out: list[Window] = []
 
-    def counted(history: KeyHistory, lists: Any) -> ListedKeys:
-        laid_out.append(history)
-        return listed_keys.listed_names(history, lists)
+    def counted(key: Key, window: Window, shares: Any, lists: Any) -> ListedKeys:
+        laid_out.append(window)
+        return listed_keys.listed_names(key, window, shares, lists)
 
     monkeypatch.setattr(key_source, "listed_names", counted)
     for _ in range(3):

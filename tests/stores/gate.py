@@ -78,13 +78,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Request:
-    """A request that came through the gate; times are seconds of one clock. `fault`: its kind, or empty."""
+    """A request that came through the gate; times are seconds of one clock.
+
+    fault     its kind, or empty
+    answered  the bytes of the answer's body; 0 for one that a fault cut
+    """
 
     method: str
     path: str
     began: float
     ended: float
     fault: str = ""
+    answered: int = 0
 
 
 class Gate:
@@ -114,7 +119,7 @@ class Gate:
         fault = self._choose_fault(method, path, _user(environ))
         if settings.latency:
             time.sleep(settings.latency)
-        answer: Iterable[bytes] = ()
+        answer: list[bytes] = []
         if fault is not None and fault.kind == "meet":
             with suppress(threading.BrokenBarrierError):  # nobody else came
                 self._meetings[fault].wait(fault.seconds)
@@ -126,7 +131,8 @@ class Gate:
             time.sleep(fault.seconds)
         with self._state:
             kind = "" if fault is None else fault.kind
-            self.requests.append(Request(method, path, began, time.monotonic(), kind))
+            size = sum(map(len, answer))
+            self.requests.append(Request(method, path, began, time.monotonic(), kind, size))
         if fault is not None and fault.kind == "stalled":
             return _stalled(b"".join(answer), fault.seconds)
         if fault is None or fault.kind == "meet":
@@ -150,7 +156,7 @@ class Gate:
 
     def _forward(
         self, settings: Settings, environ: dict[str, Any], start_response: Callable[..., Any]
-    ) -> Iterable[bytes]:
+    ) -> list[bytes]:
         """The server's answer, whole."""
         if settings.ignores_conditions:
             environ.pop("HTTP_IF_NONE_MATCH", None)

@@ -73,6 +73,8 @@ def test_a_site_that_does_not_answer_is_bounded_by_what_was_read_of_it(far: list
     """Its blocks and live rows are not read, and the bounds are certain for its last moment."""
     wh = query.open(uris(far), far[0].place.options, missing="bounds")
     wh.quantile(0.5)
+    wh.top(2)
+    pages = Counter(page for site in far for one in site.committed for page in one.column("page").to_pylist())
     ms = [sorted(value for one in site.committed for value in one.column("ms").to_pylist()) for site in far]
     far[1].append()  # not seen before the store falls silent
     far[1].place.server.set(Fault("403", path="flights-b/"))
@@ -82,7 +84,10 @@ def test_a_site_that_does_not_answer_is_bounded_by_what_was_read_of_it(far: list
             assert (answer.N, answer.complete) == (len(known), False)
             assert answer.low <= known[math.ceil(answer.phi * len(known)) - 1] <= answer.high
             assert "'far 1' does not answer" in str(answer.widened)
+    for mode in ("approximate", "exact"):
+        for found in wh.frequency(sorted(pages)[:5], mode=mode):
+            assert found.lo <= pages[found.value] <= found.hi
     with pytest.raises(StoreUnavailable, match="this question is not"):
-        wh.frequency("/1")
+        wh.key_range("/1", "/2")
     far[1].place.server.set()
     assert sum(one.num_rows for site in far for one in site.committed) == wh.quantile(0.9).N

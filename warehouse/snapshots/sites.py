@@ -4,8 +4,8 @@ Each site has a reader of its own, and is read as of one moment. The moments of 
 because no clock orders the commits of different logs. views.py unites what is read. Sites in object stores
 are looked at in parallel.
 
-With missing="bounds", a site whose store does not answer is *silent*: a view of a measure then has the last
-state of the site that was read, with its time. All other questions need every site.
+With missing="bounds", a site whose store does not answer is *silent* (silent_sites.py): a view of a measure
+or a key then has the last state of the site that was read, with its time. All other views need every site.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.common_options import common_options
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.silent_sites import LastRead, Silent
 from tidemark.warehouse.snapshots.site_contents import SitesContents
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -38,7 +39,6 @@ from tidemark.warehouse.snapshots.views import (
     CellsView,
     GroupView,
     KeysView,
-    SilentPart,
     View,
     united,
 )
@@ -50,54 +50,6 @@ Site: TypeAlias = SnapshotReader | Snapshot
 Missing: TypeAlias = Literal["error", "bounds"]
 MISSING: tuple[Missing, ...] = get_args(Missing)
 _DOES_NOT_ANSWER = (StoreUnavailable, SystemRefused)
-
-
-@dataclass(slots=True)
-class LastRead:
-    """What a reader of several warehouses read of each last.
-
-    looked   by name, when it answered last, in microseconds since 1970
-    views    by name and measure, the last view
-    """
-
-    looked: dict[str, int] = field(default_factory=dict)
-    views: dict[tuple[str, str], SilentPart] = field(default_factory=dict)
-
-    def keep(self, measure: str, views: Mapping[str, View]) -> None:
-        """Keeps views that were read, as of the last look at each."""
-        for name, view in views.items():
-            self.views[name, measure] = SilentPart(view, self.looked.get(name, now_us()))
-
-
-@dataclass(frozen=True, eq=False)
-class Silent:
-    """The warehouses that do not answer.
-
-    order      the names of all warehouses
-    horizons   for each of them the tick before which its rows have expired
-    errors     by name, the errors of those that do not answer
-    last       what was read of each last
-    """
-
-    order: tuple[str, ...]
-    horizons: tuple[int | None, ...]
-    errors: Mapping[str, TidemarkError]
-    last: LastRead
-
-    def parts(self, measure: str) -> dict[str, SilentPart]:
-        """What is known of each; the error of one of which no view of the measure was read."""
-        for name, error in self.errors.items():
-            if (name, measure) not in self.last.views:
-                raise error
-        return {name: self.last.views[name, measure] for name in self.errors}
-
-    def refuse(self) -> None:
-        """The error of the first that does not answer, for what needs the rows of all."""
-        for error in self.errors.values():
-            raise type(error)(
-                f"{error} Without it, quantiles, ranks, shares and histograms of all rows of a window are "
-                "bounded; this question is not."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +99,7 @@ class SitesSnapshot:
     def view(self, measure: str | None = None) -> View:
         """See `Snapshot.view`; the default is the first measure of the first warehouse."""
         name = self.options.measure(measure).name
-        if self.silent is None:
-            return self._united(name, lambda site: site.view(name))
-        return self._bounded(name, self.silent)
+        return self._bounded(name, lambda site: site.view(name))
 
     def group_view(self, projection: SortedGroups) -> GroupView:
         """See `Snapshot.group_view`."""
@@ -158,7 +108,7 @@ class SitesSnapshot:
     def keys_view(self, columns: Any = None) -> KeysView:
         """See `Snapshot.keys_view`; the default is the first key of the first warehouse."""
         names = self.options.key_count(columns).key.columns
-        return self._united(("key", names), lambda site: site.keys_view(names))
+        return self._bounded(("key", names), lambda site: site.keys_view(names))
 
     def keys_beside(self, view: GroupView) -> KeysView:
         """See `Snapshot.keys_beside`."""
@@ -188,18 +138,21 @@ class SitesSnapshot:
             known = self._views[place] = united(self._of_each(read), horizons)
         return known
 
-    def _bounded(self, measure: str, silent: Silent) -> View:
-        """The view of a measure, with what is known of silent warehouses."""
-        views: dict[str, View] = self._views.get(("read", measure)) or of_each(
-            self.snapshots, lambda site: site.view(measure)
-        )
-        self._views["read", measure] = views
-        silent.last.keep(measure, views)
-        parts = silent.parts(measure)
-        known: View | None = self._views.get(measure)
+    def _bounded(self, place: Hashable, read: Callable[[Snapshot], V]) -> V:
+        """As `_united`, with what is known of silent warehouses if they may be bounded."""
+        silent = self.silent
+        if silent is None:
+            return self._united(place, read)
+        views: dict[str, V] = self._views.get(("read", place)) or of_each(self.snapshots, read)
+        self._views["read", place] = views
+        silent.last.keep(place, views)
+        parts = silent.parts(place)
+        known: V | None = self._views.get(place)
         if known is None or known.silent != parts:
-            in_order = {name: parts[name].view if name in parts else views[name] for name in silent.order}
-            known = self._views[measure] = united(in_order, silent.horizons, parts)
+            in_order: dict[str, V] = {
+                name: parts[name].view if name in parts else views[name] for name in silent.order
+            }
+            known = self._views[place] = united(in_order, silent.horizons, parts)
         return known
 
     def _of_each(self, read: Callable[[Snapshot], T]) -> dict[str, T]:

@@ -31,7 +31,7 @@ EACH_ASKED = (
         "--missing",
         choices=MISSING,
         default="error",
-        help="of several warehouses: what quantiles and ranks do while the store of one does not answer "
+        help="of several warehouses: what quantiles, sums and counts of keys do while one does not answer "
         "(default error; bounds: they are bounded by what was read of it last)",
     ),
     option(

@@ -1,0 +1,222 @@
+"""Keys that may have a number of rows, or be among the most frequent, and the bounds of their rows.
+
+A key that no list names has at most the sum of (floor - 1) of all lists. If that is not below the number of
+rows that is asked, all keys are counted. Warehouses that do not answer have lists, too (silent_keys.py), and
+their other keys cannot be counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.answers.plan import INDEX, SCAN
+from tidemark.query.keys import key_scan
+from tidemark.query.keys.key_blocks import count_names
+from tidemark.query.keys.key_question import KeyQuestion
+from tidemark.query.keys.listed_keys import ListedKeys
+from tidemark.query.keys.live_keys import LiveCounts
+from tidemark.query.keys.silent_keys import SilentKeys, joined_names
+from tidemark.warehouse.columns.keys import Names, find_names, name_at, take_names, unify_names
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.errors import StoreUnavailable
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NameCounts:
+    """The counts of names, which ascend; arrays of shape (k,).
+
+    whole: rows in history's whole ticks, exact.
+    partial_estimate: the estimated rows in history's partial ticks, by the covered share of each tick.
+    partial_most: the most rows in history's partial ticks: those of the whole ticks.
+    live: the live rows, and all those of warehouses that do not answer.
+    """
+
+    whole: Ints
+    partial_estimate: NDArray[np.float64]
+    partial_most: Ints
+    live: LiveCounts
+
+    @property
+    def estimate(self) -> Ints:
+        """The likeliest number of rows."""
+        return np.rint(self.whole + self.partial_estimate + self.live.estimate).astype(np.int64)
+
+    @property
+    def least(self) -> Ints:
+        """The certain lower bound."""
+        return self.whole + self.live.least
+
+    @property
+    def likely(self) -> Ints:
+        """A lower bound with probability 1 - delta."""
+        return self.whole + self.live.likely
+
+    @property
+    def most(self) -> Ints:
+        """The certain upper bound."""
+        return self.whole + self.partial_most + self.live.most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Names that ascend, their counts, and the most rows of a name that is not among them.
+
+    rows_scanned: the rows that were read to count all names; None if the marks list enough of them.
+    """
+
+    names: Names
+    counts: NameCounts
+    omitted: int
+    rows_scanned: int | None
+
+
+def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Candidates:
+    """Names that include every name with `least` rows, or the k most frequent ones, and their counts.
+
+    least: None for the k most frequent names.
+    """
+    if (silent := question.silent) is not None:
+        return _beside_silent(question, silent, least, k)
+    if question.scanned is not None and question.scanned.is_quick:
+        return _scanned(question, least, k)
+    listed = question.source.listed(question.history(question.window.overlapping))
+    names, _ = unify_names([listed.names, question.live.names])
+    low, high = _bounds_of_lists(question, listed, names)
+    wanted = least
+    if wanted is None:
+        # If k names certainly have this many rows, a name with fewer is not among the k most frequent.
+        wanted = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
+    if listed.unlisted_max + question.live.unlisted_max >= wanted:
+        return _scanned(question, least, k)
+    possible = np.flatnonzero(high >= wanted)
+    names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
+    known = None if question.window.partial_ticks else _exact_in_history(listed, names)
+    unknown = len(names) if known is None else int((known < 0).sum())
+    together = 1 if question.scanned is None else question.scanned.together
+    estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost / together}
+    for attempt in question.source.costs.attempts("keys", estimates):
+        with attempt:
+            if attempt.way == SCAN:
+                return _scanned(question, least, k)
+            kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
+            names = take_names(names, kept)
+            counts = count_candidates(question, names, None if known is None else known[kept])
+            return Candidates(names, counts, 0, None)
+    raise AssertionError("no way answered")
+
+
+def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None, k: int) -> Candidates:
+    """As `find_candidates`, while warehouses do not answer: by all lists, or by a scan of the others.
+
+    A name that no silent warehouse lists has at most `unlisted_max` rows there. So it has `wanted` rows only
+    if it has `wanted - unlisted_max` rows in the others, and a scan finds all of these.
+
+    StoreUnavailable if the silent warehouses alone may have more rows of other names than are wanted.
+    """
+    listed = question.source.listed(question.history(question.window.overlapping))
+    names = joined_names([listed.names, question.live.names, silent.names])
+    (low, high), (silent_low, silent_high) = (
+        _bounds_of_lists(question, listed, names),
+        silent.listed(names),
+    )
+    low, high = low + silent_low, high + silent_high
+    wanted = least
+    if wanted is None:
+        wanted = max(1, int(np.partition(low, -k)[-k])) if len(low) >= k else 1
+    possible, scanned, omitted = take_names(names, np.flatnonzero(high >= wanted)), None, wanted - 1
+    if listed.unlisted_max + question.live.unlisted_max + silent.unlisted_max >= wanted:
+        here, rows = wanted - silent.unlisted_max, question.rows()
+        if least is None:
+            found = key_scan.top_names(rows, k)
+            omitted = max(omitted, found.omitted + silent.unlisted_max)
+        elif here > 0:
+            found = key_scan.names_with(rows, here)
+        else:
+            raise StoreUnavailable(
+                f"{silent.told}. Keys that are not known of it may have {silent.unlisted_max:,} rows there, "
+                f"and keys with {wanted:,} rows are asked for. Ask for a greater share of the rows."
+            )
+        scanned = rows.stored_rows + question.live_totals.rows
+        possible = joined_names([possible, found.names])
+    return Candidates(possible, count_candidates(question, possible), omitted, scanned)
+
+
+def _scanned(question: KeyQuestion, least: int | None, k: int) -> Candidates:
+    """As `find_candidates`, by a scan of all rows of keys in the window, also of live ones."""
+    source = question.scanned
+    if source is not None:
+        found = source.top(k) if least is None else source.names_with(least)
+        stored = source.scan.stored_rows
+    else:
+        rows = question.rows()
+        found = key_scan.top_names(rows, k) if least is None else key_scan.names_with(rows, least)
+        stored = rows.stored_rows
+    live = LiveCounts.exact(found.live)
+    counts = NameCounts(found.whole, found.partial_estimate, found.partial_most, live)
+    return Candidates(found.names, counts, found.omitted, stored + question.live_totals.rows)
+
+
+def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
+    """The rows of names in history, shape (k,), where the marks give them exactly; -1 elsewhere."""
+    places = find_names(listed.names, names)
+    is_listed = places >= 0
+    known = np.full(len(places), 0 if listed.unlisted_max == 0 else -1, dtype=np.int64)
+    entries = places[is_listed]
+    known[is_listed] = np.where(listed.slack[entries] == 0, listed.rows[entries], -1)
+    return known
+
+
+def _bounds_of_lists(question: KeyQuestion, listed: ListedKeys, names: Names) -> tuple[Ints, Ints]:
+    """Certain bounds (low, high) of the rows of names, which ascend, by the lists of marks and ledger.
+
+    listed: the listed keys of all ticks that overlap the window. Where some of these are partial, they give
+        an upper bound only; the lower bound then comes from the whole ticks.
+    """
+    window, (live_least, live_most) = question.window, question.live.listed(names)
+    inner = listed
+    if window.partial_ticks and window.whole:
+        inner = question.source.listed(question.history(window.whole))
+    joined, (outer_place, inner_place, place) = unify_names([listed.names, inner.names, names])
+    low, high = np.zeros(len(joined), np.int64), np.full(len(joined), listed.unlisted_max, dtype=np.int64)
+    high[outer_place] = listed.rows + listed.slack
+    if window.whole:
+        low[inner_place] = inner.rows
+    return low[place] + live_least, high[place] + live_most
+
+
+def count_candidates(question: KeyQuestion, names: Names, known: Ints | None = None) -> NameCounts:
+    """The counts of names, which ascend.
+
+    known: history's rows of each name where they are known, else -1; only the names with -1 are read.
+    """
+    window = question.window
+    zeros = np.zeros(len(names), np.int64)
+    whole = (zeros if known is None else known).copy()
+    unknown = np.arange(len(names)) if known is None else np.flatnonzero(known < 0)
+    scalars = [name_at(names, i) for i in unknown.tolist()]  # all of them, if ticks are partial
+    if window.whole and scalars:
+        whole[unknown] = count_names(question.history(window.whole), scalars)
+    partial_estimate, partial_most = zeros.astype(np.float64), zeros
+    for tick in window.partial_ticks if scalars else ():
+        rows = count_names(question.history(Window(tick.tick, tick.tick + 1)), scalars)
+        partial_estimate, partial_most = partial_estimate + tick.share * rows, partial_most + rows
+    live = question.bounded(names, exact=question.mode != "approximate")
+    return NameCounts(whole, partial_estimate, partial_most, live)
+
+
+def row_bounds(question: KeyQuestion) -> tuple[int, int]:
+    """Certain bounds (least, most) of the window's rows that have a key."""
+    least = most = 0
+    if question.window.whole:
+        least = most = question.history(question.window.whole).rows
+    for tick in question.window.partial_ticks:
+        most += question.history(Window(tick.tick, tick.tick + 1)).rows
+    parts = [(least, most), question.live.row_bounds()]
+    if question.silent is not None:
+        parts.append(question.silent.row_bounds())
+    return sum(one for one, _ in parts), sum(one for _, one in parts)

@@ -1,0 +1,193 @@
+"""The keys of warehouses that do not answer, by what this process read of them last; nothing is read.
+
+History. The rows of a name in a run are bounded by what is in memory. If the run's lists of heavy keys are,
+listed_keys.py has the bounds. Else the marks give them. Block b begins at the mark keys[b] and has the rows
+from counts_before[b] to counts_before[b + 1]. Let a name be in the blocks first..last at most. Then
+
+    rows of the blocks first + 1 .. last - 1  <=  rows of the name  <=  rows of the blocks first .. last
+
+A name that is the key of two marks or more is *listed*. Any other name has rows in two neighbouring blocks at
+most, so no more than the greatest sum of two of them. A mark of text may be shorter than any name, but two
+equal marks have a name between them that is no shorter: it is the name itself.
+
+A window that covers a part of a run has none of these rows for certain, and at most as many as the run has
+rows in the window. Rows that left and that runs still have are known by name, and are subtracted.
+
+The live side is that of the ledger rows. Of a tick that the window cuts the sketch may not have been read:
+then the part of the tick has from none to all of its rows.
+
+Worked example. A run has blocks with the marks A, B, B and C, and 10 rows in each. B is listed: the block of
+its first mark has only rows of B, the blocks of A and of its last mark have some. So B has 10 to 30 rows. C
+has at most 20, and so has any other name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark.query.keys.key_blocks import KeyHistory, KeyShare, block_ranges, kept_counts
+from tidemark.query.keys.listed_keys import ListedKeys
+from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
+from tidemark.warehouse.columns.keys import Key, Names, find_names, name_at, no_names, take_names, unify_names
+from tidemark.warehouse.columns.ticks import ALL_TIME
+
+Ints = NDArray[np.int64]
+
+
+def joined_names(parts: Sequence[Names]) -> Names:
+    """The names of all parts, ascending, and no others."""
+    names, codes = unify_names(parts)
+    return take_names(names, np.unique(np.concatenate(codes)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnreadRun:
+    """A run of a window. lists: its listed keys in the window; None if these were not read."""
+
+    share: KeyShare
+    lists: ListedKeys | None
+
+    @property
+    def names(self) -> Names:
+        """The listed names, ascending."""
+        if self.lists is not None:
+            return self.lists.names
+        keys = self.share.marks.keys
+        _, (codes,) = unify_names([keys])
+        begins = np.append(True, np.diff(codes) > 0)
+        again = np.append(np.diff(codes) == 0, False)
+        return take_names(keys, np.flatnonzero(begins & again)) if len(keys) else keys
+
+    @property
+    def unlisted_max(self) -> int:
+        """The most rows of a name that is not listed."""
+        if self.lists is not None:
+            return self.lists.unlisted_max
+        rows = np.diff(self._edges)
+        return min(self.share.rows, int((rows[:-1] + rows[1:]).max(initial=int(rows.max(initial=0)))))
+
+    def bounds(self, names: Names) -> tuple[Ints, Ints]:
+        """Certain bounds (least, most) of the rows of names in the window, both of shape (names,)."""
+        least, most = np.zeros(len(names), np.int64), np.full(len(names), self.unlisted_max, np.int64)
+        if self.lists is not None:
+            places = find_names(self.lists.names, names)
+            entries = places[places >= 0]
+            least[places >= 0] = self.lists.rows[entries]
+            most[places >= 0] = self.lists.rows[entries] + self.lists.slack[entries]
+            return least, most
+        edges, whole = self._edges, self.share.whole
+        scalars = [name_at(names, i) for i in range(len(names))]
+        for i, (first, last) in enumerate(block_ranges(self.share.marks, scalars, ALL_TIME)):
+            most[i] = min(self.share.rows, edges[last + 1] - edges[first]) if last >= first else 0
+            if whole and last > first:
+                least[i] = edges[last] - edges[first + 1]
+        return least, most
+
+    @property
+    def _edges(self) -> Ints:
+        """The rows before each block, and all rows."""
+        marks = self.share.marks
+        return np.append(marks.counts_before, marks.count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnreadHistory:
+    """The history of a warehouse in a window. history: what the marks say; its blocks are not read."""
+
+    history: KeyHistory
+    runs: tuple[UnreadRun, ...]
+
+    def bounds(self, names: Names) -> tuple[Ints, Ints]:
+        """Certain bounds (least, most) of the rows of names, which ascend."""
+        found = [run.bounds(names) for run in self.runs]
+        zeros = np.zeros(len(names), np.int64)
+        least, most = (sum((one[end] for one in found), zeros) for end in (0, 1))
+        kept = self.history.kept
+        gone = zeros if kept is None else kept_counts(kept, names)
+        return np.maximum(least - gone, 0), np.maximum(most - gone, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class SilentKeys:
+    """What is known of the keys of a window in the warehouses that do not answer.
+
+    sites: their names. key: the key. live: their live side. totals: how many live rows they have.
+    whole: the history of the window's whole ticks, of each warehouse.
+    partial: the history of each partial tick, with the share of it that the window covers.
+    """
+
+    sites: tuple[str, ...]
+    key: Key
+    live: LiveSide
+    totals: LiveTotals
+    whole: Sequence[UnreadHistory]
+    partial: Sequence[tuple[UnreadHistory, float]]
+
+    @property
+    def told(self) -> str:
+        """Which warehouses do not answer, in words."""
+        return (
+            f"the {'warehouse' if len(self.sites) == 1 else 'warehouses'} {', '.join(map(repr, self.sites))} "
+            + ("does not answer" if len(self.sites) == 1 else "do not answer")
+        )
+
+    @property
+    def _histories(self) -> list[UnreadHistory]:
+        return [*self.whole, *(one for one, _ in self.partial)]
+
+    @cached_property
+    def names(self) -> Names:
+        """The names that a run or a ledger row lists, ascending."""
+        listed = [run.names for one in self._histories for run in one.runs]
+        return joined_names([no_names(self.key), self.live.names, *listed])
+
+    @cached_property
+    def unlisted_max(self) -> int:
+        """The most rows of a name that is not among `names`."""
+        runs = (run.unlisted_max for one in self._histories for run in one.runs)
+        return sum(runs) + self.live.unlisted_max
+
+    def listed(self, names: Names) -> tuple[Ints, Ints]:
+        """Certain bounds (least, most) of the rows of names, which ascend; `counts` is narrower."""
+        (least, most), (live_least, live_most) = self._in_history(names), self.live.listed(names)
+        return least + live_least, most + live_most
+
+    def counts(self, names: Names, *, exact: bool) -> LiveCounts:
+        """The rows of names, which ascend; exact: the lower bound that is likely is the certain one."""
+        (least, most), live = self._in_history(names), self.live.count(names)
+        likely = live.least if exact else live.likely
+        return LiveCounts(
+            (least + most) / 2 + live.estimate, least + live.least, most + live.most, least + likely
+        )
+
+    def row_bounds(self) -> tuple[int, int]:
+        """Certain bounds (least, most) of the window's rows that have a key."""
+        least = sum(one.history.rows for one in self.whole)
+        most = least + sum(one.history.rows for one, _ in self.partial)
+        live_least, live_most = self.live.row_bounds()
+        return least + live_least, most + live_most
+
+    @property
+    def n(self) -> int:
+        """The rows of history with a key; an estimate where the window covers a part of a tick."""
+        rows = sum(one.history.rows for one in self.whole)
+        return rows + sum(round(share * one.history.rows) for one, share in self.partial)
+
+    @property
+    def nulls(self) -> int:
+        """The rows with a NULL key."""
+        return sum(one.history.nulls for one in self.whole) + self.totals.nulls
+
+    def _in_history(self, names: Names) -> tuple[Ints, Ints]:
+        least, most = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+        for one in self.whole:
+            low, high = one.bounds(names)
+            least, most = least + low, most + high
+        for one, _ in self.partial:
+            most = most + one.bounds(names)[1]
+        return least, most
