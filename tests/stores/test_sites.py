@@ -14,6 +14,7 @@ from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, rows
 from tidemark import query, warehouse
+from tidemark.query.reading.modes import KEY_MODES
 from tidemark.warehouse.errors import StoreUnavailable
 
 
@@ -84,8 +85,8 @@ def test_a_site_that_does_not_answer_is_bounded_by_what_was_read_of_it(far: list
             assert (answer.N, answer.complete) == (len(known), False)
             assert answer.low <= known[math.ceil(answer.phi * len(known)) - 1] <= answer.high
             assert "'far 1' does not answer" in str(answer.widened)
-    for mode in ("approximate", "exact"):
-        for found in wh.frequency(sorted(pages)[:5], mode=mode):
+    for how in KEY_MODES:
+        for found in wh.frequency(sorted(pages)[:5], mode=how):
             assert found.lo <= pages[found.value] <= found.hi
     with pytest.raises(StoreUnavailable, match="this question is not"):
         wh.key_range("/1", "/2")
