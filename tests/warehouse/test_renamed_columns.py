@@ -47,23 +47,43 @@ def registered() -> Any:
     kinds._REGISTERED.pop("tally", None)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a warehouse before its columns are renamed, the same one after it, and its twin."""
+    folder = tmp_path_factory.mktemp("made")
+    pair_in(folder)
+    before(folder / "old", OLD)
+    return folder
+
+
+def copies(made: Path, folder: Path, *names: str) -> tuple[Path, Path]:
+    for name in names:
+        shutil.copytree(made / name, folder / name)
+    one, other = (folder / name for name in names)
+    return one, other
+
+
 @pytest.fixture
-def pair(tmp_path: Path) -> tuple[Path, Path]:
-    return pair_in(tmp_path)
+def pair(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """One whose columns were renamed, and its twin."""
+    return copies(made, tmp_path, "renamed", "twin")
 
 
-def test_no_file_but_a_log_is_written(tmp_path: Path) -> None:
-    uri = tmp_path / "w"
-    before(uri, OLD)
+@pytest.fixture
+def old_pair(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """One whose columns are not renamed yet, and its twin."""
+    return copies(made, tmp_path, "old", "twin")
+
+
+def test_no_file_but_a_log_is_written(old_pair: tuple[Path, Path]) -> None:
+    uri, _ = old_pair
     files = {path for path in files_of(uri) if "_delta_log" not in str(path)}
     rename(uri)
     assert {path for path in files_of(uri) if "_delta_log" not in str(path)} == files
 
 
-def test_readers_that_are_open_answer_by_the_new_names_at_once(tmp_path: Path) -> None:
-    uri, twin = tmp_path / "w", tmp_path / "twin"
-    before(uri, OLD)
-    before(twin, NEW)
+def test_readers_that_are_open_answer_by_the_new_names_at_once(old_pair: tuple[Path, Path]) -> None:
+    uri, twin = old_pair
     wh = query.open(uri)
     assert sum(answer.N for answer in wh.quantile(0.5, by="k")) == wh.quantile(0.5, measure="v").N
     rename(uri)
@@ -72,23 +92,21 @@ def test_readers_that_are_open_answer_by_the_new_names_at_once(tmp_path: Path) -
         wh.quantile(0.5, measure="v")
 
 
-def test_rows_that_left_and_that_runs_still_have_are_subtracted(tmp_path: Path) -> None:
-    uri, twin = tmp_path / "w", tmp_path / "twin"
+def test_rows_that_left_and_that_runs_still_have_are_subtracted(old_pair: tuple[Path, Path]) -> None:
+    uri, twin = old_pair
     for one, names in ((uri, OLD), (twin, NEW)):
-        before(one, names)
         removed = warehouse.delete(None, one, where=f'"{names[-1]}" BETWEEN 1003 AND 1008')
         assert (removed.rows, removed.runs_rewritten) == (6, {})
     wh = query.open(uri)
     assert len(wh.quantile(0.5, by="g")) == 3
     rename(uri)
-    check_as(uri, twin, wh)
     for one in (uri, twin):
         assert warehouse.delete(None, one, where="value > 460").rows
         append(one, 1, rows_of(3))
     check_as(uri, twin, wh)
     for one in (uri, twin):
         warehouse.maintain(None, one)
-    check_as(uri, twin, wh)
+    check_as(uri, twin)
 
 
 def test_an_index_finds_rows_by_the_new_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +139,8 @@ def test_an_index_finds_rows_by_the_new_names(tmp_path: Path, monkeypatch: pytes
     check_as(uri, twin, wh)
 
 
-def test_views_that_are_open_keep_the_names_until_they_are_made_again(tmp_path: Path) -> None:
-    uri, shared = tmp_path / "w", duckdb.connect()
-    before(uri, OLD)
+def test_views_that_are_open_keep_the_names_until_they_are_made_again(old_pair: tuple[Path, Path]) -> None:
+    (uri, _), shared = old_pair, duckdb.connect()
     query.register_duckdb(shared, uri, "w")
     asked = "SELECT v, k, g, t, x, o FROM w_events ORDER BY ALL"
     told = shared.sql(asked).fetchall()
@@ -174,11 +191,9 @@ def test_all_that_writes_goes_on_by_the_new_names(pair: tuple[Path, Path]) -> No
     check_as(*pair)
 
 
-def test_removed_rows_come_back_by_the_new_names(tmp_path: Path) -> None:
-    uri, twin = tmp_path / "w", tmp_path / "twin"
-    for one, names, key in ((uri, OLD, "k"), (twin, NEW, "x")):
-        create(one, names)
-        warehouse.load(None, one, rows_of(1, names), "one")
+def test_removed_rows_come_back_by_the_new_names(old_pair: tuple[Path, Path]) -> None:
+    uri, twin = old_pair
+    for one, key in ((uri, "k"), (twin, "x")):
         warehouse.delete(None, one, where=f"{key} = 'a'")
     rename(uri)
     for one in (uri, twin):
@@ -203,10 +218,9 @@ def test_a_name_that_came_free_is_taken_by_a_new_column(pair: tuple[Path, Path])
         query.open(uri).quantile(1, measure="g")
 
 
-def test_names_go_round(tmp_path: Path) -> None:
+def test_names_go_round(old_pair: tuple[Path, Path]) -> None:
     """A column that gets its first name back is what it was; an earlier moment has its own names."""
-    uri = tmp_path / "w"
-    before(uri, OLD)
+    uri, _ = old_pair
     value = query.open(uri).quantile(0.5)
     at = datetime.now(UTC)
     for names in ({"v": "a"}, {"a": "b"}, {"b": "v"}):
@@ -246,11 +260,9 @@ def test_a_copy_and_sites_have_the_names(
         query.open({"b": other, "a": uri}).quantile(0.5, **by_time)
 
 
-def test_two_renames_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_renames_at_once(old_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The second to commit looks again: it renames beside the other one, or is refused."""
-    uri, change, between = tmp_path / "w", Race.change, list[dict[str, str]]()
-    create(uri, OLD)
-    warehouse.load(None, uri, rows_of(1, OLD), "one")
+    (uri, _), change, between = old_pair, Race.change, list[dict[str, str]]()
 
     def another_one_first(race: Race, wanted: Any) -> bool:
         if between:
@@ -286,15 +298,13 @@ def test_two_renames_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("v", "must map names"),
     ],
 )
-def test_a_rename_that_cannot_be_changes_nothing(tmp_path: Path, rename: Any, text: str) -> None:
-    create(tmp_path / "w", OLD)
-    warehouse.load(None, tmp_path / "w", rows_of(1, OLD), "one")
-    files = files_of(tmp_path / "w")
+def test_a_rename_that_cannot_be_changes_nothing(made: Path, rename: Any, text: str) -> None:
+    files = files_of(made / "old")
     with pytest.raises(InputError, match=text):
-        warehouse.alter(None, tmp_path / "w", rename=rename)
+        warehouse.alter(None, made / "old", rename=rename)
     with pytest.raises(InputError, match="goes alone"):
-        warehouse.alter(None, tmp_path / "w", rename={"v": "w"}, kappa=3)
-    assert files_of(tmp_path / "w") == files
+        warehouse.alter(None, made / "old", rename={"v": "w"}, kappa=3)
+    assert files_of(made / "old") == files
 
 
 def test_a_batch_with_the_old_names_is_refused(tmp_path: Path) -> None:
@@ -316,9 +326,8 @@ def test_a_batch_with_the_old_names_is_refused(tmp_path: Path) -> None:
         wh.quantile(0.5, measure="v")
 
 
-def test_the_command_renames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    uri = tmp_path / "w"
-    before(uri, OLD)
+def test_the_command_renames(old_pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    uri, _ = old_pair
     assert main(["alter", "-w", str(uri), "--rename", "v=value", "--rename", "k=user"]) == 0
     assert "done, without sorting any rows" in capsys.readouterr().out
     with pytest.raises(SystemExit):
@@ -334,13 +343,11 @@ MISTAKES: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_translation_that_is_left_out_is_noticed(
-    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: Any
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, mistake: Any
 ) -> None:
-    uri = tmp_path / "copy"
-    shutil.copytree(pair[0], uri)
     mistake(monkeypatch)
     with pytest.raises(Exception):  # noqa: B017, PT011  an answer differs, or none is found
-        check_as(uri, pair[1])
+        check_as(*pair)
 
 
 def test_statistics_have_the_names() -> None:

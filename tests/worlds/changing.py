@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds import acts
+from tests.worlds import acts, renames
 from tests.worlds.acts import OF, Act, Refused, Rows, batch_of
 from tests.worlds.rows import DAY, DAYS, DRAWN, FIRST, Row, cut, plain
 from tests.worlds.world import Killed, World
@@ -85,12 +85,12 @@ class ChangingWorld(World):
     def have_measures(self, measures: str) -> None:
         """These are the measures; readers of before are asked no more."""
         self.measures = measures
-        self._forget_readers()
+        self.forget_readers()
 
     def have_dropped(self, declared: list[tuple[str, ...]], columns: tuple[str, ...]) -> None:
         """A key or a group is gone."""
         declared.remove(columns)
-        self._forget_readers()
+        self.forget_readers()
 
     def have_types(self, types: Mapping[str, str]) -> None:
         """Columns have these types; new ones are NULL in the rows that there are."""
@@ -99,9 +99,10 @@ class ChangingWorld(World):
         for row in (row for rows in known for row in rows):
             for name in types:
                 row.setdefault(name, None)
-        self._forget_readers()
+        self.forget_readers()
 
-    def _forget_readers(self) -> None:
+    def forget_readers(self) -> None:
+        """What was opened before is asked no more."""
         self.readers, self.moments = [], []
 
     # -- operations ------------------------------------------------------------------------------
@@ -173,6 +174,7 @@ class ChangingWorld(World):
             acts.restore: 3,
             acts.alter: 2,
             acts.load: 4,
+            renames.rename: 1,
         }
         (maker,) = self.chance.choices([*makers], [*makers.values()])
         return maker(self)
@@ -234,7 +236,8 @@ class ChangingWorld(World):
         first, second = pair
         if first is None or second is None or first.name.split()[0] == second.name.split()[0]:
             return
-        if {"purge", "restore"} <= {first.name.split()[0], second.name.split()[0]}:
+        kinds = {first.name.split()[0], second.name.split()[0]}
+        if {"purge", "restore"} <= kinds or "rename" in kinds:  # what is drawn has the names of before
             return
         at, reached, refused = self.chance.randrange(1, 20), list[str](), set[str]()
 
@@ -263,7 +266,7 @@ class ChangingWorld(World):
         """Maintenance without a grace: what left is not there any more."""
         warehouse.maintain(None, self.uri, grace="0s")
         self.removed.clear()
-        self._forget_readers()
+        self.forget_readers()
 
     def _evolve(self) -> None:
         """A load brings a column."""
@@ -307,7 +310,7 @@ class ChangingWorld(World):
         if files:
             path = Path(self.uri, name, self.chance.choice(files).path)
             path.unlink() if self.chance.random() < 0.5 else path.write_bytes(b"PAR1")
-        self._forget_readers()
+        self.forget_readers()
         assert warehouse.repair(None, self.uri).outcome == ("repaired" if files else "sound")
         self.reader = query.open(self.uri)
 

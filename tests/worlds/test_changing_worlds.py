@@ -20,10 +20,10 @@ WORLDS = int(os.environ.get("TIDEMARK_SOAK_WORLDS", "0"))
 STEPS = 24
 ABOUT = """\
 As random worlds, with rows that leave: unloads, deletes by conditions and by keys, purges, corrections by
-before-images, columns and change feeds, expiries, restores; measures, keys, groups and columns that come, go
-and get wider; copies and repairs; kills at each callback, after which the same call or another one goes on;
-and two calls at once. After each operation the table of events and the history are those of the list, verify
-finds nothing, and every certified bound of old, new and pinned readers holds."""
+before-images, columns and change feeds, expiries, restores; measures, keys, groups and columns that come, go,
+get wider and exchange their names; copies and repairs; kills at each callback, after which the same call or
+another one goes on; and two calls at once. After each operation the table of events and the history are those
+of the list, verify finds nothing, and every certified bound of old, new and pinned readers holds."""
 
 
 @pytest.mark.slow
