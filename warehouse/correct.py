@@ -128,7 +128,8 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     )
     coming.given.check_columns(work.options)
     batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
-    wanted = Wanted("correct", batches, all_of(within, coming.values, asked), None, coming)
+    condition = all_of(within, coming.values, asked)
+    wanted = Wanted("correct", batches, condition, None, coming, may_keep=True)
     return remove(work, wanted, began, dry_run=dry_run)
 
 

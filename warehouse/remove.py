@@ -308,8 +308,14 @@ def remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> Remova
 
 def _removed(work: Work, wanted: Wanted) -> RemovalReport:
     """Removes what is wanted; selects again as often as others make the selection void."""
+    asked = work.options.names
     for _ in range(_TRIES):
         work = _settled(work)
+        if work.options.names != asked:
+            raise Contended(
+                "columns were renamed since the call began. Nothing was removed: run it again with the names "
+                "that they have now."
+            )
         finished = finish_open(work)
         if (known := _done_before(work, finished, wanted)) is not None:
             return report_of(work, known)
@@ -361,8 +367,10 @@ class _Found:
 
 
 def _find(work: Work, wanted: Wanted) -> _Found | None:
-    """Selects the rows; None if some of them were live: they are loaded, so that they are selected again."""
+    """Selects the rows. None if it is to begin again: columns were renamed, or live rows had to be loaded."""
     events, plans = open_complete(work)
+    if read_options(work.store, events).names != work.options.names:
+        return None
     coming, new = wanted.coming, None
     with work.phase("select"):
         selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)

@@ -62,7 +62,7 @@ def correct(world: GroupWorld, batch: str, new: Sequence[Row] | None, **how: Any
     if isinstance(how.get("before"), list):
         how["before"] = table_of(how["before"])
     given = None if new is None else table_of(new)
-    return warehouse.correct(None, world.path, given, batch=batch, tuning=TINY, **how)
+    return warehouse.correct(None, world.path, given, batch=batch, **{"tuning": TINY, **how})
 
 
 def swap(world: GroupWorld, old: Iterable[Row], new: Iterable[Row]) -> None:

@@ -37,6 +37,11 @@ class Record:
     steps: frozenset[int]
     kept: bool
     brings: int | None = None  # a file with rows that come
+    to_step: int | None = None  # the step of these rows
+
+    def keeps(self, run: Run) -> bool:
+        """Whether the run may keep removed rows."""
+        return self.kept and not (self.to_step is not None and run.first <= self.to_step <= run.last)
 
 
 @dataclass(frozen=True)
@@ -125,14 +130,17 @@ class World:
         for place in range(len(self.runs)):
             yield from self.merge(place)
 
-    def correct(self, chosen: Callable[[int], bool], rows: int) -> Steps:
+    def keeps(self, record: Record, run: Run) -> bool:
+        return record.kept if self.broken == "runs that get rows keep rows" else record.keeps(run)
+
+    def correct(self, chosen: Callable[[int], bool], rows: int, *, kept: bool = False) -> Steps:
         """Some rows leave, others come: those of a batch whose step has no rows."""
         batch = len(self.batches)
         self.batches[batch] = frozenset()
         yield
         new = {next(self.ids): batch for _ in range(rows)}
         self.batch_of |= new
-        yield from self.remove(chosen, kept=False, new=new)
+        yield from self.remove(chosen, kept=kept, new=new)
 
     def name(self, batch: int) -> Steps:
         """Plans the step of a batch without rows, and loads it everywhere."""
@@ -170,18 +178,19 @@ class World:
                 if (successor := replaced[name]) is not None:
                     self.disk[successor] = left
             yield
-            brings = None
+            brings, to_step = None, None
             if new:
                 brings, batch = next(self.names), next(iter(new.values()))
                 self.disk[brings] = new
                 yield from self.name(batch)
-                steps.add(self.plans.index(batch))
+                to_step = self.plans.index(batch)
+                steps.add(to_step)
             if self.removals != known:
                 continue
             number = (
                 max([events.removed, self.events.removed, *(one.number for one in known)], default=NONE) + 1
             )
-            record = Record(number, replaced, frozenset(gone), frozenset(steps), kept, brings)
+            record = Record(number, replaced, frozenset(gone), frozenset(steps), kept, brings, to_step)
             self.removals = (*known, record)
             yield
             yield from self.finish_removal()
@@ -192,7 +201,12 @@ class World:
         return next((one for one in self.removals if one.number > self.events.removed), None)
 
     def undone(self, records: list[Record]) -> bool:
-        return any(not one.kept for runs in self.runs for run in runs for one in self.pending(run, records))
+        return any(
+            not self.keeps(one, run)
+            for runs in self.runs
+            for run in runs
+            for one in self.pending(run, records)
+        )
 
     def finish_removal(self) -> Steps:
         record = self.open_record()
@@ -230,7 +244,9 @@ class World:
             before, events = self.runs[place], self.events
             yield
             records = self.valid(self.events, self.removals)
-            old = [run for run in before if any(not one.kept for one in self.pending(run, records))]
+            old = [
+                run for run in before if any(not self.keeps(one, run) for one in self.pending(run, records))
+            ]
             if not old:
                 return
             new = {run.first: self.build(run.first, run.last, run.level, events) for run in old}
@@ -250,8 +266,8 @@ class World:
         if level is None:
             return
         inputs = [run for run in before if run.level == level]
-        waits = [one for run in before for one in self.pending(run, records)]
-        if any(not one.kept for one in waits) and self.broken != "merges do not wait":
+        waits = [run for run in before for one in self.pending(run, records) if not self.keeps(one, run)]
+        if waits and self.broken != "merges do not wait":
             return
         first, last = inputs[0].first, inputs[-1].last
         if any(self.pending(run, records) for run in inputs) and self.broken != "a merge forgets kept rows":
@@ -319,12 +335,19 @@ class World:
         newest = max((one.number for one in records), default=NONE)
         if any(max(one.steps) > last for one in records):
             return None
-        waits = {one.number: one for run in runs for one in self.pending(run, records) if not one.kept}
+        waits = {
+            one.number: one for run in runs for one in self.pending(run, records) if not self.keeps(one, run)
+        }
         if not waits:
             return newest
         if set(waits) != {newest}:
             return None
-        touched = [run for run in runs if waits[newest].steps.intersection(range(run.first, run.last + 1))]
+        touched = [
+            run
+            for run in runs
+            if waits[newest].steps.intersection(range(run.first, run.last + 1))
+            and not self.keeps(waits[newest], run)
+        ]
         return None if any(run.net_of >= newest for run in touched) else newest - 1
 
     def check(
@@ -337,7 +360,8 @@ class World:
             found.update(run.rows)
             is_blind = self.broken == "kept rows are subtracted from runs that are net of them"
             for one in records if is_blind else self.pending(run, records):
-                if one.kept:
+                is_late = one.number > state and self.broken != "rows leave before others come"
+                if one.kept and not is_late:
                     steps = {plans[step] for step in range(run.first, run.last + 1)}
                     if self.broken == "kept rows of other runs are subtracted, too":
                         steps = set(plans)
@@ -400,8 +424,8 @@ def _drawn(world: World, choose: random.Random) -> Steps:
     kind, place = choose.randrange(7), choose.randrange(2)
     if kind == 1:
         modulus, kept = choose.randrange(1, 5), choose.random() < 0.6
-        if not kept and choose.random() < 0.5:
-            return world.correct(lambda row: row % modulus == 0, choose.randrange(3))
+        if choose.random() < 0.4:
+            return world.correct(lambda row: row % modulus == 0, choose.randrange(3), kept=kept)
         return world.remove(lambda row: row % modulus == 0, kept=kept)
     if kind == 0:
         return world.load(choose.randrange(1, 4))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import ONE, TINY, GroupWorld
+from tests.query.groupworld import KEEPS, ONE, TINY, GroupWorld
 from tests.soak import DRAWS, some
 from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
 from tests.warehouse.test_remove import POINTS, check, delete, keep, load, once
@@ -136,19 +136,23 @@ def test_of_equal_rows_as_many_leave_as_are_given(world: GroupWorld, monkeypatch
         check(world, verified=False)
 
 
+@pytest.mark.parametrize("tuning", [TINY, KEEPS], ids=["rewritten", "kept"])
 @pytest.mark.parametrize("point", some(ALL_POINTS, 4))
-def test_a_correction_that_is_killed_is_finished_or_never_happened(world: GroupWorld, point: str) -> None:
+def test_a_correction_that_is_killed_is_finished_or_never_happened(
+    world: GroupWorld, point: str, tuning: warehouse.Tuning
+) -> None:
     old = numbered(world, SOME)
     new = [changed(row) for row in old]
     with pytest.raises(Killed):
-        correct(world, "fix", new, before=old, progress=killer(point))
+        correct(world, "fix", new, before=old, progress=killer(point), tuning=tuning)
     load(world, rows(8), "other")
     world.rows += rows(8)
     happened = point in POINTS[2:]
     if happened:
         swap(world, old, new)
     check(world)
-    assert correct(world, "fix", new, before=old).outcome == ("known" if happened else "corrected")
+    again = correct(world, "fix", new, before=old, tuning=tuning)
+    assert again.outcome == ("known" if happened else "corrected")
     if not happened:
         swap(world, old, new)
     check(world)

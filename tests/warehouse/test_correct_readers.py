@@ -8,10 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.query.groupworld import HOUR, ONE, START, GroupWorld, Row
+from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Row
 from tests.warehouse.corrections import correct
 from tests.warehouse.test_correct import ALL_POINTS
 from tidemark import query, warehouse
+from tidemark.warehouse.events.removals import Removal, Removed
 
 Told = dict[str, Any]
 SCANS = ("scan", "sql")  # which read the table `events`
@@ -46,7 +47,8 @@ def world(tmp_path: Path) -> GroupWorld:
     return world
 
 
-def test_every_door_shows_the_old_rows_or_the_new_ones_at_each_commit(world: GroupWorld) -> None:
+def check_correction(world: GroupWorld, tuning: warehouse.Tuning) -> None:
+    """Every door shows the old rows or the new ones at each commit of a correction."""
     old = [row for row in rows(0) if row[2] % 4 == 0]
     new = [(row[0], "b", row[2] + 1000, row[3] + 500, None) for row in old]
     connection = duckdb.connect()
@@ -60,7 +62,13 @@ def test_every_door_shows_the_old_rows_or_the_new_ones_at_each_commit(world: Gro
             seen.setdefault(point, told(fresh, connection))
             assert told(query.open(world.path), connection) == told(fresh, connection), point
 
-    correct(world, "fix", new, before=old, progress=look)
+    report = correct(world, "fix", new, before=old, progress=look, tuning=tuning)
+    built = {
+        "value": 2,
+        "key origin": 2,
+        "value by origin": 2,
+    }  # that with the old rows, and the new ones' own
+    assert report.runs_rewritten == (dict.fromkeys(built, 1) if tuning is KEEPS else built)
     after = told(fresh, connection)
     assert all(before[name] != after[name] for name in before)
     for point, found in seen.items():
@@ -70,3 +78,27 @@ def test_every_door_shows_the_old_rows_or_the_new_ones_at_each_commit(world: Gro
     assert seen["decided"] == {name: (after if name in SCANS else before)[name] for name in before}
     assert told(pinned) == {name: value for name, value in before.items() if name != "sql"}
     assert warehouse.verify(world.path).ok
+
+
+@pytest.mark.parametrize("tuning", [TINY, KEEPS], ids=["rewritten", "kept"])
+def test_a_reader_sees_all_of_a_correction_or_nothing(world: GroupWorld, tuning: warehouse.Tuning) -> None:
+    check_correction(world, tuning)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "broken"),
+    [
+        (
+            Removed,
+            "up_to",
+            lambda removed, _: removed,
+        ),  # old rows are subtracted before the new ones are there
+        (Removal, "keeps", lambda removal, *_: removal.kept),  # no run gets the new rows
+    ],
+)
+def test_without_a_rule_about_kept_rows_a_reader_sees_neither(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Any
+) -> None:
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(AssertionError):
+        check_correction(world, KEEPS)

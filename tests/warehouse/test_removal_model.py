@@ -14,16 +14,18 @@ from tests.warehouse.removal_model import Torn, play
 BROKEN = {
     "runs do not say what they are net of": 0,
     "files are not looked for": 9,
-    "the number is that of another version": 21,
-    "merges do not wait": 51,
+    "the number is that of another version": 0,
+    "merges do not wait": 379,
     "a merge forgets kept rows": 0,
-    "inputs are compared by name": 3,
-    "events is looked at before the runs": 4,
-    "what comes has a commit of its own": 20,
+    "inputs are compared by name": 7,
+    "events is looked at before the runs": 1,
+    "what comes has a commit of its own": 9,
     "the step is not loaded first": 1,
     "kept rows of other runs are subtracted, too": 0,
     "kept rows are subtracted from runs that are net of them": 0,
-    "the records are older than events": 4,
+    "the records are older than events": 1,
+    "runs that get rows keep rows": 0,
+    "rows leave before others come": 33,
 }
 
 

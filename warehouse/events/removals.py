@@ -73,7 +73,8 @@ class RemovedPart:
 class Removal:
     """The record of a removal.
 
-    kept      whether its file has the removed rows, for readers to subtract; else runs are built again
+    kept      whether its file has the removed rows, for readers to subtract; else runs are built again, and
+              so is a run that gets rows by a correction
     file      its file in the table `removed`
     request   the caller's name of the call; None without one
     """
@@ -94,6 +95,10 @@ class Removal:
     def rows_in(self) -> int:
         """How many rows came in their place."""
         return sum(max(0, -part.rows) for part in self.parts)
+
+    def keeps(self, first: int, last: int) -> bool:
+        """Whether a run of the steps first..last may keep removed rows: it is to get none by the removal."""
+        return self.kept and not any(part.rows < 0 and first <= part.step <= last for part in self.parts)
 
     @property
     def steps(self) -> frozenset[int]:

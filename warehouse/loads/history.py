@@ -25,6 +25,7 @@ from tidemark.warehouse.events.removals import NONE, NOTHING, decided, removed_a
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.loads.run_builder import RunOfSteps
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
@@ -163,20 +164,42 @@ class Rebuilt:
 
     def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
         """Writes the run of each projection; DamagedWarehouse if `events` has too few or too many rows."""
-        store = self.work.store
-        events = self.events or tables.open_table(store, EVENTS)
-        removed = removed_at(store, events)
-        runs = run_builder.sort_run(self.work, projections, self.run, self.plans, events, removed.number)
-        expected = removed.rows(self.plans)
-        for projection, run in zip(projections, runs, strict=True):
+        events = self.events or tables.open_table(self.work.store, EVENTS)
+        (runs,) = _rebuilt(self.work, [RunOfSteps(self.run, self.plans, projections)], events)
+        return runs
+
+
+def rebuild(work: Work, wanted: Sequence[RunOfSteps]) -> list[list[NewRun]]:
+    """Writes runs from one version of `events`, and commits nothing; DamagedWarehouse as `Rebuilt.write`.
+
+    Runs that one task sorts are sorted in one job, so that tasks of several runs go on side by side; each
+    other run has a job of its own, so that the chunks of one run at a time are there.
+    """
+    events, most = tables.open_table(work.store, EVENTS), work.store.tuning.sort_rows
+    small = [one for one in wanted if sum(plan.rows for plan in one.plans) * len(one.projections) <= most]
+    jobs = [small] if small else []
+    jobs += [[one] for one in wanted if one not in small]
+    built = {
+        one.run: runs for job in jobs for one, runs in zip(job, _rebuilt(work, job, events), strict=True)
+    }
+    return [built[one.run] for one in wanted]
+
+
+def _rebuilt(work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable) -> list[list[NewRun]]:
+    """The runs from this version of `events`, in one job."""
+    removed = removed_at(work.store, events)
+    built = run_builder.sort_runs(work, wanted, events, removed.number)
+    for one, runs in zip(wanted, built, strict=True):
+        expected = removed.rows(one.plans)
+        for projection, run in zip(one.projections, runs, strict=True):
             if run.totals.rows != expected:
-                parts = removed.parts({part: rows for plan in self.plans for part, rows in plan.parts})
+                parts = removed.parts({part: rows for plan in one.plans for part, rows in plan.parts})
                 reason = (
                     f"run {run.run.name} of {projection.title!r} was not built again: its steps should have "
                     f"{expected} rows, by plans and removals, but the table events has {run.totals.rows}"
                 )
-                raise batch_counts.changed_rows_error(store, parts, reason)
-        return runs
+                raise batch_counts.changed_rows_error(work.store, parts, reason)
+    return built
 
 
 def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
@@ -325,7 +348,7 @@ def _merge_source(
     events = tables.open_table(work.store, EVENTS)  # after the runs: not older
     removed = removed_at(work.store, events)
     pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
-    if any(not one.kept for of_run in pending.values() for one in of_run):
+    if any(not one.keeps(run.first, run.last) for run, of_run in pending.items() for one in of_run):
         return None
     if not any(pending[run] for run in merge.inputs):
         return _Merge(work, merge, runs, removed.number)

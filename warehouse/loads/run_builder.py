@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
     from tidemark.warehouse.execution.executors import Executor
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RunOfSteps:
+    """A run that is to be sorted from `events` for some projections; `plans` are those of its steps."""
+
+    run: Run
+    plans: Sequence[StepPlan]
+    projections: Sequence[Projection[Any]]
+
+
 def sort_run(
     work: Work,
     projections: Sequence[Projection[Any]],
@@ -52,11 +62,22 @@ def sort_run(
     events   the table, opened after they were committed
     net_of   the newest removal that is decided at this version of `events`: the run has none of its rows
     """
-    batches = tuple(planned_batches(plans))
-    event_files = files_of_batches(events, batches)
+    (runs,) = sort_runs(work, [RunOfSteps(run, plans, projections)], events, net_of)
+    return runs
+
+
+def sort_runs(
+    work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable, net_of: int = NONE
+) -> list[list[NewRun]]:
+    """As `sort_run` for several runs, in one job; the chunks of all of them are there at the same time."""
     with _chunk_store(work.executor, work.store) as chunk_store:
-        attempt = Attempt(work, run, run_tables.new_attempt(net_of), chunk_store)
-        return _sort_run(attempt, projections, batches, event_files)
+        sorts = []
+        for one in wanted:
+            attempt = Attempt(work, one.run, run_tables.new_attempt(net_of), chunk_store)
+            batches = tuple(planned_batches(one.plans))
+            sorts.append(_Sort(attempt, one.projections, batches, files_of_batches(events, batches)))
+        results = iter(work.executor.run([task for one in sorts for task in one.tasks]))
+        return [one.finish(results) for one in sorts]
 
 
 @contextmanager
@@ -69,23 +90,30 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
         yield Store(folder, tuning=store.tuning)
 
 
-def _sort_run(
-    attempt: Attempt,
-    projections: Sequence[Projection[Any]],
-    batches: tuple[BatchRange, ...],
-    event_files: Sequence[DataFile],
-) -> list[NewRun]:
-    """As `sort_run`, in this attempt, from the files of `events` that have the rows of the batches."""
-    groups = _task_groups(projections)
-    tasks_by_group = [_sort_tasks(attempt, group, batches, event_files) for group in groups]
-    results = iter(attempt.work.executor.run(list(chain.from_iterable(tasks_by_group))))
-    runs: dict[str, NewRun] = {}
-    for group, group_tasks in zip(groups, tasks_by_group, strict=True):
-        group_results = [next(results) for _ in group_tasks]
-        for i, projection in enumerate(group):
-            parts = [task_results[i] for task_results in group_results]
-            runs[projection.runs_table] = _finish_sort(attempt, projection, parts)
-    return [runs[projection.runs_table] for projection in projections]
+class _Sort:
+    """The tasks that sort a run for projections, in an attempt; `finish` takes their results."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        projections: Sequence[Projection[Any]],
+        batches: tuple[BatchRange, ...],
+        event_files: Sequence[DataFile],
+    ) -> None:
+        self._attempt, self._projections = attempt, projections
+        self._groups = _task_groups(projections)
+        self._of_groups = [_sort_tasks(attempt, group, batches, event_files) for group in self._groups]
+        self.tasks = [*chain.from_iterable(self._of_groups)]
+
+    def finish(self, results: Iterator[list[tasks.SortResult]]) -> list[NewRun]:
+        """The run of each projection, by the results of the tasks in their order; merges their chunks."""
+        runs: dict[str, NewRun] = {}
+        for group, group_tasks in zip(self._groups, self._of_groups, strict=True):
+            group_results = [next(results) for _ in group_tasks]
+            for i, projection in enumerate(group):
+                parts = [task_results[i] for task_results in group_results]
+                runs[projection.runs_table] = _finish_sort(self._attempt, projection, parts)
+        return [runs[projection.runs_table] for projection in self._projections]
 
 
 def merge_runs(

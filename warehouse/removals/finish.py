@@ -34,6 +34,7 @@ from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Rem
 from tidemark.warehouse.events.removed_rows import ReplacedFile
 from tidemark.warehouse.events.steps import read_step_plans
 from tidemark.warehouse.loads import history
+from tidemark.warehouse.loads.run_builder import RunOfSteps
 from tidemark.warehouse.removals.upkeep import replaced_files
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
@@ -172,7 +173,7 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[tuple[Proje
         waiting[projection.runs_table] = {
             run: files
             for run, files in runs.items()
-            if any(with_kept or not one.kept for one in _pending(run, files, removed))
+            if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
         }
     if not any(waiting.values()):
         return None
@@ -190,14 +191,21 @@ _Built = dict[tuple[str, Run], tuple[history.Rebuilt, NewRun]]  # by runs table 
 
 
 def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[str, _Waiting]) -> _Built:
-    """The new runs, not committed; projections that have the same run are sorted together."""
+    """The new runs, not committed."""
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
+    wanted = [
+        RunOfSteps(
+            run,
+            [plan for plan in plans if run.first <= plan.step <= run.last],
+            [one for one in projections if run in waiting[one.runs_table]],
+        )
+        for run in sorted({run for runs in waiting.values() for run in runs})
+    ]
     built: _Built = {}
-    for run in sorted({run for runs in waiting.values() for run in runs}):
-        source = history.Rebuilt(work, run, [plan for plan in plans if run.first <= plan.step <= run.last])
-        having = [one for one in projections if run in waiting[one.runs_table]]
-        written = history.kept(source, list(zip(having, source.write(having), strict=True)))
-        built |= {(projection.runs_table, run): (source, new) for projection, new in written}
+    for one, runs in zip(wanted, history.rebuild(work, wanted), strict=True):
+        source = history.Rebuilt(work, one.run, one.plans)
+        written = history.kept(source, list(zip(one.projections, runs, strict=True)))
+        built |= {(projection.runs_table, one.run): (source, new) for projection, new in written}
     return built
 
 

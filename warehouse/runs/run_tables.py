@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
+from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -306,7 +308,7 @@ def append_marks(
 
     `first` is the marks table, opened before, for the first try.
     """
-    marks = [_marks_file(store, projection, new) for new in runs]
+    marks = at_once(partial(_marks_file, store, projection), runs)
     add_files(store, projection.marks_table, marks, first)
 
 

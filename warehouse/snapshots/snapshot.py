@@ -211,7 +211,9 @@ class Snapshot:
         """
         state, table = self.state, self.state.files[projection.runs_table]
         last = table.layout.last_step if last_step is None else last_step
-        waiting = waiting_of(state.removed, table.runs, last)
+        shown = state.removed_of(projection.runs_table)
+        removed = state.removed if shown in (None, state.removed.number) else state.removed.up_to(shown)
+        waiting = waiting_of(removed, table.runs, last)
         if not waiting:
             state.parts.kept.pop(projection.runs_table, None)
             return None

@@ -223,8 +223,8 @@ class TableState:
     def removed_of(self, runs_table: str) -> int | None:
         """The newest removal that a projection shows; None if it shows a part of one.
 
-        That is the newest of all; or the one before it, while none of the runs that had rows of the newest is
-        built again. None means that the table and `events` were not looked at in one moment, or that it is
+        That is the newest of all; or the one before it, while none of the runs that the newest builds again
+        is there. None means that the table and `events` were not looked at in one moment, or that it is
         damaged.
         """
         if runs_table in self._whole:
@@ -238,12 +238,17 @@ class TableState:
         if max(nets.values(), default=NONE) > removed.number or self._lacks_removed(runs_table, last_step):
             return None
         found = ((run, removed.pending(run.first, run.last, net)) for run, net in nets.items())
-        pending = {run: [one for one in late if not one.kept] for run, late in found}
+        pending = {run: [one for one in late if not one.keeps(run.first, run.last)] for run, late in found}
         late = {one.number for of_run in pending.values() for one in of_run}
         if not late:
             return removed.number
         newest = removed.removals[-1]
-        its_runs = [run for run in runs if any(run.first <= step <= run.last for step in newest.steps)]
+        its_runs = [
+            run
+            for run in runs
+            if any(run.first <= step <= run.last for step in newest.steps)
+            and not newest.keeps(run.first, run.last)
+        ]
         is_before = late == {newest.number} and all(pending[run] for run in its_runs)
         return newest.number - 1 if is_before else None
 
