@@ -2,14 +2,15 @@
 
 Method. Marks bound the rows of each range of values (row_index.py). Of an AND the part with the fewest rows
 is taken, of an OR all parts. If these are few enough, the blocks of the runs that have them are read: they
-give the file and the number of each row. A file is *covered* if the index of every column that was used has
-all of its rows. Of a covered file only the rows that were found can be selected; every other file is scanned.
+give the origin of each row, and so its file and its number there (covered_files.py). A file is *covered* if
+the index of every column that was used has all of its rows. Of a covered file only the rows that were found
+can be selected; every other file is scanned.
 
 If the one index that is used has the values of all columns that are asked for, too, the rows of covered files
 are given as they stand in it, and these files are not read at all.
 
 This needs no order among the versions of `events` and of the runs: files never change, so what a run says of
-a file is true of every version that has the file.
+a file, and a file of the origins of its rows, is true of every version that has the file.
 
 Cost: O(ranges * log marks) to bound; one or two blocks a run and range, and 16 bytes a row, to find.
 """
@@ -24,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.scans.covered_files import CoveredFiles
 from tidemark.query.scans.index_rows import IndexRows, edges_of, read_index_rows
 from tidemark.query.scans.sought import Ends, Sought, ends_of, united
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.events.reader import file_id
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.index_marks import IndexMarks, Places
 from tidemark.warehouse.projections.row_index import RowIndex
@@ -118,18 +119,11 @@ class Index:
         """The rows with values in the ranges, and the values of these columns, which the index has."""
         return read_index_rows(self.projection, [run.marks for run in self.runs], ends, names)
 
-    def covered(self, files: Iterable[DataFile]) -> set[int]:
-        """The ids of those of the files of which the index has all rows that are not NULL."""
-        places = Places.joined([run.places for run in self.runs])
-        known = dict(zip(places.files.tolist(), places.rows.tolist(), strict=True))
+    @property
+    def places(self) -> tuple[str, Places]:
+        """The stored name of the column, and how many rows it has of each origin file."""
         (stored,) = self.projection.column.stored_names
-        nulls = f"null_count.{stored}"
-        return {
-            one
-            for file in files
-            if file.stats.get(nulls) is not None
-            and known.get(one := file_id(file.path), 0) + file.stats[nulls] == file.rows
-        }
+        return stored, Places.joined([run.places for run in self.runs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,22 +180,27 @@ def find(
     scan = Found(columns, most, lookup_us, scan_us, None)
     if most > _MOST_ROWS or lookup_us > (RATES.all if has_values else RATES.share) * scan_us:
         return scan
-    covered = set.intersection(*(one.index.covered(files) for one in chosen))
+    covered = _covered(contents, chosen)
     if has_values and needed is not None:
         return _with_values(scan, contents, chosen[0], covered, needed)
-    rows = _rows_by_file(chosen, files, covered)
+    rows = _rows_by_path(chosen, covered)
     left = sum(_rows_read(file, rows.get(file.path)) for file in files if _may_hold(file, chosen))
     return scan if lookup_us + of_row * left > scan_us else replace(scan, rows=rows)
 
 
-def _with_values(scan: Found, contents: Contents, one: _Range, covered: Set[int], needed: Set[str]) -> Found:
+def _covered(contents: Contents, chosen: Sequence[_Range]) -> CoveredFiles:
+    return CoveredFiles.of(contents, [one.index.places for one in chosen])
+
+
+def _with_values(
+    scan: Found, contents: Contents, one: _Range, covered: CoveredFiles, needed: Set[str]
+) -> Found:
     """What is found where the index has the values; the rows of files that are not covered are left."""
-    rows = one.index.rows(one.ends, needed)
-    given = covered & _whole(contents)  # what other files have may not be visible yet, and is read
-    values = rows.table(_in_files(rows, given))
-    files = contents.list_events()
-    nothing = {file.path: np.empty(0, np.int64) for file in files if file_id(file.path) in given}
-    return replace(scan, rows=nothing, values=values)
+    found = one.index.rows(one.ends, needed)
+    given = covered.in_history(contents)  # what other files have may not be visible yet, and is read
+    read = covered.without(given).rows_by_path(found.files, found.rows)
+    rows = {path: np.empty(0, np.int64) for path in given.paths} | read
+    return replace(scan, rows=rows, values=found.table(_of_files(found, given)))
 
 
 def _may_hold(file: DataFile, chosen: Sequence[_Range]) -> bool:
@@ -254,19 +253,13 @@ def bounded(contents: Contents, asked: Sought, names: Set[str]) -> Bounds:
     chosen = _chosen(contents, asked, {}, names)
     if chosen is None:
         return Bounds(0, rows, None)
-    files = contents.list_events()
-    covered = set.intersection(*(one.index.covered(files) for one in chosen)) & _whole(contents)
-    left = rows - sum(file.rows for file in files if file_id(file.path) in covered)
+    covered = _covered(contents, chosen).in_history(contents)
+    left = rows - covered.rows
     most = sum(one.most for one in chosen)
     if not names or not _has_values(chosen, names) or most > _MOST_ROWS:
         return Bounds(most, left, None)
     found = chosen[0].index.rows(chosen[0].ends, names)
-    return Bounds(most, left, found.table(_in_files(found, covered)))
-
-
-def _whole(contents: Contents) -> set[int]:
-    """The ids of the files of which all rows are visible, in history."""
-    return {file_id(one.file.path) for one in contents.visible_files() if one.is_whole and not one.is_live}
+    return Bounds(most, left, found.table(_of_files(found, covered)))
 
 
 def _chosen(
@@ -297,23 +290,15 @@ def _has_values(chosen: Sequence[_Range], needed: Set[str]) -> bool:
     return len(chosen) == 1 and chosen[0].index.projection.has_values(needed)
 
 
-def _in_files(found: IndexRows, covered: Set[int]) -> Ints:
-    """The places of the rows that are in these files."""
-    return np.flatnonzero(np.isin(found.files, np.array([*covered], np.int64)))
+def _of_files(found: IndexRows, covered: CoveredFiles) -> Ints:
+    """Which of the rows that were found are those of these files."""
+    return np.flatnonzero(np.isin(found.files, np.array([*covered.origin_ids], np.int64)))
 
 
-def _rows_by_file(chosen: Sequence[_Range], files: Sequence[DataFile], covered: Set[int]) -> dict[str, Ints]:
+def _rows_by_path(chosen: Sequence[_Range], covered: CoveredFiles) -> dict[str, Ints]:
     found = [one.index.rows(one.ends) for one in chosen]
     ids = np.concatenate([one.files for one in found])
-    rows = np.concatenate([one.rows for one in found])
-    order = np.lexsort((rows, ids))
-    ids, rows = ids[order], rows[order]
-    by_file = {}
-    for file in files:
-        if (one := file_id(file.path)) in covered:
-            start, stop = np.searchsorted(ids, one), np.searchsorted(ids, one, "right")
-            by_file[file.path] = np.unique(rows[start:stop])
-    return by_file
+    return covered.rows_by_path(ids, np.concatenate([one.rows for one in found]))
 
 
 @dataclass(frozen=True, slots=True)

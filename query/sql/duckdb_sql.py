@@ -38,7 +38,7 @@ from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.private.tokens import PREFIX
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.past import At, opened
-from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, PARTS, RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.snapshots.system_tables import PARTS, RUN_COLUMNS, STEP_COLUMNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -103,10 +103,10 @@ def _views(
     And by the names of the views of rows, those of the rows that indexes find for what is `asked`: none
     without an index.
     """
-    files = define(f"{EVENTS}_files", readers.files, ["VARCHAR", "VARCHAR"])
+    rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
     tables = {
         name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
-        for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
+        for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
     }
 
     def table(name: str, site: str) -> str:
@@ -121,29 +121,18 @@ def _views(
         named = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
         return f"e.*{tokens}" + (f" RENAME ({named})" if named else "")
 
-    def visible(part: str, site: str) -> str:
-        paths = _texts(f"{files}('{part}', {literal(site)}, {_NOW})")
-        rows = f"read_parquet({paths}, hive_partitioning = false, union_by_name = true)"
-        chosen = "" if part == EVENTS else f" AND b.part = '{part}'"
-        return (
-            f"SELECT {columns(site)} FROM {rows} e SEMI JOIN ({table('batches', site)}) b "
-            f"ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch{chosen}"
-        )
+    def rows(part: str, asked: str, site: str) -> str:
+        found = _texts(f"{rows_sql}('{part}', {literal(site)}, {asked}, {_NOW})")
+        return f"SELECT {columns(site)} FROM query({found}[1]) e"
 
-    views = {part: _of_all(readers, partial(visible, part)) for part in (EVENTS, *PARTS)}
+    views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
     views |= {name: _of_all(readers, partial(table, name)) for name in ("steps", "runs")}
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
     if not any(site.options.indexes for site in wh.sites.values()):
         return views, {}
-    rows_sql = define(f"{EVENTS}_found", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
-
-    def found(part: str, site: str) -> str:
-        rows = _texts(f"{rows_sql}('{part}', {literal(site)}, asked, {_NOW})")
-        return f"SELECT {columns(site)} FROM query({rows}[1]) e"
-
-    return views, {part: _of_all(readers, partial(found, part)) for part in (EVENTS, *PARTS)}
+    return views, {part: _of_all(readers, partial(rows, part, "asked")) for part in (EVENTS, *PARTS)}
 
 
 def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
@@ -295,6 +284,7 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
         _check_paths(wh)
     connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
+    connection.execute("SET parquet_metadata_cache = true")  # the files never change
     raised, folders, views = Raised(), list[str](), dict[str, RowsView]()
     for name, wh in warehouses.items():
         prefix = f"{name}_" if name else ""

@@ -1,14 +1,15 @@
-"""SQL of the rows of a view of which a WHERE may be true, by what indexes found.
+"""SQL of the rows of a view, or of those of which a WHERE may be true, by what indexes found.
 
 Rows that the index has the values of are written to a small file, which DuckDB reads. Of other files it reads
-the rows that were found, or all. Rows of batches that are not visible are left out.
+the rows that were found, or all. Files of which all rows are visible are read as they are; of the others rows
+of batches that are not visible are left out.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -16,13 +17,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.query.reading.sql_text import parquet_rows
+from tidemark.query.reading.sql_text import literal, parquet_rows
 from tidemark.query.scans.index_places import find
 from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
 from tidemark.query.scans.sought import Sought
 from tidemark.query.scans.stored_sql import batches_sql
 from tidemark.warehouse.columns.column_names import ColumnNames
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
@@ -80,17 +82,17 @@ class Files(Protocol):
         """The path of a file of `events`."""
 
 
-def found_rows(files: Files, contents: Contents, part: str, asked: Sought, needed: Any) -> FoundSql:
+def found_rows(files: Files, contents: Contents, part: str, asked: Sought | None, needed: Any) -> FoundSql:
     """The query of the rows of a part of a warehouse.
 
-    asked: what the WHERE says, see `query/scans/sought.py`. needed: the
-    columns that the statement reads; None: any.
+    asked: what the WHERE says, see `query/scans/sought.py`; None if it says nothing. needed: the columns that
+    the statement reads; None: any.
     """
     # A statement has the names of its views: of columns that were renamed since, indexes know others.
     is_named = contents.options.names == files.names
     found = find(contents, asked, {}, None if needed is None else {*needed}) if is_named else None
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
-    whole, pieces, values = [files.empty], list[str](), None
+    whole, cut, pieces, values = [files.empty], dict[str, set[BatchRange]](), list[str](), None
     if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:
         stored = files.names.stored_of(found.values.column_names)
         values = files.values.write(found.values.rename_columns(stored))
@@ -101,22 +103,45 @@ def found_rows(files: Files, contents: Contents, part: str, asked: Sought, neede
             continue
         path = files.readable(f"{EVENTS}/{one.file.path}")
         condition = conditions.of(rows, one.file)
-        told = [condition] if condition else []
-        told += [] if one.is_whole else [batches_sql(one.batches)]
-        if not told:
+        if condition:
+            told = [condition] if one.is_whole else [condition, batches_sql(one.batches)]
+            source = parquet_rows([files.empty, path], BY_NAME, f"{FILE_ROW} = true")
+            pieces.append(f"SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {' AND '.join(told)}")
+        elif one.is_whole:
             whole.append(path)
-            continue
-        named = [f"{FILE_ROW} = true"] if condition else []
-        columns = f"* EXCLUDE ({FILE_ROW})" if condition else "*"
-        source = parquet_rows([files.empty, path], BY_NAME, *named)
-        pieces.append(f"SELECT {columns} FROM {source} WHERE {' AND '.join(told)}")
-    sql = " UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, BY_NAME)}", *pieces])
+        else:
+            cut.setdefault(path, set()).update(one.batches)
+    if cut:
+        pieces.append(_of_batches(parquet_rows([files.empty, *cut], BY_NAME), set().union(*cut.values())))
+    by_name = [] if values is None and _has_all_columns(contents) else [BY_NAME]
+    sql = " UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, *by_name)}", *pieces])
     return FoundSql(sql, values)
 
 
+def _has_all_columns(contents: Contents) -> bool:
+    """Whether the log tells that all files of `events` have all columns: a file lacks those that came later.
+
+    DuckDB looks into all files before it reads one, unless they are known to be of the same columns.
+    """
+    stored = contents.options.names.stored_of(contents.columns)
+    names = [f"null_count.{name}" for name in stored]
+    return all(file.stats.get(name) is not None for file in contents.list_events() for name in names)
+
+
+def _of_batches(rows: str, batches: Iterable[BatchRange]) -> str:
+    """SQL of those of the rows that are of the batches."""
+    ranges = ", ".join(f"({literal(one.source)}, {one.first}, {one.last})" for one in sorted(batches))
+    return (
+        f"SELECT r.* FROM {rows} r SEMI JOIN (VALUES {ranges}) b(source, first_batch, last_batch) "
+        "ON r._source = b.source AND r._batch BETWEEN b.first_batch AND b.last_batch"
+    )
+
+
 def _visible(contents: Contents, part: str) -> Iterator[VisibleFile]:
-    """The files of `events` that may hold rows of the part."""
-    for one in contents.visible_files():
-        if part == EVENTS or one.is_live == (part == PARTS[1]):
-            contents.store.files.check_links(f"{EVENTS}/{one.file.path}")
-            yield one
+    """The files of `events` that may hold rows of the part; with all rows of the table each is there once."""
+    files = contents.visible_files(part)
+    if part == EVENTS and contents.shows_all_rows():
+        files = tuple({one.file.path: replace(one, is_whole=True) for one in files}.values())
+    for one in files:
+        contents.store.files.check_links(f"{EVENTS}/{one.file.path}")
+        yield one

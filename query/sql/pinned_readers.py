@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import Raised
+from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows
@@ -31,7 +32,7 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.sites import Site
-from tidemark.warehouse.snapshots.system_tables import BATCH_COLUMNS, RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS
 from tidemark.warehouse.temporary_folders import make_folder
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
@@ -134,23 +135,17 @@ class PinnedReaders:
             return kept.keep(self._wh.pinned())
 
     @_refusing
-    def files(self, part: str, site: str, moment: int) -> list[str]:
-        """The files of a warehouse that may hold rows of the part, after one without rows."""
-        own = self.sites[site]
-        if not self.has_views:
-            return [own.empty]
-        contents = self.at(moment).contents_by_site()[site]
-        return [own.empty, *map(own.readable, contents.event_paths(part))]
-
-    @_refusing
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> list[str]:
         """SQL of the rows of a warehouse's part of which a WHERE may be true: in a list, as errors are.
 
         asked: JSON of what it says of columns, see `query/scans/sought.py`, and of the columns that the
-            statement reads.
+            statement reads; "" for all rows.
         """
-        own, contents = self.sites[site], self.at(moment).contents_by_site()[site]
-        given = json.loads(asked)
+        own = self.sites[site]
+        if not self.has_views:
+            return [f"SELECT * FROM {parquet_rows([own.empty])}"]
+        contents = self.at(moment).contents_by_site()[site]
+        given = json.loads(asked) if asked else {"where": None, "needed": None}
         kept = self._found.at((part, asked), topic=site, sources=(contents,))
         if kept.value is not None and kept.value.is_there():  # a relation is bound again when it is run
             return [kept.value.sql]
@@ -161,7 +156,6 @@ class PinnedReaders:
         """The rows of a system table of a warehouse as JSON."""
         contents = self.at(moment).contents_by_site()[site]
         columns, rows = {
-            "batches": (BATCH_COLUMNS, contents.batches),
             "steps": (STEP_COLUMNS, contents.step_rows),
             "runs": (RUN_COLUMNS, contents.run_rows),
         }[name]

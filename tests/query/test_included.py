@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.query.test_index import CHANGES, SCHEMA, TINY, IndexWorld, every_file, grown, predicate
+from tests.query.test_index import CHANGES, SCHEMA, TINY, IndexWorld, covers_all, grown, predicate
 from tidemark import query, warehouse
 from tidemark.query.scans import index_places, index_rows
-from tidemark.query.scans.index_places import Index, IndexRates
+from tidemark.query.scans.covered_files import CoveredFiles
+from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.scans.index_rows import IndexRows
 from tidemark.query.sql import found_rows
 from tidemark.warehouse import InputError
@@ -121,7 +122,9 @@ def test_rows_that_are_not_visible_yet_are_not_given(
     asked = "SELECT count(*) FROM events WHERE k >= 'a'"
     ((before,),) = query.open(world.path).sql(asked).fetchall()
     honest = Contents.visible_files
-    monkeypatch.setattr(Contents, "visible_files", lambda own: [one for one in honest(own) if one.is_live])
+    monkeypatch.setattr(
+        Contents, "visible_files", lambda own, *part: [one for one in honest(own, *part) if one.is_live]
+    )
     ((live,),) = query.open(world.path).sql(asked).fetchall()
     assert live == world.sql(asked.replace("events", "(FROM events OFFSET 240)"))[0][0].as_py() < before
 
@@ -244,8 +247,8 @@ def without_sign(key: Any, stored: Any) -> Any:
 
 
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
-    "files that the index does not have are not scanned": (Index, "covered", every_file),
-    "values of files that left are given": (index_places, "_in_files", every_place),
+    "files that the index does not have are not scanned": (CoveredFiles, "of", covers_all),
+    "values of files that left are given": (index_places, "_of_files", every_place),
     "NULL is lost": (index_rows, "decoded_column", without_null),
     "the sign of zero is lost": (index_rows, "decoded_column", without_sign),
     "rows of history are given beside the live ones": (found_rows, "PARTS", ("live", "history")),
@@ -259,7 +262,7 @@ def test_a_mistake_is_caught(
     world = made
     if "files" in name:
         world = made.copy(tmp_path)
-        CHANGES["wider"](world)  # every file is written anew, and the index has none of them
+        CHANGES["joined by another tool"](world)  # the index has no file any more
     asked = ["SELECT x, n FROM events WHERE k >= ''", "SELECT x, n FROM live WHERE k >= ''"]
 
     def answers() -> list[list[str]]:
@@ -304,6 +307,6 @@ def test_a_count_of_rows_that_left_is_caught(world: IndexWorld, monkeypatch: pyt
     asked = "SELECT n FROM history WHERE n > -50"
     ((true,),) = query.open(world.path).sql(asked.replace("SELECT n", "SELECT count(*)")).fetchall()
     assert query.open(world.path).explain(asked).parts[0].selected == (true, true)
-    monkeypatch.setattr(index_places, "_whole", lambda _: set())
+    monkeypatch.setattr(CoveredFiles, "in_history", lambda *_: CoveredFiles({}, {}))
     low, high = query.open(world.path).explain(asked).parts[0].selected
     assert low == 0 < true <= high

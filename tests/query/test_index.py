@@ -14,21 +14,24 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.killing import Killed, killer
 from tests.soak import DRAWS
 from tidemark import query, stream, warehouse
 from tidemark.query.scans import index_places, picked_rows, sought
-from tidemark.query.scans.index_places import Index, IndexRates
+from tidemark.query.scans.covered_files import CoveredFiles
+from tidemark.query.scans.index_places import IndexRates
 from tidemark.warehouse import InputError, Tuning
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.reader import file_id
-from tidemark.warehouse.ingest.event_files import JoinFiles
+from tidemark.warehouse.events.origins import StayingOrigins, file_id, origins_of_rows
+from tidemark.warehouse.ingest import event_files
+from tidemark.warehouse.ingest.event_files import JoinFiles, RowFile
 from tidemark.warehouse.projections.index_marks import Places
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -112,12 +115,25 @@ class IndexWorld:
         draw.setstate(self.draw.getstate())
         return IndexWorld(path, draw, self.kept)
 
-    def join_by_another_tool(self, *, cut: bool = False) -> None:
-        """Joins the files of `events`, as OPTIMIZE does; with `cut` in the other order, in other groups."""
-        store = Store.from_uri(str(self.path), tuning=Tuning(group_rows=7) if cut else TINY)
+    def join(self, *, first_first: bool = False, by_another_tool: bool = False) -> None:
+        """Joins the files of `events`, the last batch first or last, and cuts their row groups elsewhere.
+
+        by_another_tool: as OPTIMIZE does, which neither keeps the order of the rows nor tells their origins.
+        """
+        store = Store.from_uri(str(self.path), tuning=Tuning(group_rows=7))
         events = tables.open_table(store, EVENTS)
-        paths = sorted((file.path for file in data_files.list_files(events)), reverse=cut)
+        files = sorted(
+            data_files.list_files(events),
+            key=lambda file: (file.stats["min._source"], file.stats["min._batch"]),
+            reverse=not first_first,
+        )
+        paths = [file.path for file in files]
         joined = JoinFiles(store, pa.schema(events.schema()), tuple(paths)).run()
+        if by_another_tool:
+            rows = pq.read_table(store.table(f"{EVENTS}/{joined.path}"), partitioning=None)
+            with RowFile(store, pa.schema(events.schema())) as file:
+                file.write(rows.take(self.draw.sample(range(len(rows)), len(rows))))
+            joined = file.written()
         replace_files(store, EVENTS, set(paths), [joined.action(new_rows=False)])
 
 
@@ -260,8 +276,39 @@ def compacted(world: IndexWorld) -> None:
 
 
 def deleted_after_join(world: IndexWorld) -> None:
-    world.join_by_another_tool()
+    world.join(by_another_tool=True)
     world.delete("n BETWEEN 10 AND 60")
+
+
+def changed_often(world: IndexWorld) -> None:
+    """Joined, a row of one batch deleted, joined again with others, and again."""
+    compacted(world)
+    world.delete(f"t = {first_time(world)}")
+    world.load("next")
+    world.join()
+    world.delete("k = 'b'")
+    world.load("last")
+    compacted(world)
+
+
+def first_time(world: IndexWorld) -> str:
+    """The time of the first row, as SQL."""
+    return f"'{world.kept.column('t')[0].as_py().isoformat(sep=' ')}'"
+
+
+def restored(world: IndexWorld) -> None:
+    before = world.kept
+    compacted(world)
+    report = warehouse.delete(None, world.path, "n < 100", tuning=TINY)
+    warehouse.restore(world.path, removal=report.removal, tuning=TINY)
+    world.kept = before
+
+
+def corrected(world: IndexWorld) -> None:
+    compacted(world)
+    before, rows = world.kept.slice(100, 5), world.rows(5)
+    warehouse.correct(None, world.path, rows, before=before, batch="fixed", tuning=TINY)
+    world.kept = pa.concat_tables([world.kept.slice(0, 100), world.kept.slice(105), rows])
 
 
 def dropped_and_added(world: IndexWorld) -> None:
@@ -285,10 +332,13 @@ def another(world: IndexWorld) -> None:
 
 CHANGES: dict[str, Callable[[IndexWorld], None]] = {
     "compaction": compacted,
-    "joined by another tool": lambda world: world.join_by_another_tool(),
-    "cut by another tool": lambda world: world.join_by_another_tool(cut=True),
+    "joined by another tool": lambda world: world.join(by_another_tool=True),
+    "joined in other groups": lambda world: world.join(),
     "delete": lambda world: world.delete("k = 'a' OR n < 30"),
     "delete, joined before": deleted_after_join,
+    "joins and deletes": changed_often,
+    "restore": restored,
+    "correct": corrected,
     "purge": lambda world: world.delete("k = 'ab'", purge=True, grace="0 s"),
     "load of what is live": loaded,
     "wider": widened,
@@ -315,14 +365,15 @@ def test_a_reader_of_an_earlier_moment_finds_the_rows_of_that_moment(
     pinned, statement = query.open(world.path).pinned(), "SELECT count(*) FROM events WHERE k = 'a'"
     (before,) = world.sql(statement).to_pylist()[0].values()
     CHANGES["delete"](world)
-    world.join_by_another_tool()
+    world.join()
     assert before
     assert pinned.sql(statement).fetchall() == [(before,)]
     assert query.open(world.path).sql(statement).fetchall() == [(0,)]
 
 
-def every_file(_: Index, files: Any) -> set[int]:
-    return {file_id(file.path) for file in files}
+def covers_all(contents: Any, _: Any) -> CoveredFiles:
+    files = contents.list_events()
+    return CoveredFiles({file_id(file.path): (file, None) for file in files}, {})
 
 
 def test_files_that_the_index_does_not_have_must_be_scanned(
@@ -331,20 +382,68 @@ def test_files_that_the_index_does_not_have_must_be_scanned(
     """Live batches, files that another tool joined or cut, and files that a delete wrote anew."""
     world = made.copy(tmp_path)
 
-    def cut() -> None:
+    def cut(world: IndexWorld) -> None:
         loaded(world)
-        world.join_by_another_tool(cut=True)
+        world.join(by_another_tool=True)
 
-    def one_row_deleted() -> None:
-        world.delete(f"t = '{world.kept.column('t')[0].as_py().isoformat(sep=' ')}'")
-
-    changes: list[Callable[[], None]] = [lambda: None, cut, one_row_deleted]
+    changes: list[Callable[[IndexWorld], None]] = [lambda _: None, cut, one_row_deleted]
     for number, change in enumerate(changes):
-        change()
+        change(world)
         assert list(differences(world, 15, number)) == []
         with monkeypatch.context() as mistake:
-            mistake.setattr(Index, "covered", every_file)
+            mistake.setattr(CoveredFiles, "of", covers_all)
             assert list(differences(world, 15, number)) != []
+
+
+def rows_left(world: IndexWorld) -> int:
+    """How many rows of `events` a statement about few rows would read."""
+    (found,) = query.open(world.path).explain("SELECT * FROM events WHERE k = 'a'").parts
+    assert found.way == "index"
+    return int(found.rows_left)
+
+
+def test_an_index_pays_after_files_were_written_anew(made: IndexWorld, tmp_path: Path) -> None:
+    """Of joined files, and of those of which other batches lost rows, it knows where its rows are."""
+    world = made.copy(tmp_path)
+    loaded(world)
+    few = rows_left(world)
+    assert few < len(world.kept) / 8
+    changes: list[Callable[[IndexWorld], None]] = [compacted, IndexWorld.join, widened, one_row_deleted]
+    for change in changes:
+        change(world)
+        assert few - 1 <= rows_left(world) <= few
+    check(world)
+
+
+def one_row_deleted(world: IndexWorld) -> None:
+    world.delete(f"t = {first_time(world)}")
+
+
+def first_rows(file: Any, path: str, start: int, stop: int) -> Any:
+    return origins_of_rows(file, path, 0, stop - start)
+
+
+def turned(staying: StayingOrigins, numbers: Any, _: int, __: int) -> Any:
+    files, rows = staying.told.of_rows(0, int(staying.told.rows.sum()))
+    return files[numbers], rows[numbers][::-1]
+
+
+WRONG_ORIGINS: dict[str, tuple[Any, str, Any]] = {
+    "each row group is taken for the first": (event_files, "origins_of_rows", first_rows),
+    "rows that stay get the numbers of others": (StayingOrigins, "of_rows", turned),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ORIGINS)
+def test_a_wrong_origin_is_caught(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    world = made.copy(tmp_path)
+    loaded(world)
+    monkeypatch.setattr(*WRONG_ORIGINS[name])
+    world.join(first_first=True)
+    one_row_deleted(world)
+    assert list(differences(world, 40, 3)) != []
 
 
 def first_part(search: Any, asked: Any) -> Any:

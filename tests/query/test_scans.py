@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -36,8 +37,13 @@ from tidemark.query.scans.expressions import checked_expression
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns.ticks import ALL_TIME, NO_TICK, Window
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.races import replace_files
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
+from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.sizes import Tuning
@@ -453,7 +459,7 @@ def test_ranks_that_forget_equal_numbers_are_caught(
 def test_rows_that_are_not_visible_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: rows are not filtered by the visible batches, whoever reads them."""
 
-    def all_rows(files: Any, history: Any, live: Any) -> tuple[VisibleFile, ...]:
+    def all_rows(files: Any, history: Any, live: Any, **_: Any) -> tuple[VisibleFile, ...]:
         every = [[BatchRange(one.source, 0, 2**62) for one in ranges] for ranges in (history, live)]
         return visible_files(files, *every)
 
@@ -465,6 +471,27 @@ def test_rows_that_are_not_visible_are_caught(world: World, monkeypatch: pytest.
             patch.setattr(system_tables, "visible_files", all_rows)
             with pytest.raises(AssertionError):
                 check(world, Asked())
+
+
+def test_a_view_that_takes_all_rows_for_visible_is_caught(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files are joined: the new one has rows of history, of live batches, and of the unfinished one."""
+    path = shutil.copytree(world.contents.store.files.folder or "", tmp_path / "w")
+    store = Store.from_uri(str(path))
+    events = tables.open_table(store, EVENTS)
+    paths = [file.path for file in data_files.list_files(events)]
+    joined = JoinFiles(store, pa.schema(events.schema()), tuple(paths)).run()
+    replace_files(store, EVENTS, set(paths), [joined.action(new_rows=False)])
+    parts = {"events": world.history + world.live, "history": world.history, "live": world.live}
+
+    def counted(part: str) -> int:
+        ((count,),) = query.open(path).sql(f"SELECT count(*) FROM {part}").fetchall()
+        return int(count)
+
+    assert {part: counted(part) for part in parts} == {part: len(rows) for part, rows in parts.items()}
+    monkeypatch.setattr(Contents, "shows_all_rows", lambda _: True)
+    assert counted("events") != len(parts["events"])
 
 
 def test_an_expression_fails_on_visible_rows_alone(world: World) -> None:

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import xxhash
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow import fs
@@ -41,12 +40,13 @@ from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.origins import origins_of_rows
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 _OWN_COLUMNS = ("_source", "_batch", "_tick")
-# The place of a row, which `read_event_rows` adds where it is asked for: the id of its file (`file_id`), and
-# its number in the file from 0. No column of a warehouse has a name with a space.
+# The origin of a row (origins.py), which `read_event_rows` adds where asked for: the id of its file, and its
+# number there from 0. No column of a warehouse has a name with a space.
 FILE_OF_ROW, ROW_IN_FILE = "file of row", "row in file"
 BULK = "load:"  # prefix of the sources of bulk batches; a stream's name must not start with it
 
@@ -100,19 +100,6 @@ class EventRowGroups:
     def whole_file(cls, file: DataFile) -> EventRowGroups:
         """All row groups of a file."""
         return cls(f"{EVENTS}/{file.path}", None, file.rows)
-
-    @property
-    def file_id(self) -> int:
-        """The id of the file, see `file_id`."""
-        return file_id(self.path.removeprefix(f"{EVENTS}/"))
-
-
-def file_id(path: str) -> int:
-    """A 64-bit hash of the path of a file of `events`, relative to the table.
-
-    A file never changes and its path is never used again, so the id stands for its content.
-    """
-    return xxhash.xxh3_64_intdigest(path.encode()) - 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +221,7 @@ def read_event_rows(
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(read_columns(file, group, needed), texts)
                 if places:
-                    table = _with_places(table, share, first_row(file.metadata, group), places)
+                    table = _with_origins(table, file, share, first_row(file.metadata, group), places)
                 table = own.of_table(table)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
@@ -246,12 +233,13 @@ def first_row(footer: pq.FileMetaData, group: int) -> int:
     return sum(footer.row_group(before).num_rows for before in range(group))
 
 
-def _with_places(rows: pa.Table, share: EventRowGroups, first: int, names: Sequence[str]) -> pa.Table:
-    """The rows with columns of their places; `first` is the number of the first row in its file."""
-    columns = {
-        FILE_OF_ROW: np.full(rows.num_rows, share.file_id),
-        ROW_IN_FILE: np.arange(first, first + rows.num_rows),
-    }
+def _with_origins(
+    rows: pa.Table, file: SealedFile, share: EventRowGroups, first: int, names: Sequence[str]
+) -> pa.Table:
+    """The rows with columns of their origins; `first` is the number of the first row in its file."""
+    path = share.path.removeprefix(f"{EVENTS}/")
+    found = origins_of_rows(file, path, first, first + rows.num_rows)
+    columns = dict(zip((FILE_OF_ROW, ROW_IN_FILE), found, strict=True))
     for name in names:
         rows = rows.append_column(name, arrow_array(columns[name]))
     return rows

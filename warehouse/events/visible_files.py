@@ -2,13 +2,14 @@
 
 The log tells of most files that all their rows are visible: those of one batch, and joined files of batches
 that follow each other. A batch that was killed between its two commits is not visible, and of a file with
-rows of such a batch only some rows are.
+rows of such a batch only some rows are. If the files have as many rows as the visible batches, there is no
+such batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.events.reader import BatchRange, may_contain
@@ -23,7 +24,7 @@ class VisibleFile:
 
     is_live: whether that side is the live one.
     batches: the visible ranges of this side of which it may have rows.
-    is_whole: whether all rows of the file are of these, by its statistics.
+    is_whole: whether all rows of the file are of these, as far as statistics and numbers of rows tell.
     """
 
     file: DataFile
@@ -33,16 +34,26 @@ class VisibleFile:
 
 
 def visible_files(
-    files: Iterable[DataFile], history: Sequence[BatchRange], live: Sequence[BatchRange]
+    files: Iterable[DataFile],
+    history: Sequence[BatchRange],
+    live: Sequence[BatchRange],
+    *,
+    all_visible: bool = False,
 ) -> tuple[VisibleFile, ...]:
     """The files that may have rows of the ranges, those of history first; a file may be there for both sides.
 
+    all_visible: whether the files have rows of these ranges alone.
+
     O(files) where the log has their sources, else O(files * ranges).
     """
-    found = [
-        one for is_live, ranges in enumerate((history, live)) for one in _of(files, ranges, bool(is_live))
-    ]
-    return tuple(found)
+    sides = [list(_of(files, ranges, is_live)) for is_live, ranges in ((False, history), (True, live))]
+    if all_visible:
+        others = [{one.file.path for one in side} for side in reversed(sides)]
+        sides = [
+            [replace(one, is_whole=one.is_whole or one.file.path not in other) for one in side]
+            for side, other in zip(sides, others, strict=True)
+        ]
+    return tuple(one for side in sides for one in side)
 
 
 def _of(files: Iterable[DataFile], ranges: Sequence[BatchRange], is_live: bool) -> Iterable[VisibleFile]:

@@ -31,6 +31,8 @@ from tidemark.warehouse.delta.data_files import NewFile, unique_name
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.delta.write_behind import uploading
+from tidemark.warehouse.events import origins
+from tidemark.warehouse.events.origins import Ints, OriginsCollector, origins_of_rows
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.rejected import write_rejected
@@ -157,9 +159,12 @@ class JoinFiles:
         with RowFile(self.store, self.schema) as file:
             for path in self.paths:
                 with open_sealed(filesystem, f"{EVENTS}/{path}", checksums=True) as old_file:
+                    start = 0
                     for group in range(old_file.metadata.num_row_groups):
                         rows = with_plain_types(old_file.read_group(group))
-                        file.write(with_columns_of(self.schema, rows))
+                        of_rows = origins_of_rows(old_file, path, start, start + rows.num_rows)
+                        file.write(with_columns_of(self.schema, rows), of_rows)
+                        start += rows.num_rows
         return file.written()
 
 
@@ -177,6 +182,8 @@ class RowFile:
         self._buffer: list[pa.Table] = []
         self._nulls = Counter[str]()
         self._floats = {field.name: _FloatRange() for field in schema if pa.types.is_floating(field.type)}
+        told = [field for field in list(schema)[:STATISTICS_COLUMNS] if not pa.types.is_nested(field.type)]
+        self._origins = OriginsCollector([field.name for field in told])
 
     def __enter__(self) -> RowFile:
         return self
@@ -187,11 +194,24 @@ class RowFile:
         if kind is None:
             self._flush()
         if self._writer is not None:
+            if kind is None and (told := self._origins.finish()) is not None:
+                self._writer.add_text(origins.KEY, told.to_text(self._path))
             self._writer.__exit__(kind, error, trace)
             self._size = self._writer.size
 
-    def write(self, table: pa.Table) -> None:
-        """Adds rows of the file's schema."""
+    @property
+    def id(self) -> int:
+        """The id of the file."""
+        return origins.file_id(self._path)
+
+    def write(self, table: pa.Table, origins_of: tuple[Ints, Ints] | None = None) -> None:
+        """Adds rows of the file's schema.
+
+        origins_of: the origin file and the origin row of each, of rows that an earlier file has; the rows of
+            a file have all of them, or none.
+        """
+        if origins_of is not None:
+            self._origins.add(table, origins_of)
         for name, bounds in self._floats.items():
             bounds.add(table.column(name))
         self._nulls.update({name: table.column(name).null_count for name in table.column_names})

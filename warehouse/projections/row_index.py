@@ -1,24 +1,19 @@
 """The projection of an index: the places of the rows of `events`, ascending by the value of one column.
 
-Model. A *place* is (file, row): the id of a file of `events` and the number of a row in it. A run stores of
-each row whose value is not NULL (value, file, row, tick), ascending by the value; values are ordered as keys
-are, NaN last. So the rows with a value, or with values from u to v, are a range of the run, and the marks say
-between which rows it starts and ends.
+Model. A *place* is (file, row): the origin of a row of `events` (events/origins.py), which is the file in
+which it was first written, and its number there. A run stores of each row whose value is not NULL
+(value, file, row, tick), ascending by the value; values are ordered as keys are, NaN last. So the rows with
+a value, or with values from u to v, are a range of the run, and the marks say between which rows it starts
+and ends.
 
 An index may *include* other columns. Its rows are then (value, included values, file, row, tick), and a
 question about these columns alone is answered by them, without `events`: all columns of the index are stored
 as they were written (included_columns.py). Purges and merges treat included values as they treat values.
 
 Files of `events` never change, but they leave: maintenance, removals and other tools replace them. Places of
-files that left mean nothing any more, and nobody has to take them out. What a question needs to know of a
-file is whether the index has *all* of its rows. The row group `places` of the marks says how many rows of
-each file a run has:
-
-    a file is *covered* if   sum over runs of places(file) + NULLs of the file = rows of the file
-
-Each run has a row once, and the runs have disjoint steps, so the sum counts each row once at most. Hence the
-index has every row of a covered file that is not NULL. All other files are scanned: a file of unknown origin
-costs time and never rows.
+files that nobody has rows of mean nothing any more, and nobody has to take them out. What a question needs to
+know of a file is whether the index has *all* of its rows. The row group `places` of the marks says how many
+rows of each file a run has; `query/scans/covered_files.py` compares these numbers with those of the files.
 
 The digest that compares runs with `events` leaves the places out: they are where the rows were.
 

@@ -20,6 +20,7 @@ from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.events.origins import StayingOrigins
 from tidemark.warehouse.events.reader import BatchRange, batch_filter
 from tidemark.warehouse.events.removed_rows import ReplacedFile
 from tidemark.warehouse.ingest.column_casts import cast_rows
@@ -66,7 +67,7 @@ class RewriteTask:
         """Writes the file, unless no row is left, and returns it."""
         if self.selected.is_whole and not self.digests:
             return Rewritten(ReplacedFile(self.selected.path, None), self._counted(), {})
-        mask, start = self.selected.mask, 0
+        mask, start, left = self.selected.mask, 0, 0
         removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
         latest: dict[BatchNumber, int] = {}
         leaving: list[pa.Table] = []
@@ -75,12 +76,17 @@ class RewriteTask:
             RowFile(self.store, self.schema) as new,
             open_sealed(self.store.filesystem(), path, checksums=True) as old,
         ):
+            origins = StayingOrigins.of(old, self.selected.path, mask)
             for group in range(old.metadata.num_row_groups):
                 rows = with_columns_of(self.schema, with_plain_types(old.read_group(group)))
                 leaves = mask[start : start + rows.num_rows]
-                start += rows.num_rows
                 if not leaves.all():
-                    new.write(rows.take(arrow_array(np.flatnonzero(~leaves))) if leaves.any() else rows)
+                    stay = np.flatnonzero(~leaves)
+                    staying = rows.take(arrow_array(stay)) if leaves.any() else rows
+                    of_rows = None if origins is None else origins.of_rows(start + stay, new.id, left)
+                    new.write(staying, of_rows)
+                    left += len(stay)
+                start += rows.num_rows
                 if leaves.any() and self.digests:
                     leaving.append(rows.take(arrow_array(np.flatnonzero(leaves))))
                     self._digest(leaving[-1], removed, latest)

@@ -24,6 +24,7 @@ from tidemark.warehouse.delta.containment import check_paths
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REJECTED
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
@@ -64,7 +65,7 @@ class Contents:
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
     files_at: Callable[[int], Sequence[DataFile]] = field(compare=False, repr=False)
     removed: int = NONE
-    # The files that were listed last, and those of them with visible rows.
+    # By part: the files that were listed last, those of them with visible rows, and whether these are all.
     _visible: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -143,18 +144,40 @@ class Contents:
         """
         return self._complete(self.list_events(), ranges)
 
-    def visible_files(self) -> tuple[VisibleFile, ...]:
-        """The files of `events` with visible rows; found once for a version of the table.
+    def visible_files(self, part: str = EVENTS) -> tuple[VisibleFile, ...]:
+        """The files of `events` with visible rows of a part; found once for a version of the table.
 
-        DamagedWarehouse unless `events` has all rows of the visible ranges.
+        part: "history", "live", or "events" for both.
+
+        DamagedWarehouse unless `events` has all rows of the visible ranges of the part.
         """
-        files, known = self.list_events(), self._visible
-        if known.get("of") is not files:
-            for ranges in (self.history, self.live):
-                self._complete(files, ranges)
-            known.update(files=visible_files(files, self.history, self.live), of=files)
-        visible: tuple[VisibleFile, ...] = known["files"]
+        files = self.list_events()
+        known = self._visible.get(part)
+        if known is None or known[0] is not files:
+            known = self._visible[part] = (files, *self._visible_of(files, part))
+        visible: tuple[VisibleFile, ...] = known[1]
         return visible
+
+    def shows_all_rows(self) -> bool:
+        """Whether all rows of all files of `events` are visible; errors as of `visible_files`."""
+        self.visible_files()
+        return bool(self._visible[EVENTS][2])
+
+    def _visible_of(self, files: Sequence[DataFile], part: str) -> tuple[tuple[VisibleFile, ...], bool]:
+        """The files with visible rows of a part, and whether all rows of all files are visible."""
+        if part != EVENTS:
+            try:
+                found = self.visible_files()
+            except DamagedWarehouse:  # it may be of the other part
+                self._complete(files, self._ranges(part))
+                found = visible_files(files, self.history, self.live)
+            return tuple(one for one in found if one.is_live == (part == PARTS[1])), False
+        for ranges in (self.history, self.live):
+            self._complete(files, ranges)
+        # Each range has its rows or more of them, so equal sums leave no row that is not visible.
+        expected = sum(self.counts[batches] for batches in (*self.history, *self.live))
+        is_all = all(file.rows >= 0 for file in files) and sum(file.rows for file in files) == expected
+        return visible_files(files, self.history, self.live, all_visible=is_all), is_all
 
     def located_files(self) -> Sequence[tuple[Store, VisibleFile]]:
         """The files of `visible_files`, each with the store of its warehouse; errors as there."""
