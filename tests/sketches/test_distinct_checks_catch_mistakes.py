@@ -50,6 +50,7 @@ def exercise() -> None:
             for batch in stream.batches([90, 1, 13]):
                 counter.update(digest(batch.keys), batch.times)
                 counter.check_invariants()
+                assert counter.distinct(int(batch.times[-1]) + 3) == 0  # of a window that has not begun
             check_windows(counter, factory, stream)
     drawn = streams(rng, 3000)
     for seed in range(20):
@@ -178,6 +179,7 @@ MISTAKES: dict[str, Patch] = {
     "a list forgets its horizon": (RecentList, "add", add_forgetting_the_horizon),
     "a key seen again keeps its place": (RecentList, "add", add_without_moving),
     "a batch is cut to the capacity": (RecentList, "add", add_cutting_at_capacity),
+    "the last window takes arrivals before it": (RecentList, "add", add_before_a_future_window),
     "a window begins one later": (NewestTimes, "live", lambda self, since: LIVE(self, since + 1)),
     "a window of a list begins one later": (
         RecentList,

@@ -64,12 +64,6 @@ def rows_of(uri: str | os.PathLike[str], name: str) -> pa.Table:
     return data_files.read(store, name, tables.open_table(store, name))
 
 
-def only_file(uri: str | os.PathLike[str], name: str) -> Path:
-    """The one file that the table names."""
-    (file,) = data_files.list_files(tables.open_table(Store.from_uri(uri), name))
-    return Path(uri) / name / file.path
-
-
 def backdate(folder: Path, seconds: float) -> None:
     """Makes every file below the folder older."""
     for path in folder.rglob("*"):
