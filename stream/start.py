@@ -204,8 +204,8 @@ def _check_changes(records: list[str], fraction: float | None, *, evolve: bool) 
     """InputError for what goes with rows and not with changes."""
     if records or fraction is not None or evolve:
         raise InputError(
-            "changes are made as they are, or stop the stream: leave out max_rejected_fraction and evolve, "
-            "and make rows of records by stream.parse_changes."
+            "changes are all made, or the stream stops: leave out max_rejected_fraction and evolve. Parse "
+            "text records by stream.parse_changes."
         )
 
 

@@ -369,8 +369,8 @@ def _limits(parts: Sequence[Comparison], theta: float, clear: Any) -> list[tuple
                 )
         elif theta and (not threshold or isinstance(one.threshold, str)):
             raise InputError(
-                f"theta is a share of the threshold, which says nothing for {one.text}. Give clear instead, "
-                "the level from which on it is clear again."
+                f"theta is a share of the threshold, and there is no such share for {one.text}. Give clear "
+                "instead: the level at which the alert ends."
             )
         else:
             step = Fraction(str(theta)) * abs(threshold)  # 0.1 is a tenth

@@ -130,8 +130,11 @@ def _answer(
         scanned += scan.rows
     used = [*history, *live]
     shown = shown_window(window, session.options.grid)
-    if any(cell.kind != companion.kind for cell in used):
-        raise DamagedWarehouse(f"cells of the companion {companion.name!r} are of another kind than it is")
+    if any(cell.kind != companion.kind for cell in live):
+        raise DamagedWarehouse(
+            f"the ledger has cells of the companion {companion.name!r} that are not of its kind "
+            f"{companion.kind!r}. Another tool has changed the ledger: put back its version before that."
+        )
     if not any(cell.data for cell in used):
         rows = sum(cell.rows for cell in used)
         reason = f"its {rows:,} rows are all NULL in {companion.column!r}" if rows else "no rows"
@@ -186,7 +189,7 @@ def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Ce
     session, companion, place = scan.session, scan.companion, scan.contents.store.uri
     key = ("companion", companion.name, place, view.root, marks.source.path)  # of one attempt at the run
     kept = session.memory.at(key)
-    cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion.name))))
+    cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion))))
     return cells.cells
 
 

@@ -176,8 +176,8 @@ def test_what_does_not_go_with_changes_is_refused(feed: Feed) -> None:
     feed.bring(change(None, ANN))
     before = files_of(feed.uri)
     for options, error in (
-        ({"evolve": True}, "changes are made as they are"),
-        ({"max_rejected_fraction": 0.5}, "changes are made as they are"),
+        ({"evolve": True}, "changes are all made"),
+        ({"max_rejected_fraction": 0.5}, "changes are all made"),
         ({"missing": "ignore"}, "missing must be 'error'"),
     ):
         with pytest.raises(InputError, match=error):

@@ -6,6 +6,7 @@ import random
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -243,13 +244,33 @@ def test_verify_finds_a_summary_of_other_rows(
 REAL = Tally.summarise
 
 
-def test_a_run_without_cells_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def of_another_kind(cell: Cell) -> bytes:
+    """The bytes of a cell as if another kind had made it."""
+    return TO_BYTES(replace(cell, kind="text"))
+
+
+TO_BYTES = Cell.to_bytes
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "told"),
+    [
+        ("tidemark.warehouse.loads.run_builder.COMPANIONS_GROUP", "unknown", "it has no cells of the"),
+        ("tidemark.warehouse.companions.cells.Cell.to_bytes", of_another_kind, "are not of its kind 'tally'"),
+    ],
+    ids=["none", "of another kind"],
+)
+def test_a_run_without_its_cells_is_told_and_built_again(
+    place: str, wrong: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("tidemark.warehouse.loads.run_builder.COMPANIONS_GROUP", "unknown")
+        patch.setattr(place, wrong)
         world = world_of(tmp_path, [(True, rows_of(40))])
-    with pytest.raises(DamagedWarehouse, match="has no cells of the companion 'origins'"):
+    with pytest.raises(DamagedWarehouse, match=rf"run=L00.*{told}.*\. Run `tidemark repair`"):
         world.open().companion("origins")
     assert not warehouse.verify(world.path).ok
+    assert warehouse.repair(None, world.path).outcome == "repaired"
+    assert world.open().companion("origins").N == 40
 
 
 @pytest.mark.spark

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, as_numpy
 from tidemark.warehouse.companions.cells import Cell
-from tidemark.warehouse.companions.declared import Cells, Companions
+from tidemark.warehouse.companions.declared import Cells, Companion, Companions
 from tidemark.warehouse.delta.table_names import COMPANION_MARKS, COMPANIONS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -38,11 +38,16 @@ class CellMarks(ValueMarks):
         with self.source.open() as file:
             return companion_cells.from_file(file, self.totals)
 
-    def cells_of(self, companion: str) -> Sequence[Cell]:
-        """The cells of the companion with this name, which stand for all rows; else DamagedWarehouse."""
-        cells = self.cells().get(companion, ())
-        if not cells and self.totals.rows:
-            raise DamagedWarehouse(f"run {self.run.name} has no cells of the companion {companion!r}")
+    def cells_of(self, companion: Companion) -> Sequence[Cell]:
+        """The cells of a companion, which stand for all rows and are of its kind; else DamagedWarehouse."""
+        with self.source.open() as file:
+            cells = companion_cells.from_file(file, self.totals).get(companion.name, ())
+            if not cells and self.totals.rows:
+                raise DamagedWarehouse(f"it has no cells of the companion {companion.name!r}")
+            if any(cell.kind != companion.kind for cell in cells):
+                raise DamagedWarehouse(
+                    f"cells of the companion {companion.name!r} are not of its kind {companion.kind!r}"
+                )
         return cells
 
 

@@ -156,8 +156,8 @@ def _fault(
             for group in range(sealed.metadata.num_row_groups):
                 sealed.read_group(group)
         check_run(store, projection, marks)
-        if projection.companions:
-            marks.cells()
+        for companion in projection.companions.declared:
+            marks.cells_of(companion)
     except (DamagedWarehouse, FileNotFoundError, pa.ArrowException) as error:
         return first_line(error)
     net_of = run_tables.net_of(files[0].path)

@@ -30,8 +30,10 @@ from pyarrow import fs
 
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
+from tidemark.warehouse.runs.levels import REMEDY
 
 # Names of the row groups of a marks file.
 HEADER_GROUP, MARKS_GROUP, SPANS_GROUP, COMPANIONS_GROUP = "header", "marks", "spans", "companions"
@@ -111,11 +113,19 @@ class MarksFile:
 
     @contextmanager
     def open(self) -> Iterator[SealedFile]:
-        """The file, opened to be read; DamagedWarehouse if it is missing or damaged, or has no seal."""
+        """The file, opened to be read; DamagedWarehouse if it is missing or damaged, or has no seal.
+
+        DamagedWarehouse that is raised inside, because the marks contradict each other, gets the name of the
+        file and the remedy.
+        """
         with open_sealed(self.filesystem, self.path) as file:
             if not file.is_sealed:
                 raise ValueError("it has no seal")
-            yield file
+            try:
+                yield file
+            except DamagedWarehouse as error:
+                reason = str(error).rstrip(".")
+                raise DamagedWarehouse(f"the file {self.path} is damaged: {reason}. {REMEDY}") from error
 
 
 def statistics_digest(group: pq.RowGroupMetaData) -> int:

@@ -188,7 +188,7 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
     if listed != marked:
         raise DamagedWarehouse(
             f"table and marks of {run.name} list different files: only the table {sorted(listed - marked)}, "
-            f"only the marks {sorted(marked - listed)}. Run repair: it builds the run from events."
+            f"only the marks {sorted(marked - listed)}"
         )
 
 

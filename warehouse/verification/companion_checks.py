@@ -36,7 +36,7 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
     is_after = view.removed == pinned.removed.number
     checked = 0
     for marks in view.runs if is_after else ():
-        cells = marks.cells_of(companion.name)
+        cells = marks.cells_of(companion)
         of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
         batches = [batches for plan in of_run for batches in plan.batches]
         gone = np.empty(0, np.int64) if view.kept is None else view.kept.ticks_of(marks.run)
