@@ -107,7 +107,7 @@ def open(  # noqa: A001, PLR0913
     uri: Address | Sequence[Address] | Mapping[str, Address],
     storage_options: dict[str, str] | Mapping[str, dict[str, str] | None] | None = None,
     *,
-    memory: str | int = "256MB",
+    memory: str | int | None = None,
     progress: Callable[[float], None] | None = None,
     max_staleness: str | timedelta | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -128,7 +128,8 @@ def open(  # noqa: A001, PLR0913
     memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and
         whole runs where many groups or windows are asked at once.
         A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that
-        need them read them each time.
+        need them read them each time. By default all readers of the process share a tenth of the machine's
+        memory, at least 256 MiB; the live rows of each may take 256 MiB of it.
 
     progress: called with the share of a scan that is done, from 0 to 1. By default a long scan shows its
         progress on a terminal and in a notebook.
@@ -168,7 +169,8 @@ def open(  # noqa: A001, PLR0913
     else:
         options = cast("dict[str, str] | None", storage_options)
         snapshot = opened(uri, options, kept, at=cast("At | None", at))
-    return Warehouse(snapshot, parse_bytes(plain(memory)), progress, seconds)
+    own = None if memory is None else parse_bytes(plain(memory))
+    return Warehouse(snapshot, own, progress, seconds)
 
 
 def connect(
@@ -208,7 +210,7 @@ def use(
     uri: str | os.PathLike[str],
     storage_options: dict[str, str] | None = None,
     *,
-    memory: str | int = "256MB",
+    memory: str | int | None = None,
     max_staleness: str | timedelta | None = None,
     at: At | None = None,
 ) -> Warehouse:

@@ -53,8 +53,6 @@ from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.sites import AnySnapshot, Site
 from tidemark.warehouse.snapshots.system_tables import Contents
 
-DEFAULT_MEMORY = 2**28
-
 
 @checks_calls(MeasureRequest.of)
 class Reader(KeyReader):
@@ -112,7 +110,7 @@ class Reader(KeyReader):
     def __init__(
         self,
         snapshot: AnySnapshot,
-        memory: int = DEFAULT_MEMORY,
+        memory: int | None = None,
         progress: Callable[[float], None] | None = None,
         max_staleness: float = 0.0,
     ) -> None:

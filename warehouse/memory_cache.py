@@ -8,8 +8,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import is_
-from typing import Generic, TypeVar
+from itertools import count
+from operator import attrgetter, is_
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 from tidemark.warehouse.errors import InputError
 
@@ -35,26 +37,70 @@ def parse_bytes(size: str | int) -> int:
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 
 
+class Budget:
+    """The total weight of the values of all caches that share it, in the unit of their weights.
+
+    A cache that needs room takes it from the others first, from the one that was asked longest ago. A cache
+    that is no longer used anywhere counts no more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.lock = most, threading.Lock()
+        self._caches: WeakSet[LRUCache[Any]] = WeakSet()
+        self._turns = count(1)
+
+    @property
+    def weight(self) -> int:
+        """The total weight of the cached values."""
+        return sum(cache.weight for cache in self._caches)
+
+    def join(self, cache: LRUCache[Any]) -> None:
+        """From here on the cache shares the budget."""
+        with self.lock:
+            self._caches.add(cache)
+
+    def next_turn(self) -> int:
+        """A number that is greater than those before."""
+        return next(self._turns)
+
+    def make_room(self, asking: LRUCache[Any]) -> None:
+        """Evicts values until the rest fits; one value of the asking cache stays. The caller has the lock."""
+        while self.weight > self.most:
+            others = [cache for cache in self._caches if cache is not asking and cache.weight]
+            if not others and asking.size <= 1:
+                return
+            min(others, key=attrgetter("turn"), default=asking).evict_oldest()
+
+
 class LRUCache(Generic[T]):
     """The most recently used values by key: as many as fit into a budget, and at least one.
 
     Values are not None. Safe to share between threads. If two threads miss the same key at once, both may
     compute the value. A call costs O(1), and O(cached values) when the sources of a topic change.
 
-    budget: the total weight of all values, in the unit of `weight`. One value may
-        exceed it.
+    budget: the total weight of all values, in the unit of `weight`; or what several caches share. One value
+        may exceed it.
     weight: the weight of a value, computed once when the value is made. By default each value weighs 1, so
         `budget` counts values.
+
+    `turn` is greater than that of the caches of the same budget that were asked before this one.
     """
 
-    def __init__(self, budget: int, weight: Callable[[T], int] | None = None) -> None:
-        self.budget, self._weight, self._total_weight = budget, weight, 0
+    def __init__(self, budget: int | Budget, weight: Callable[[T], int] | None = None) -> None:
+        self._shared = budget if isinstance(budget, Budget) else Budget(budget)
+        self.budget, self._weight, self._total_weight, self.turn = self._shared.most, weight, 0, 0
         self._entries: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
         self._sources: dict[Hashable, tuple[object, ...]] = {}
-        self._lock = threading.Lock()
+        self._lock = self._shared.lock
+        self._shared.join(self)
 
     def __contains__(self, key: Hashable) -> bool:
         return (None, key) in self._entries
+
+    @property
+    def size(self) -> int:
+        """How many values are cached."""
+        return len(self._entries)
 
     @property
     def weight(self) -> int:
@@ -89,8 +135,12 @@ class LRUCache(Generic[T]):
                 self._evict(entry_key)
                 self._entries[entry_key] = value, weight
                 self._total_weight += weight
-            while self._total_weight > self.budget and len(self._entries) > 1:
-                self._evict(next(iter(self._entries)))
+            self.turn = self._shared.next_turn()
+            self._shared.make_room(self)
+
+    def evict_oldest(self) -> None:
+        """Removes the value that was asked longest ago. Of `Budget`, which has the lock."""
+        self._evict(next(iter(self._entries)))
 
     def _lookup(self, entry_key: tuple[Hashable, Hashable], sources: Sequence[object]) -> T | None:
         topic = entry_key[0]
@@ -103,6 +153,7 @@ class LRUCache(Generic[T]):
         if entry is None:
             return None
         self._entries.move_to_end(entry_key)
+        self.turn = self._shared.next_turn()
         return entry[0]
 
     def _evict(self, entry_key: tuple[Hashable, Hashable]) -> None:

@@ -138,4 +138,18 @@ def _report(section: Section, sizes: Sizes, found: Sequence[Asked]) -> None:
         + "".join(f" {name} was not measured: its package is not installed." for name in missing)
         + "\n\n"
         + table(["question", *(f"{name} (ms)" for name in engines), "ratio"], lines)
+        + "\n\n"
+        + _ends(title, found)
     )
+
+
+def _ends(title: str, found: Sequence[Asked]) -> str:
+    """The table of the slowest and the fastest question beside DuckDB, which pages show."""
+    ordered = sorted(found, key=lambda one: (one.taken[OURS] - SLACK_MS) / one.taken[EVENTS])
+    fastest = min(found, key=lambda one: one.taken[OURS] / one.taken[EVENTS])
+    lines = [
+        [f"{title}: {end}", f'asks for "{one.question.name}"', *(f"{number(ms)} ms" for ms in taken)]
+        for end, one in (("the slowest", ordered[-1]), ("the fastest", fastest))
+        for taken in [(one.taken[OURS], one.taken[EVENTS])]
+    ]
+    return table(["beside DuckDB over events", "question", "tidemark", "DuckDB"], lines)

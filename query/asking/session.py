@@ -23,6 +23,7 @@ from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.query.quantiles.window_sums import WindowSums
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.budgets import LIVE, shared_budget
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache, LiveValues
 from tidemark.query.reading.spending import check_stop, limited, spending
@@ -79,7 +80,8 @@ class Session:
 
     The snapshot is of one warehouse, or of several that are asked as one (warehouse/snapshots/sites.py).
 
-    memory: the budget of `memory`, the cache of decoded rows, in bytes.
+    memory: the budget of `memory`, the cache of decoded rows, in bytes; None for that of the process
+        (reading/budgets.py).
     progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
     max_staleness: for how many seconds what was seen of the tables is taken for the newest.
 
@@ -89,7 +91,7 @@ class Session:
     def __init__(
         self,
         snapshot: AnySnapshot,
-        memory: int,
+        memory: int | None,
         progress: Callable[[float], None] | None = None,
         max_staleness: float = 0.0,
     ) -> None:
@@ -98,8 +100,9 @@ class Session:
         self.blocks = BlockReader()
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
-        self.memory: LRUCache[Any] = LRUCache(memory, operator.attrgetter("nbytes"))
-        self.live = LiveCache(self.memory)
+        budget = shared_budget() if memory is None else memory
+        self.memory: LRUCache[Any] = LRUCache(budget, operator.attrgetter("nbytes"))
+        self.live = LiveCache(self.memory, LIVE if memory is None else memory)
         self.sums = WindowSums(self.live, self.memory)
         self.costs = Costs()
         self.keys = KeySource(self.is_far, self.blocks, self.memory, self.live, self.costs)

@@ -50,10 +50,13 @@ class LiveRows(Generic[R]):
 
 
 class LiveCache:
-    """Reads live rows, and keeps them in a cache of decoded data whose weights are bytes."""
+    """Reads live rows, and keeps them in a cache of decoded data whose weights are bytes.
 
-    def __init__(self, memory: LRUCache[Any]) -> None:
-        self._memory = memory
+    most: the bytes that the live rows of a view may take in it.
+    """
+
+    def __init__(self, memory: LRUCache[Any], most: int) -> None:
+        self._memory, self._most = memory, most
         # By warehouse and runs table, the ranges that may be cached.
         self._ranges: dict[tuple[str, str], set[BatchRange]] = {}
         self._fitting: dict[str, tuple[LiveCounts, bool]] = {}  # by runs table, the newest answer of `fits`
@@ -67,7 +70,7 @@ class LiveCache:
             for (batch_range, _), rows in counts.items():
                 by_range.setdefault(batch_range, []).append(rows)
             needed = sum(projection.sorted_bytes(sum(rows), len(rows)) for rows in by_range.values())
-            known = self._fitting[projection.runs_table] = counts, needed <= self._memory.budget
+            known = self._fitting[projection.runs_table] = counts, needed <= self._most
         return known[1]
 
     def rows(self, snapshot: AnySnapshot, projection: Projection[R], view: AnyView) -> Iterator[LiveRows[R]]:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark.query.reader import Reader
+from tidemark.query.reading.budgets import LEAST
 from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered
 from tidemark.warehouse.columns.column_names import ColumnNames
@@ -51,7 +52,8 @@ class WarehouseAddress:
 
     def open_current(self) -> Reader:
         """A new reader of the warehouse that is at the address now, whatever its identity."""
-        return Reader(opened(self.uri, dict(self.storage_options) or None, at=self.at))
+        # With less memory than other readers: a machine may have a worker process for each core.
+        return Reader(opened(self.uri, dict(self.storage_options) or None, at=self.at), LEAST)
 
 
 def rows_of_call(address: tuple[Any, ...], function: str, *args: Any) -> Iterator[Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.query.reading import budgets
+from tidemark.warehouse.memory_cache import Budget, LRUCache
 
 
 @given(st.integers(0, 20), st.lists(st.integers(0, 9)))
@@ -74,3 +78,64 @@ def test_threads_that_ask_at_once_get_their_own_values_and_the_budget_holds() ->
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
     assert sum(one for one in range(12) if one in cache) == cache._total_weight <= 30
+
+
+ASKED = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30)
+
+
+def shares_as_a_list_does(budget: int, asked_of: list[tuple[int, int]]) -> None:
+    """Three caches of one budget against lists of their names, the one that was asked last first."""
+    shared = Budget(budget)
+    caches: list[LRUCache[int]] = [LRUCache(shared, int) for _ in range(3)]
+    models: dict[int, list[int]] = {}
+    for number, name in asked_of:
+        own = models.pop(number, [])
+        models = {number: [name, *(one for one in own if one != name)], **models}
+        while sum(map(sum, models.values())) > budget:
+            victim = next((one for one in reversed(models) if one != number and sum(models[one])), number)
+            if models[victim] == [name] and victim == number:
+                break
+            models[victim].pop()
+        asked(caches[number], name, name)
+        for place, cache in enumerate(caches):
+            assert {one for one in range(10) if one in cache} == set(models.get(place, []))
+        assert shared.weight == sum(map(sum, models.values()))
+
+
+@given(st.integers(0, 30), ASKED)
+def test_caches_of_one_budget_take_room_from_the_one_that_was_asked_longest_ago(
+    budget: int, asked_of: list[tuple[int, int]]
+) -> None:
+    shares_as_a_list_does(budget, asked_of)
+
+
+def test_a_budget_that_each_cache_has_for_itself_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Budget, "weight", property(lambda _: 0))
+    with pytest.raises(AssertionError):
+        shares_as_a_list_does(10, [(0, 9), (1, 9)])
+
+
+def test_a_cache_that_nobody_has_any_more_counts_no_more() -> None:
+    shared = Budget(10)
+    gone, kept = LRUCache[int](shared, int), LRUCache[int](shared, int)
+    asked(gone, 9, 9)
+    del gone
+    gc.collect()
+    asked(kept, 8, 8)
+    assert shared.weight == kept.weight == 8
+
+
+def test_the_budget_of_a_process_is_a_tenth_of_the_memory_that_it_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's limit counts; text is not one. A small machine has the least."""
+    machine, limits = budgets.machine_memory(), [tmp_path / name for name in ("new", "old", "missing")]
+    monkeypatch.setattr(budgets, "_GROUP_LIMITS", limits)
+    for new, old, expected in [("max", str(2**62), None), (str(2**32), "max", 2**32), ("0", "x", 0)]:
+        limits[0].write_text(new + "\n")
+        limits[1].write_text(old)
+        found = budgets.machine_memory()
+        assert found == expected or (expected is None and found >= machine)
+        budgets.shared_budget.cache_clear()
+        assert budgets.shared_budget().most == max(2**28, found // 10)
+    budgets.shared_budget.cache_clear()

@@ -110,9 +110,8 @@ _LIMITS = (
     ),
     option(
         "--memory",
-        default="256MB",
         metavar="BYTES",
-        help="the memory for decoded rows of each warehouse (default 256MB)",
+        help="the memory for decoded rows of each warehouse (default: a tenth of the machine's for all)",
     ),
 )
 SERVE = (

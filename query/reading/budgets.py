@@ -1,0 +1,39 @@
+"""How much memory the readers of a process take for decoded rows, where nobody says how much.
+
+All of them share a tenth of the machine's memory, at least LEAST. They may use it for runs that are read
+whole, because a question about many groups or windows goes through these in a fraction of the time of a scan.
+Live rows of a reader take at most LIVE of it: each new batch is merged with all of them, so questions would
+wait for more.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tidemark.warehouse.memory_cache import Budget
+from tidemark.warehouse.per_process import per_process
+
+LEAST = LIVE = 2**28
+SHARE = 10  # a tenth of the machine's memory
+_GROUP_LIMITS = (  # of the container in which the process runs, by the two versions of control groups
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+@per_process
+def shared_budget() -> Budget:
+    """The budget of this process, which all its readers share."""
+    return Budget(max(LEAST, machine_memory() // SHARE))
+
+
+def machine_memory() -> int:
+    """The bytes of memory of the machine, or of the container in which the process runs."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _GROUP_LIMITS:
+        try:
+            found.append(int(path.read_text()))
+        except (OSError, ValueError):  # there is no such limit
+            continue
+    return min(found)
