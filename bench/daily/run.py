@@ -22,6 +22,7 @@ from bench.daily.measure_questions import measure_questions
 from bench.daily.peers import other_peers
 from bench.daily.question import Question, condition
 from bench.daily.rows import DAY, LIVE, WEEK, Sizes, fill
+from bench.daily.ways import measure_ways
 from bench.engines import Duck
 from bench.latency import MS, timed
 from bench.report import Section, number, say, table
@@ -81,6 +82,7 @@ def _measure_all(section: Section, folder: Path, sizes: Sizes, asked: Sequence[Q
             one.taken[name] = _measure_other(one, peer.rows, min(sizes.turns, FEW_TURNS))
             say(f"  {one.question.name}: {name} {one.taken[name]:.1f} ms")
         peer.close()
+    measure_ways(section, f"{sizes.rows / 1e6:g} M rows", wh, asked, min(sizes.turns, FEW_TURNS))
     _report(section, sizes, found)
     shutil.rmtree(folder)
 

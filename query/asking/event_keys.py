@@ -40,4 +40,5 @@ class EventKeys:
         name, is_live = quoted(key_name(1)), f"{quoted(LIVE)}::BIGINT"
         columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
         folders = [store.files.folder for store in contents.stores if store.files.folder is not None]
-        return EventRows(f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)", source.paths, folders)
+        sql = f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)"
+        return EventRows(sql, source.has_live, source.paths, folders)

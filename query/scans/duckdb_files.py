@@ -12,7 +12,8 @@ read these, and they come through warehouse/events/reader.py instead:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from tidemark.warehouse.integrity.sealed_files import ROWS, SealedFile, open_sea
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScannedColumns:
     """Columns of the table `events`, of which DuckDB reads some by itself.
 
@@ -37,13 +38,15 @@ class ScannedColumns:
 
     store: Store
     types: Mapping[str, str]
-    _stored: Mapping[str, str] = field(init=False)  # the types by stored names
-    _arrow: Mapping[str, pa.DataType] = field(init=False)
 
-    def __post_init__(self) -> None:
-        types = {self.store.column_names.stored(name): kind for name, kind in self.types.items()}
-        object.__setattr__(self, "_stored", types)
-        object.__setattr__(self, "_arrow", {field.name: field.type for field in arrow_fields(types)})
+    @cached_property
+    def _stored(self) -> Mapping[str, str]:
+        """The types by stored names."""
+        return {self.store.column_names.stored(name): kind for name, kind in self.types.items()}
+
+    @cached_property
+    def _arrow(self) -> Mapping[str, pa.DataType]:
+        return {field.name: field.type for field in arrow_fields(self._stored)}
 
     def path_of(self, file: str, names: Sequence[str]) -> tuple[str, int] | None:
         """The path by which DuckDB reads these columns of a file, and their bytes; None if it must not.

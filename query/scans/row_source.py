@@ -133,10 +133,10 @@ class RowSource:
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     `spread` gives rows in the place of buckets the windows that have them, where these overlap.
-    Once there is a relation, `paths` are the files that DuckDB reads by itself, and `most_rows` is how many
-    rows all files have, as often as windows may have them; `rows_left` is how many rows indexes left to be
-    read, None without one. `share` is the share that was read of the other
-    files' rows, from 0 to 1.
+    Once there is a relation, `paths` are the files that DuckDB reads by itself, and `has_live` is whether one
+    of them has live rows; `most_rows` is how many rows all files have, as often as windows may have them;
+    `rows_left` is how many rows indexes left to be read, None without one. `share` is the share that was read
+    of the other files' rows, from 0 to 1.
     """
 
     contents: AnyContents
@@ -152,6 +152,7 @@ class RowSource:
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
+    has_live: bool = field(default=False, init=False)
     most_rows: float = field(default=0, init=False)
     rows_left: int | None = field(default=None, init=False)
     _picked: PickedRows = field(init=False)
@@ -184,6 +185,7 @@ class RowSource:
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
+        self.has_live = any(place.is_live for place in by_duckdb)
         parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
         if others or not parts:
             return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
