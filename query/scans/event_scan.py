@@ -47,7 +47,7 @@ class EventScan(OpenScan):
     ) -> None:
         """See `OpenScan`, which has the parameters about the rows that are selected."""
         super().__init__(contents, windows, measure=measure, **selected)
-        self._measure = measure
+        self._measure, self._source.as_text = measure, True
         self._rows: ScannedRows | None = None
 
     def close(self) -> None:
@@ -119,7 +119,8 @@ class EventScan(OpenScan):
             rows = source.spread(f"({relation})")
             if source.most_rows <= most_held(self.memory):
                 return self._held(rows)
-            self.keep("scanned", f"FROM {rows}")
+            self.keep("scanned", f"FROM {source.stored(rows)}")
+        source.texts = frozenset()  # the table has bytes
         ((count,),) = self.rows("SELECT count(*) FROM scanned")
         if count > most_held(self.memory):
             return GroupedRows(source, self._measure, self)

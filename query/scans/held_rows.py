@@ -56,17 +56,18 @@ class HeldRows:
         relation: SQL of the rows, to be run once.
         """
         columns = source.group_columns
-        listed = ", ".join(columns)
+        stored = [f"encode({name}) AS {name}" if name in source.texts else name for name in columns]
+        m = f"count(CASE WHEN {_LIVE} = 1 THEN {_VALUE} END)" if source.has_live else "0::BIGINT"
+        numbers = f"SELECT {', '.join(columns)}, {m} AS m, list({_VALUE}) AS numbers FROM {relation}"
         table = asker.columns(
-            f"SELECT {listed}, count(CASE WHEN {_LIVE} = 1 THEN {_VALUE} END) AS m, "
-            f"list({_VALUE}) AS numbers FROM {relation} GROUP BY {listed}"
+            f"SELECT {', '.join(stored)}, m, numbers FROM ({numbers} GROUP BY {', '.join(columns)})"
         )
         lists = single_array(table.column("numbers"))
         edges = as_numpy(lists.offsets).astype(np.int64)
         values = lists.values.slice(edges[0], edges[-1] - edges[0])
         numbers, edges, counts = _numbers(values, edges - edges[0], as_numpy(table.column("m")))
-        stored = [single_array(table.column(i)) for i in range(len(columns))]
-        groups, order = ScannedGroups.of(source, stored, counts)
+        names = [single_array(table.column(i)) for i in range(len(columns))]
+        groups, order = ScannedGroups.of(source, names, counts)
         return cls(groups, order, numbers, edges)
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:

@@ -40,7 +40,7 @@ from tidemark.query.scans.picked_rows import FILE_ROW, PickedRows, RowConditions
 from tidemark.query.scans.stored_sql import among_sql, batches_sql, stored_sql
 from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.column_types import find_column_type, key_type_names
+from tidemark.warehouse.columns.column_types import Storage, find_column_type, key_type_names
 from tidemark.warehouse.columns.keys import Key, encode_keys
 from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
@@ -130,13 +130,15 @@ class RowSource:
     key         the columns of the key that is counted; rows with NULL in them stay
     times       only rows of these times, or None
     ticks       whether the relation has the tick of each row
+    as_text     whether text of the group may stay text in the relation (`texts`), which is grouped sooner
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     `spread` gives rows in the place of buckets the windows that have them, where these overlap.
     Once there is a relation, `paths` are the files that DuckDB reads by itself, and `has_live` is whether one
     of them has live rows; `most_rows` is how many rows all files have, as often as windows may have them;
     `rows_left` is how many rows indexes left to be read, None without one. `share` is the share that was read
-    of the other files' rows, from 0 to 1.
+    of the other files' rows, from 0 to 1. `texts` are the columns of the group, as SQL, that are text in the
+    relation, and not its bytes; `stored` gives rows with the bytes.
     """
 
     contents: AnyContents
@@ -149,10 +151,12 @@ class RowSource:
     key: tuple[Key, ...] = ()
     times: TimeRange | None = None
     ticks: bool = False
+    as_text: bool = False
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)
     has_live: bool = field(default=False, init=False)
+    texts: frozenset[str] = field(default=frozenset(), init=False)
     most_rows: float = field(default=0, init=False)
     rows_left: int | None = field(default=None, init=False)
     _picked: PickedRows = field(init=False)
@@ -185,11 +189,25 @@ class RowSource:
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
-        self.has_live = any(place.is_live for place in by_duckdb)
+        self.has_live = any(place.is_live for place in by_duckdb) or any(one.is_live for _, one in others)
+        if self.as_text and by_duckdb and not others:
+            own = zip(self.group_columns, self.by, strict=False)
+            self.texts = frozenset(
+                column
+                for column, key in own
+                if key.name not in self.computed and key.column_type.storage is Storage.STRING
+            )
         parts = [self._read_by_duckdb(place, paths) for place, paths in by_duckdb.items()]
         if others or not parts:
             return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
         return " UNION ALL ".join(parts), None
+
+    def stored(self, rows: str) -> str:
+        """SQL of rows of the relation, with text of the group as bytes."""
+        if not self.texts:
+            return rows
+        encoded = ", ".join(f"encode({column}) AS {column}" for column in sorted(self.texts))
+        return f"(SELECT * REPLACE ({encoded}) FROM {rows})"
 
     def spread(self, rows: str) -> str:
         """SQL of rows with the last column of the group, with each window of their bucket in its place."""
@@ -262,9 +280,10 @@ class RowSource:
         columns = [f"{int(place.is_live)}::UTINYINT AS {quoted(LIVE)}"]
         if self.measure is not None:
             columns.append(f"{self._stored(self.measure, guards)} AS {quoted(VALUE)}")
-        columns += [
-            f"{self._stored(key, guards)} AS {quoted(group_name(i))}" for i, key in enumerate(self.by, 1)
-        ]
+        for number, key in enumerate(self.by, 1):
+            name = quoted(group_name(number))
+            value = quoted(key.name) if name in self.texts else self._stored(key, guards)
+            columns.append(f"{value} AS {name}")
         columns += [
             f"{self._stored(key, guards)} AS {quoted(key_name(i))}" for i, key in enumerate(self.key, 1)
         ]
