@@ -86,10 +86,10 @@ def _ways(answers: Any) -> list[str]:
 
 
 @contextmanager
-def _forced(costs: Costs, way: str) -> Iterator[None]:
+def _forced(costs: Costs, forced: str) -> Iterator[None]:
     """Inside, every question that has the way takes it."""
     right = costs.corrected
-    costs.corrected = lambda topic, one, cost: -1.0 if one == way else 1e15  # type: ignore[method-assign]  # noqa: ARG005
+    costs.corrected = lambda topic, way, cost: -1.0 if way == forced else 1e15  # type: ignore[method-assign]  # noqa: ARG005
     try:
         yield
     finally:

@@ -58,9 +58,9 @@ class HeldRows:
         columns = source.group_columns
         stored = [f"encode({name}) AS {name}" if name in source.texts else name for name in columns]
         m = f"count(CASE WHEN {_LIVE} = 1 THEN {_VALUE} END)" if source.has_live else "0::BIGINT"
-        numbers = f"SELECT {', '.join(columns)}, {m} AS m, list({_VALUE}) AS numbers FROM {relation}"
+        listed = f"SELECT {', '.join(columns)}, {m} AS m, list({_VALUE}) AS numbers FROM {relation}"
         table = asker.columns(
-            f"SELECT {', '.join(stored)}, m, numbers FROM ({numbers} GROUP BY {', '.join(columns)})"
+            f"SELECT {', '.join(stored)}, m, numbers FROM ({listed} GROUP BY {', '.join(columns)})"
         )
         lists = single_array(table.column("numbers"))
         edges = as_numpy(lists.offsets).astype(np.int64)

@@ -91,7 +91,7 @@ def shares_as_a_list_does(budget: int, asked_of: list[tuple[int, int]]) -> None:
     for number, name in asked_of:
         own = models.pop(number, [])
         models = {number: [name, *(one for one in own if one != name)], **models}
-        while sum(map(sum, models.values())) > budget:
+        while sum(name for own in models.values() for name in own) > budget:
             victim = next((one for one in reversed(models) if one != number and sum(models[one])), number)
             if models[victim] == [name] and victim == number:
                 break
@@ -99,7 +99,7 @@ def shares_as_a_list_does(budget: int, asked_of: list[tuple[int, int]]) -> None:
         asked(caches[number], name, name)
         for place, cache in enumerate(caches):
             assert {one for one in range(10) if one in cache} == set(models.get(place, []))
-        assert shared.weight == sum(map(sum, models.values()))
+        assert shared.weight == sum(name for own in models.values() for name in own)
 
 
 @given(st.integers(0, 30), ASKED)
