@@ -92,7 +92,7 @@ def shares_as_a_list_does(budget: int, asked_of: list[tuple[int, int]]) -> None:
         own = models.pop(number, [])
         models = {number: [name, *(one for one in own if one != name)], **models}
         while sum(name for own in models.values() for name in own) > budget:
-            victim = next((one for one in reversed(models) if one != number and sum(models[one])), number)
+            victim = next((one for one in reversed(models) if one != number and any(models[one])), number)
             if models[victim] == [name] and victim == number:
                 break
             models[victim].pop()
