@@ -97,6 +97,7 @@ class Session:
     ) -> None:
         self.snapshot, self.progress, self._max_staleness = snapshot, progress, max_staleness
         self.time_limit: TimeLimit | None = None
+        self._waits_for_stores = any(site.store.files.takes_rounds for site in snapshot.sites)
         self.blocks = BlockReader()
         spans = SpanCache()
         self.bounds = WindowBoundsCache(spans)
@@ -337,7 +338,7 @@ class Session:
     @property
     def _looks_take_a_round(self) -> bool:
         looks = isinstance(self.snapshot, SnapshotReader | SitesReader) and not self._max_staleness
-        return looks and any(site.store.files.takes_rounds for site in self.snapshot.sites)
+        return looks and self._waits_for_stores
 
     def source(self, view: View, window: Window) -> Source:
         """Where rows of a window of a measure are read from."""

@@ -24,14 +24,15 @@ class MetadataWatch:
 
     def __init__(self, store: Store, name: str) -> None:
         self._log = f"{store.table(name)}/_delta_log"
-        self._version, self._moved, self.checked = -1, float("-inf"), float("-inf")
+        self._moved, self.checked = float("-inf"), float("-inf")
         self._is_there = False  # the entry of the version
+        self._take(-1)
 
     def start_from(self, version: int) -> None:
         """The table was opened at its newest version: this one."""
-        self._version = version
+        self._take(version)
         self._moved = self.checked = time.monotonic()
-        self._is_there = self._exists(version)
+        self._is_there = os.access(self._entry, os.F_OK)
 
     def may_have_changed(self) -> bool:
         """Whether a commit since the last look has new metadata.
@@ -40,19 +41,21 @@ class MetadataWatch:
         """
         self.checked = time.monotonic()
         found = self.checked - self._moved > LISTING_SECONDS
-        found = found or (self._is_there and not self._exists(self._version))
-        while (content := self._commit(self._version + 1)) is not None:
-            self._version, self._is_there = self._version + 1, True
+        found = found or (self._is_there and not os.access(self._entry, os.F_OK))
+        while (content := self._next_commit()) is not None:
+            self._take(self._version + 1)
+            self._is_there = True
             found = found or _ACTION in content
         return found
 
-    def _commit(self, version: int) -> bytes | None:
-        if not self._exists(version):
+    def _take(self, version: int) -> None:
+        """The paths are kept as texts, and asked for by `access`: pathlib and `exists` take longer."""
+        self._version = version
+        self._entry, self._next = (f"{self._log}/{commit_name(one)}" for one in (version, version + 1))
+
+    def _next_commit(self) -> bytes | None:
+        if not os.access(self._next, os.F_OK):
             return None
         with suppress(FileNotFoundError):  # cleaned since then
-            return Path(f"{self._log}/{commit_name(version)}").read_bytes()
+            return Path(self._next).read_bytes()
         return None
-
-    def _exists(self, version: int) -> bool:
-        # pathlib's exists takes longer than the rest of a look.
-        return os.path.exists(f"{self._log}/{commit_name(version)}")  # noqa: PTH110

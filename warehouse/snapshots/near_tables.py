@@ -24,6 +24,7 @@ from tidemark.warehouse.events.reader import BatchRange, files_with
 from tidemark.warehouse.events.removals import NONE, decided, voided
 from tidemark.warehouse.events.versions import FilesBefore
 from tidemark.warehouse.settings.features import SIGNED
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
@@ -47,6 +48,7 @@ class NearTables:
         self._watch = MetadataWatch(store, EVENTS)
         self._watch.start_from(self._events.existing.version())
         self._lock = threading.Lock()
+        self._named: tuple[Options, Needed, list[str]] | None = None
         self.state = TableState.of(store, self._events.existing)
         self.look(ALL, self.state)
 
@@ -55,7 +57,7 @@ class NearTables:
         self.look_for_options(max_age)
         while True:
             options = self.state.options
-            runs = needed.runs_tables(options)
+            runs = self._runs_tables(options, needed)
             if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):
                 return runs
             self.look_at(runs)
@@ -67,6 +69,13 @@ class NearTables:
                 break
         self.look_for_removed()
         return runs
+
+    def _runs_tables(self, options: Options, needed: Needed) -> list[str]:
+        """The runs tables that are needed; kept for the next question of the kind."""
+        named = self._named
+        if named is None or named[0] is not options or named[1] != needed:
+            named = self._named = options, needed, needed.runs_tables(options)
+        return named[2]
 
     def look_for_removed(self) -> None:
         """Takes the removals up to the newest version of `events`; see `Tables`."""
@@ -142,6 +151,7 @@ class NearTable:
     listed: float = 0.0
     checked: float = float("-inf")
     _entry: tuple[int, int, int] | None = None
+    _paths: tuple[int, str, str] = (-1, "", "")  # a version, its entry in the log and the next one
 
     @property
     def existing(self) -> DeltaTable:
@@ -152,9 +162,11 @@ class NearTable:
         """Moves to the newest version; returns whether it may have moved. If it raises, call it again."""
         self.checked, known = time.monotonic(), self.table
         before = -1 if known is None else known.version()
-        if known is None or self._entry != self._entry_of(before):  # none, or its log was begun anew
+        if before != self._paths[0]:
+            self._paths = before, self._commit(before), self._commit(before + 1)
+        if known is None or self._entry != self._entry_of(self._paths[1]):  # none, or its log was begun anew
             self.table = tables.open_table(self.store, self.name) if self._exists() else None
-        elif self._may_be_newer(before + 1):
+        elif self._may_be_newer(self._paths[2]):
             try:
                 table_open.update(self.store, self.name, known)
             except DeltaError:
@@ -162,13 +174,13 @@ class NearTable:
             self.listed = self.checked
         else:
             return False
-        self._entry = None if self.table is None else self._entry_of(self.table.version())
+        self._entry = None if self.table is None else self._entry_of(self._commit(self.table.version()))
         return True
 
-    def _entry_of(self, version: int) -> tuple[int, int, int] | None:
+    def _entry_of(self, path: str) -> tuple[int, int, int] | None:
         """The identity of the file of an entry of the log, to notice another file; None without a file."""
         try:
-            found = os.stat(self._commit(version))  # noqa: PTH116  pathlib's stat takes longer
+            found = os.stat(path)  # noqa: PTH116  pathlib's stat takes longer
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
@@ -177,15 +189,15 @@ class NearTable:
         # A warehouse that was created without a schema gets its runs tables with the first batch.
         return self.name in ALWAYS_THERE or table_open.exists(self.store, self.name)
 
-    def _may_be_newer(self, version: int) -> bool:
-        """Whether there may be a newer version, `version` or a later one.
+    def _may_be_newer(self, path: str) -> bool:
+        """Whether there may be a newer version: that of the entry at this path, or a later one.
 
         This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
         listed once _LISTING_SECONDS have passed since the last time.
         """
         if self.checked - self.listed > _LISTING_SECONDS:
             return True
-        return os.path.exists(self._commit(version))  # noqa: PTH110  pathlib's takes longer than a refresh
+        return os.access(path, os.F_OK)  # other ways to ask take longer than the rest of a look
 
     def _commit(self, version: int) -> str:
         return f"{self.store.table(self.name)}/_delta_log/{commit_name(version)}"
