@@ -136,7 +136,7 @@ def test_commits_that_were_cleaned_and_a_watch_that_waits(tmp_path: Path, monkey
     wh = query.open(path)
     stream.append(None, path, ROWS, source="s", batch=0)
     warehouse.alter(None, path, add_key="c")
-    monkeypatch.setattr(MetadataWatch, "_commit", lambda *_: None)
+    monkeypatch.setattr(MetadataWatch, "_next_commit", lambda _: None)
     with pytest.raises(warehouse.InputError, match="no key c here"):
         wh.top(1, key="c")
     monkeypatch.setattr("tidemark.warehouse.delta.metadata_watch.LISTING_SECONDS", -1.0)
