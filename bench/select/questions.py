@@ -34,12 +34,15 @@ def questions(filled: Filled, turn: int) -> list[Question]:
     ids = f"visitId BETWEEN {visit} AND {visit + OF_A_DATE - 1}"
     rank = filled.rank + turn % 5
     revenue = filled.revenues[SPARE - turn % 5]
+    dates = f"visitDate IN ({first}, {second})"
     own = "sourceIP, destURL, adRevenue"
     sums = "sum(adRevenue) AS revenue"
-    joined = (
+    joined, by_in = (
         f"SELECT sourceIP, {sums}, avg(pageRank) AS rank FROM visits JOIN rankings ON destURL = pageURL "
-        f"WHERE visits.{days} GROUP BY sourceIP ORDER BY revenue DESC, sourceIP LIMIT 1"
+        f"WHERE visits.{where} GROUP BY sourceIP ORDER BY revenue DESC, sourceIP LIMIT 1"
+        for where in (days, dates)
     )
+    page = f"SELECT pageURL, pageRank FROM rankings JOIN visits ON destURL = pageURL WHERE visitId = {visit}"
     return [
         Question("Q4: one rank", f"SELECT pageURL, pageRank FROM rankings WHERE pageRank = {rank}", RANKS),
         Question("Q5: one date", f"SELECT {own} FROM visits WHERE visitDate = {first}", DATES),
@@ -50,13 +53,15 @@ def questions(filled: Filled, turn: int) -> list[Question]:
             False,
         ),
         Question("Q7: two dates", f"SELECT {own} FROM visits WHERE {days}", DATES),
-        Question("two dates, IN", f"SELECT {own} FROM visits WHERE visitDate IN ({first}, {second})", DATES),
+        Question("two dates, IN", f"SELECT {own} FROM visits WHERE {dates}", DATES),
         Question(
             "one date, AND",
             f"SELECT {own} FROM visits WHERE visitDate = {first} AND adRevenue < 500000.0",
             DATES,
         ),
         Question("Q8: join, two dates", joined, DATES, is_flat=False),
+        Question("Q8: join, two dates, IN", by_in, DATES, is_flat=False),
+        Question("join of one visit", page, IDS, is_flat=False),
         Question(
             "Q9: two dates by address",
             f"SELECT substr(sourceIP, 1, 8) AS part, {sums} FROM visits WHERE {days} GROUP BY part",

@@ -8,7 +8,7 @@ of batches that are not visible are left out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -81,6 +81,9 @@ class Files(Protocol):
     def readable(self, path: str) -> str:
         """The path of a file of `events`."""
 
+    def leads(self, path: str) -> bool:
+        """Whether a readable file has the columns of the view, of the same types in the same order."""
+
 
 def found_rows(files: Files, contents: Contents, part: str, asked: Sought | None, needed: Any) -> FoundSql:
     """The query of the rows of a part of a warehouse.
@@ -92,11 +95,11 @@ def found_rows(files: Files, contents: Contents, part: str, asked: Sought | None
     is_named = contents.options.names == files.names
     found = find(contents, asked, {}, None if needed is None else {*needed}) if is_named else None
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
-    whole, cut, pieces, values = [files.empty], dict[str, set[BatchRange]](), list[str](), None
+    whole, cut, pieces, values = dict[str, int](), dict[str, set[BatchRange]](), list[str](), None
     if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:
         stored = files.names.stored_of(found.values.column_names)
         values = files.values.write(found.values.rename_columns(stored))
-        whole.append(values)
+        whole[values] = found.values.num_rows
     for one in _visible(contents, part):
         rows = None if found is None or found.rows is None else found.rows.get(one.file.path)
         if rows is not None and not len(rows):
@@ -108,14 +111,27 @@ def found_rows(files: Files, contents: Contents, part: str, asked: Sought | None
             source = parquet_rows([files.empty, path], BY_NAME, f"{FILE_ROW} = true")
             pieces.append(f"SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {' AND '.join(told)}")
         elif one.is_whole:
-            whole.append(path)
+            whole[path] = one.file.rows
         else:
             cut.setdefault(path, set()).update(one.batches)
     if cut:
         pieces.append(_of_batches(parquet_rows([files.empty, *cut], BY_NAME), set().union(*cut.values())))
-    by_name = [] if values is None and _has_all_columns(contents) else [BY_NAME]
-    sql = " UNION ALL ".join([f"SELECT * FROM {parquet_rows(whole, *by_name)}", *pieces])
-    return FoundSql(sql, values)
+    is_plain = values is None and _has_all_columns(contents)
+    first = _first(files, whole) if is_plain else None
+    paths = [files.empty, *whole] if first is None else [first, *(path for path in whole if path != first)]
+    rows_of_whole = parquet_rows(paths, *([] if is_plain else [BY_NAME]))
+    return FoundSql(" UNION ALL ".join([f"SELECT * FROM {rows_of_whole}", *pieces]), values)
+
+
+def _first(files: Files, whole: Mapping[str, int]) -> str | None:
+    """The file that DuckDB looks into first, of about the mean number of rows; None if it has other columns.
+
+    DuckDB takes the columns of the first file for those of all, and its number of rows for that of each: by
+    this it decides which side of a join is read first, and told to the other.
+    """
+    mean = sum(whole.values()) / max(1, len(whole))
+    first = min(whole, key=lambda path: abs(whole[path] - mean), default=None)
+    return first if first is not None and files.leads(first) else None
 
 
 def _has_all_columns(contents: Contents) -> bool:

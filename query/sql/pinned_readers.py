@@ -38,6 +38,7 @@ from tidemark.warehouse.temporary_folders import make_folder
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
 _COPY_BYTES = 2**22  # read from a store at once
+_KNOWN_FILES = 2**10
 
 
 def _refusing(method: Callable[..., list[str]]) -> Callable[..., list[str]]:
@@ -71,6 +72,7 @@ class SiteFiles:
         self.empty = f"{folder}/empty.parquet"
         self.names = names = site.options.names
         self.values = ValueFiles(folder)
+        self._leads: LRUCache[bool] = LRUCache(_KNOWN_FILES)
         schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
         if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
             schema = pa.schema([one for one in schema if one.name in {*SYSTEM_COLUMNS, *known}])
@@ -79,6 +81,18 @@ class SiteFiles:
     def check(self) -> None:
         """NotAWarehouse if another warehouse is at the address now."""
         self._registered.check()
+
+    def leads(self, path: str) -> bool:
+        """Whether a file has the columns of the view, of the same types in the same order, by its footer.
+
+        path: as `readable` gives it.
+        """
+        kept = self._leads.at(path)
+        if kept.value is not None:
+            return kept.value
+        with report_unreadable_file(path):
+            own, wanted = pq.read_schema(path), pq.read_schema(self.empty)
+        return kept.keep(own.names == wanted.names and own.types == wanted.types)
 
     def readable(self, path: str) -> str:
         """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,15 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, stream, warehouse
+from tidemark.query.sql.duckdb_sql import connected
+from tidemark.query.sql.pinned_readers import SiteFiles
 from tidemark.query.sql.relations import Relation
+from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.races import replace_files
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, InputError, NotAWarehouse
+from tidemark.warehouse.ingest.event_files import RowFile
 
 PAGES = [f"/{number}" for number in range(30)]
 
@@ -165,3 +173,73 @@ def test_a_lost_file_is_named(tmp_path: Path) -> None:
     lost.unlink()
     with pytest.raises(DamagedWarehouse, match=lost.name):
         both.sql(JOIN).fetchall()
+
+
+FILTERED = "SELECT count(*) FROM visits JOIN pages ON dest = page WHERE revenue = 77"
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """4,000 pages in four loads, ascending, and a thousand visits in two."""
+    folder = tmp_path_factory.mktemp("filtered")
+    uris = {"pages": str(folder / "pages"), "visits": str(folder / "visits")}
+    numbers = {"pages": range(4000), "visits": range(1000)}
+    for name, loads, columns in (("pages", 4, ("page", "rank")), ("visits", 2, ("revenue", "dest"))):
+        each = len(numbers[name]) // loads
+        for load in range(loads):
+            own = list(numbers[name])[load * each : (load + 1) * each]
+            rows = pa.table({columns[0]: own, columns[1]: [(one * 7) % 4000 for one in own]})
+            if not load:
+                warehouse.create(None, uris[name], columns[0], schema=rows.schema)
+            warehouse.load(None, uris[name], rows, f"load {load}")
+    return uris
+
+
+def plan_of(uris: dict[str, str], statement: str) -> tuple[Any, str]:
+    """The answer, and what DuckDB tells of the way to it."""
+    database = connected({name: query.open(uri) for name, uri in uris.items()})
+    answer = database.connection.execute(statement).fetchall()
+    ((_, text),) = database.connection.execute(f"EXPLAIN ANALYZE {statement}").fetchall()
+    return answer, text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [FILTERED, "SELECT count(*) FROM pages WHERE page IN (SELECT dest FROM visits WHERE revenue = 77)"],
+)
+def test_the_keys_of_a_filtered_side_reach_the_scan_of_the_other(
+    loaded: dict[str, str], statement: str
+) -> None:
+    """DuckDB knows which side is small: of four row groups it reads the one that can have the key."""
+    answer, plan = plan_of(loaded, statement)
+    assert answer == [(1,)]
+    assert "page = 539" in plan
+    assert plan.count("Row Groups Scanned: 1 / 4") == 1
+
+
+def test_sides_of_unknown_size_would_be_caught(
+    loaded: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: the first file that DuckDB sees has no rows, so both sides seem empty."""
+    monkeypatch.setattr(SiteFiles, "leads", lambda *_: False)
+    answer, plan = plan_of(loaded, FILTERED)
+    assert answer == [(1,)]
+    assert "page = 539" not in plan
+
+
+def test_a_file_with_other_columns_does_not_lead(loaded: dict[str, str], tmp_path: Path) -> None:
+    """Another tool wrote the largest file with its columns in another order: the view keeps its own."""
+    uri = str(shutil.copytree(loaded["visits"], tmp_path / "w"))
+    store, statement = Store.from_uri(uri), "SELECT * FROM events ORDER BY revenue"
+    expected = query.open(uri).sql(statement)
+    rows = expected.to_arrow_table()
+    events = tables.open_table(store, EVENTS)
+    schema = pa.schema(events.schema())
+    turned = pa.schema(list(reversed(list(schema))))
+    with RowFile(store, turned) as file:
+        file.write(rows.select(turned.names).cast(turned))
+    paths = {one.path for one in data_files.list_files(events)}
+    replace_files(store, EVENTS, paths, [file.written().action(new_rows=False)])
+    found = query.open(uri).sql(statement)
+    assert found.columns == expected.columns
+    assert found.fetchall() == query.open(loaded["visits"]).sql(statement).fetchall()

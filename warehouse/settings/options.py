@@ -188,7 +188,7 @@ class Options:
         cells = [CompanionCells(companions=self.companions)] if self.companions and self.columns else []
         return (*values, *cells, *self.key_counts, *self.sorted_groups, *self.indexes)
 
-    @property
+    @cached_property
     def indexes(self) -> tuple[RowIndex, ...]:
         """The projection of each index; empty until the columns are known."""
         return tuple(
