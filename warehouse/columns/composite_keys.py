@@ -36,6 +36,7 @@ from tidemark.warehouse.columns.keys import (
     take_names,
     unify_names,
 )
+from tidemark.warehouse.columns.text_values import after_prefix
 from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import InputError
 
@@ -218,8 +219,7 @@ def _encoded_bound(before: bytes, bound: Name) -> bytes:
         return before
     # After all names that begin with `before`. Where that is no more than 0xFF, so may be any name, but none
     # begins with so many: that would be a binary value of them after columns that are all 2**63 - 1.
-    head = before.rstrip(b"\xff")
-    return head[:-1] + bytes([head[-1] + 1]) if head else b"\xff" * 2**16
+    return after_prefix(before) or b"\xff" * 2**16
 
 
 def _encode_tuples(columns: Sequence[Names]) -> Names:
