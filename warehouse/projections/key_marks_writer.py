@@ -7,23 +7,20 @@ lie in it. Its first and last key may have rows in the neighbouring files, so th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys, join_heavy_keys, no_heavy_keys
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_from, separator, take_names
-from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_days import DayCollector, DayPart
 from tidemark.warehouse.projections.key_rows import KeyRows
+from tidemark.warehouse.projections.key_statistics import key_statistics
 from tidemark.warehouse.projections.persistent_keys import PersistentCollector, PersistentPart
 from tidemark.warehouse.runs.projection import MarkedFile
 
@@ -144,7 +141,7 @@ class KeyMarkCollector:
             count=self.count,
             positions=np.concatenate(self.positions),
             sort_keys=(names, np.array([tick for _, tick in self.marks], dtype=np.int64)),
-            stats=_stats(self.key, [end[0] for end in ends if end is not None], self.ranges),
+            stats=key_statistics(self.key, ["key"], ends, self.ranges),
             extra=extra,
         )
 
@@ -174,41 +171,3 @@ class _HeavyCollector:
             names = take_names(piece.names, piece.codes[heavy])
             new = HeavyKeys(names, cells, piece.counts[heavy], self.pairs.floors)
             self.pairs = join_heavy_keys([self.pairs, new], self.by_tick)
-
-
-def _stats(key: Key, ends: list[Name], ranges: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    """Delta's statistics: exact for numbers, short bounds for text.
-
-    The key has no bounds if one of the two does not exist.
-    """
-    nulls = {"key": 0, "tick": 0, "count": 0}
-    if not ends:
-        return {"nullCount": nulls}
-    min_values: dict[str, Any] = {name: low for name, (low, _) in ranges.items()}
-    max_values: dict[str, Any] = {name: high for name, (_, high) in ranges.items()}
-    low, high = key_bounds(key, *ends)
-    if low is not None and high is not None:  # with only one bound, a filter of delta-rs loses rows
-        min_values["key"], max_values["key"] = low, high
-    return {"minValues": min_values, "maxValues": max_values, "nullCount": nulls}
-
-
-def key_bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
-    """Delta's bounds of the keys between two names: exact for numbers, short for text; None for none."""
-    if isinstance(low, bytes) and isinstance(high, bytes):
-        if not pa.types.is_string(key.stored_type):
-            return None, None
-        try:
-            return text_bounds(low.decode(), high.decode())
-        except UnicodeDecodeError:
-            return None, None
-    if not key.is_double:
-        return low, high
-    # Spark writes an infinity as text in JSON. With NaN as a bound, a filter of delta-rs would lose rows.
-    first, last = key.value_of(low), key.value_of(high)
-    return (None, None) if math.isnan(last) else (_finite_or_text(first), _finite_or_text(last))
-
-
-def _finite_or_text(number: float) -> float | str:
-    if math.isfinite(number):
-        return number
-    return "Infinity" if number > 0 else "-Infinity"

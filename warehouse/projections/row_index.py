@@ -49,7 +49,7 @@ from tidemark.warehouse.projections.index_marks import (
     IndexMarks,
     Places,
 )
-from tidemark.warehouse.projections.key_marks_writer import key_bounds
+from tidemark.warehouse.projections.key_statistics import key_statistics
 from tidemark.warehouse.projections.placed_rows import PlacedRows, no_rows, sort_rows
 from tidemark.warehouse.projections.span_marks import MarkColumn, SpanMarks, span_mark_collector
 from tidemark.warehouse.runs.levels import Run
@@ -266,14 +266,7 @@ class RowIndex(Projection[PlacedRows]):
 
     def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
         """Delta's statistics: of the tick and of the value."""
-        if ends is None:
-            return {"nullCount": {TICK: 0}}
-        low: dict[str, Any] = {TICK: int(ticks.min())}
-        high: dict[str, Any] = {TICK: int(ticks.max())}
-        first, last = key_bounds(self.column, *(end[0] for end in ends))  # type: ignore[arg-type]  # names
-        if first is not None and last is not None:  # with only one bound, a filter of delta-rs loses rows
-            low[VALUE], high[VALUE] = first, last
-        return {"minValues": low, "maxValues": high, "nullCount": dict.fromkeys([VALUE, FILE, ROW, TICK], 0)}
+        return key_statistics(self.column, (VALUE, FILE, ROW), ends, {TICK: ticks})
 
     def collector(self, run_spec: RunSpec | None) -> IndexMarkCollector:
         """Collects marks at the grain that eps requires, and the rows of each file."""

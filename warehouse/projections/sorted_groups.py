@@ -56,7 +56,7 @@ from tidemark.warehouse.projections.group_rows import (
     sorted_rows,
     unsorted_rows,
 )
-from tidemark.warehouse.projections.key_marks_writer import key_bounds
+from tidemark.warehouse.projections.key_statistics import key_statistics
 from tidemark.warehouse.projections.span_marks import (
     MarkColumn,
     SpanMarkChecker,
@@ -239,18 +239,7 @@ class SortedGroups(Projection[GroupRows]):
 
     def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
         """Delta's statistics: of the tick, and of the group's first column, by which the rows are sorted."""
-        if ends is None:
-            return {"nullCount": {"tick": 0}}
-        low: dict[str, Any] = {"tick": int(ticks.min())}
-        high: dict[str, Any] = {"tick": int(ticks.max())}
-        first, last = key_bounds(self.keys[0], *(end[0] for end in ends))  # type: ignore[arg-type]  # names
-        if first is not None and last is not None:  # with only one bound, a filter of delta-rs loses rows
-            low["group_1"], high["group_1"] = first, last
-        return {
-            "minValues": low,
-            "maxValues": high,
-            "nullCount": {**dict.fromkeys(self.group_columns, 0), "tick": 0},
-        }
+        return key_statistics(self.keys[0], self.group_columns, ends, {"tick": ticks})
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks and the spans."""
