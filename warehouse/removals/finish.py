@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction, RemoveAction, Transaction
@@ -163,8 +163,8 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[tuple[Proje
 
     Returns the runs that it replaced; None if there was nothing to do.
     """
-    store = work.store
-    projections = read_options(store).projections
+    work = replace(work, options=read_options(work.store))  # the names of columns in both are of one moment
+    store, projections = work.store, work.options.projections
     waiting: dict[str, _Waiting] = {}
     for projection, table in zip(
         projections, tables.find_tables(store, *(one.runs_table for one in projections)), strict=True
