@@ -458,3 +458,15 @@ def test_flights_are_not_answered_from_files_outside(site: Site) -> None:
     assert (found.status, found.json["answers"][0]["count"]) == (200, 16)
     with pytest.raises(InputError):
         questions.of_query("top", [("k", "1"), ("k", "2")])
+
+
+def test_a_server_answers_by_the_new_names_of_columns(tmp_path: Path) -> None:
+    uri = small_world(tmp_path)
+    with serving({"w": query.open(uri)}) as site:
+        before = site.get("/quantile?phi=1&measure=price&by=site").json["answers"]
+        warehouse.alter(None, uri, rename={"price": "cents", "site": "region"})
+        refused = site.get("/quantile?phi=1&measure=price")
+        assert (refused.status, "'price' was renamed: it is 'cents' now" in refused.text) == (400, True)
+        after = site.get("/quantile?phi=1&measure=cents&by=region").json["answers"]
+        assert [one["value"] for one in after] == [one["value"] for one in before]
+        assert [one["group"] for one in after] == [{"region": one["group"]["site"]} for one in before]

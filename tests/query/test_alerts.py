@@ -522,3 +522,15 @@ def test_it_is_asked_after_a_commit_and_by_the_timer(service: Service) -> None:
     seen.append(next(watching).state)
     assert seen == ["certain", "clear"]
     assert list(alert.watch(every=0.01, poll=0.01, times=3)) == []
+
+
+def test_a_condition_with_the_name_of_before_is_stale_and_says_the_new_one(service: Service) -> None:
+    service.get([9.0] * 20)
+    alert = service.alert("quantile(0.9, 'ms', last='1h', by='o') > 5")
+    assert said(alert) == [("clear", "certain")]
+    warehouse.alter(None, service.uri, rename={"ms": "latency", "o": "origin"})
+    (notice,) = alert.check()
+    assert (notice.state, "'ms' was renamed: it is 'latency' now" in str(notice)) == ("stale", True)
+    assert said(service.alert("quantile(0.9, 'latency', last='1h', by='origin') > 5")) == [
+        ("clear", "certain")
+    ]
