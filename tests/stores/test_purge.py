@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from tests.stores.conftest import Place
 from tests.stores.rows import HOW, START, check, rows
-from tests.warehouse.file_contents import files_with, forms_of_number, forms_of_text
+from tests.warehouse.file_contents import files_with, forms_of_keys, forms_of_text
 from tidemark import query, stream, warehouse
-from tidemark.sketches.hashing.key_digests import digest_one
 from tidemark.warehouse.delta.store import Store
 
 KEY = "/persons/ann"
-TEXT = forms_of_text(KEY) | forms_of_number(digest_one(KEY))
+HASHES = forms_of_keys(pa.array([KEY]))
+TEXT = forms_of_text(KEY) | HASHES
 
 
 def with_key(table: pa.Table, many: int) -> pa.Table:
@@ -36,6 +36,7 @@ def test_after_a_purge_no_object_of_the_store_has_the_rows(place: Place) -> None
     )
     check(reader, given)
     assert len(files_with(filesystem, TEXT)) > 5
+    assert {path.split("/")[0] for path in files_with(filesystem, HASHES)} == {"key_marks", "ledger"}
     report = warehouse.delete(None, place.uri, f"page = '{KEY}'", purge=True, request="r", **how)
     assert report.certificate is not None
     assert (report.rows, report.certificate.stage) == (6, "left")

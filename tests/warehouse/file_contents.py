@@ -17,6 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tidemark.sketches.hashing.row_hashes import splitmix
+from tidemark.warehouse.integrity.digests import name_words
+
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _V2 = 3  # the type of a data page whose levels are not compressed
 
@@ -38,6 +41,11 @@ def forms_of_number(number: int) -> set[bytes]:
         str(signed).encode(),
         f"{number % 2**64:016x}".encode(),
     }
+
+
+def forms_of_keys(names: pa.Array) -> set[bytes]:
+    """The hashes of keys that are text or bytes, as samples of keys and listings of days have them."""
+    return {form for one in splitmix(name_words(names)) for form in forms_of_number(int(one))}
 
 
 def files_with(filesystem: fs.FileSystem, forms: set[bytes], root: str = "") -> set[str]:

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import HOUR, ONE, SCHEMA, START, TINY, GroupWorld, Row, check_quantile
-from tests.warehouse.file_contents import files_with, forms_of_number, forms_of_text
+from tests.query.groupworld import HOUR, KEEPS, ONE, SCHEMA, START, TINY, GroupWorld, Row, check_quantile
+from tests.warehouse.file_contents import files_with, forms_of_keys, forms_of_number, forms_of_text
 from tidemark import query, stream, warehouse
-from tidemark.sketches.hashing.key_digests import digest_one
 from tidemark.warehouse import BatchMismatch, Certificate, InputError
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
@@ -28,7 +27,8 @@ from tidemark.warehouse.removals import forget, gone, upkeep
 
 KEY = 'zebra-"k\u00e9y'
 WHERE = f"origin = '{KEY}'"
-TEXT = forms_of_text(KEY) | forms_of_number(digest_one(KEY))
+HASHES = forms_of_keys(pa.array([KEY]))
+TEXT = forms_of_text(KEY) | HASHES
 FUTURE = datetime(2999, 1, 1, tzinfo=UTC)
 
 
@@ -116,6 +116,7 @@ def test_after_a_purge_no_file_has_the_text_or_its_hash(tmp_path: Path) -> None:
     world = grown(tmp_path, groups=["origin"])
     before, reader = found(world), world.open()
     assert {"events", "events log", "keys", "key_marks", "group_runs", "ledger", "rejected"} <= before
+    assert found(world, HASHES) == {"key_marks", "ledger"}
     report = purge(world, request="ticket-17")
     left = report.certificate
     assert left is not None
@@ -141,6 +142,42 @@ def test_after_a_purge_no_file_has_the_text_or_its_hash(tmp_path: Path) -> None:
     check(world)
     assert purge(world, request="ticket-17").certificate == one
     assert maintain(world) == []
+
+
+def test_what_came_and_left_by_all_ways_is_purged(tmp_path: Path) -> None:
+    """Kept rows, feeds, indexes with columns beside them, keys of several columns, and other names."""
+    world = grown(tmp_path, groups=["origin"], keys=[["number", "origin"]])
+    uri = world.path
+    assert not warehouse.delete(None, uri, f"{WHERE} AND number = 3", tuning=KEEPS).runs_rewritten
+    came: list[Row] = [(START, KEY, number, 1.5, None) for number in (77, 78)]
+    for batch, kinds in (("feed", ["insert", "insert"]), ("more", ["delete", "insert"])):
+        rows = table_of(came).append_column("_change_type", pa.array(kinds))
+        assert warehouse.correct(None, uri, batch=batch, changes=rows, tuning=KEEPS).outcome == "corrected"
+        came = [came[0], (START, KEY, 79, 1.5, None)]
+    warehouse.alter(None, uri, rename={"origin": "who"})
+    warehouse.alter(None, uri, add_index={"on": "number", "include": ["who"]}, tuning=TINY)
+    warehouse.alter(None, uri, add_index="who", tuning=TINY)
+    hashes = hashes_of_pairs(world)
+    assert {"key_marks"} <= found(world, hashes)
+    assert {"events", "index_runs", "index_marks", "keys", "group_runs", "removed", "rejected"} <= found(
+        world
+    )
+    report = purge(world, f"who = '{KEY}'", grace="0s")
+    assert report.certificate is not None
+    assert (report.certificate.stage, found(world, TEXT | hashes)) == ("gone", set())
+    assert "copies and backups of the warehouse" in report.certificate.outside[0]
+    wh = world.open()
+    assert wh.sql("SELECT count(*) FROM events WHERE number > 70").fetchall() == [(0,)]
+    assert wh.frequency((77, KEY), key=["number", "who"]).count == 0
+    assert warehouse.verify(uri).ok
+
+
+def hashes_of_pairs(world: GroupWorld) -> set[bytes]:
+    """The hashes of KEY with each number as a key of two columns."""
+    numbers = [*range(5), 77, 78, 79]
+    asked = pa.table({"number": pa.array(numbers, pa.int64()), "who": [KEY] * len(numbers)})
+    names = warehouse.read_options(store_of(world)).key_count(["number", "who"]).key.encode(asked).names
+    return forms_of_keys(names)
 
 
 def test_what_left_before_is_purged_too_with_the_hashes_of_its_rows(world: GroupWorld) -> None:
