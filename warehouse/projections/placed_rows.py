@@ -148,11 +148,13 @@ def sort_rows(parts: Sequence[PlacedRows], *, merged: bool = False) -> PlacedRow
 
 def _order(values: NDArray[Any], *, merged: bool) -> NDArray[np.intp]:
     """The permutation that sorts values of which there are some."""
+    if merged:
+        return np.argsort(values, kind="stable")  # finds the parts that are sorted
     if values.dtype.kind == "i":
         low, high = int(values.min()), int(values.max())
         if (high - low).bit_length() <= _RADIX_BITS:
             return stable_order(values - low)
-    return np.argsort(values, kind="stable" if merged else "quicksort")  # a stable sort finds sorted parts
+    return np.argsort(values)
 
 
 def _joined(parts: Sequence[PlacedRows]) -> PlacedRows:

@@ -59,7 +59,9 @@ from tidemark.warehouse.runs.run_files import bounded_block_edges, fixed_block_e
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 VALUE, FILE, ROW, TICK = "value", "file", "row", "tick"  # stored columns
-_SMALLER = 8  # times the blocks of a measure are larger
+# Times the blocks of a measure are larger: few rows of a run are read at a time. Blocks with included columns
+# take longer to read.
+_SMALLER, _SMALLER_WITH_INCLUDED = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,8 @@ class RowIndex(Projection[PlacedRows]):
     @classmethod
     def on(cls, columns: Sequence[Key], tuning: Tuning = DEFAULT) -> RowIndex:
         """The index on the first column, which includes the others."""
-        # Few rows of a run are read at a time, so blocks are smaller than those of a measure.
-        block_rows = max(tuning.block_rows // _SMALLER, min(tuning.block_rows, _SMALLER))
+        smaller = _SMALLER_WITH_INCLUDED if len(columns) > 1 else _SMALLER
+        block_rows = max(tuning.block_rows // smaller, min(tuning.block_rows, smaller))
         return cls(columns[0], tuple(columns[1:]), replace(tuning, block_rows=block_rows))
 
     @property

@@ -160,10 +160,9 @@ def write_rows(
             ):
                 table = projection.to_stored(rows.part(start, stop))
                 writer.write_table(table, row_group_size=block_rows)
-                for row in range(0, stop - start, block_rows):
-                    block = table.slice(row, block_rows)
-                    for digests, column in zip(column_digests, block.columns, strict=True):
-                        digests.append(column_digest(column))
+                blocks_of_table = [slice(row, row + block_rows) for row in range(0, stop - start, block_rows)]
+                for digests, column in zip(column_digests, columns_by_name(table).values(), strict=True):
+                    digests += [column_digest(column[block]) for block in blocks_of_table]
             collector.add(rows, np.array(edges[:-1]))
         writer.close()
         size = file.tell()
