@@ -85,13 +85,16 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     if question.scanned is not None and question.scanned.is_quick:
         return _scanned(question, least, k)
     listed = question.source.listed(question.history(question.window.overlapping))
+    missing = listed.unlisted_max + question.live.unlisted_max
+    if missing >= (_most_certain(question, listed) if least is None else least):
+        return _scanned(question, least, k)
     names, _ = unify_names([listed.names, question.live.names])
     low, high = _bounds_of_lists(question, listed, names)
     wanted = least
     if wanted is None:
         # If k names certainly have this many rows, a name with fewer is not among the k most frequent.
         wanted = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
-    if listed.unlisted_max + question.live.unlisted_max >= wanted:
+    if missing >= wanted:
         return _scanned(question, least, k)
     possible = np.flatnonzero(high >= wanted)
     names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
@@ -169,6 +172,15 @@ def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
     entries = places[is_listed]
     known[is_listed] = np.where(listed.slack[entries] == 0, listed.rows[entries], -1)
     return known
+
+
+def _most_certain(question: KeyQuestion, listed: ListedKeys) -> int:
+    """No name certainly has more rows than this, by the lists: no lower bound of `_bounds_of_lists` is above.
+
+    O(listed keys), without a look at their names.
+    """
+    most = listed.rows + listed.slack if question.window.partial_ticks else listed.rows
+    return int(most.max(initial=0)) + question.live.most_known
 
 
 def _bounds_of_lists(question: KeyQuestion, listed: ListedKeys, names: Names) -> tuple[Ints, Ints]:

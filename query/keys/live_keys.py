@@ -218,6 +218,11 @@ class LiveSide:
         """The most rows that a name can have that no part lists."""
         return int((self.floors - 1).sum())
 
+    @property
+    def most_known(self) -> int:
+        """The most rows that a name certainly has by the listings."""
+        return int(np.add.reduceat(self.known, self.starts[:-1]).max()) if len(self.names) else 0
+
     def row_bounds(self) -> tuple[int, int]:
         """Certain bounds (least, most) of the number of rows with a key."""
         totals = [part.bounds.total() for part in self.parts]

@@ -27,7 +27,8 @@ from tidemark.query.asking import event_keys
 from tidemark.query.asking.event_keys import EventKeys
 from tidemark.query.asking.session import Session
 from tidemark.query.groups import many_groups
-from tidemark.query.keys import distinct_keys, key_relation
+from tidemark.query.keys import candidates, distinct_keys, key_relation
+from tidemark.query.keys.live_keys import LiveSide
 from tidemark.query.quantiles import many_windows
 from tidemark.query.quantiles.questions import WindowQuestion
 from tidemark.query.reading import block_reader, spending, sql_text
@@ -159,6 +160,37 @@ def test_events_whose_live_rows_are_taken_for_history_are_caught(
     )
     runs, events = (by_events(world, KEY_QUESTIONS[0], cost)[0] for cost in (math.inf, -1))
     assert runs != events
+
+
+def test_events_whose_live_rows_are_not_counted_apart_are_caught(
+    world: GroupWorld, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(
+        event_keys, "EventRows", lambda sql, _, *rest: key_relation.EventRows(sql, False, *rest)
+    )
+    runs, events = (by_events(world, KEY_QUESTIONS[0], cost)[0] for cost in (math.inf, -1))
+    assert runs != events
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_no_name_certainly_has_more_rows_than_lists_say_at_most(
+    world: GroupWorld, monkeypatch: Patch, is_broken: bool
+) -> None:
+    """Where lists miss more rows than that, keys are scanned at once. The variant forgets live rows."""
+    right, above = candidates._bounds_of_lists, list[int]()
+
+    def noted(question: Any, listed: Any, names: Any) -> Any:
+        low, high = right(question, listed, names)
+        above.append(int(low.max(initial=0)) - candidates._most_certain(question, listed))
+        return low, high
+
+    monkeypatch.setattr(candidates, "_bounds_of_lists", noted)
+    if is_broken:
+        monkeypatch.setattr(LiveSide, "most_known", property(lambda _: 0))
+    for window in (None, (START + 3 * HOUR, START + 9 * HOUR), (START + 3.4 * HOUR, START + 17.6 * HOUR)):
+        world.open().top(1, key="origin", between=window)
+    assert len(above) == 3
+    assert (max(above) > 0) == is_broken
 
 
 def test_events_are_not_read_where_a_load_is_at_work(world: GroupWorld, monkeypatch: Patch) -> None:
