@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+SLACK_MS = 5.0  # that a question may take beside what is compared
 HOUR, BY_DAY = 'time_bucket(INTERVAL 1 hour, "at")', 'time_bucket(INTERVAL 1 day, "at")'
 
 

@@ -13,14 +13,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
-from bench.daily.question import Question
+from bench.daily.question import SLACK_MS, Question
 from bench.latency import MS, timed
 from bench.report import Section, say
 from tidemark.query.answers.plan import INDEX, RUNS, SCAN
 from tidemark.query.reading.costs import Costs, Rates
 
 TIMES = 1.5  # the way that is taken takes at most so much more than the best one, beside SLACK_MS
-SLACK_MS = 5.0
 WRONG = 10.0
 _OF_WAYS = {
     INDEX: ("bounds", "target", "slice", "cell", "lookup", "lists"),
