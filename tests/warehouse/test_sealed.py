@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from tests.warehouse.test_digests import tables as any_tables
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.integrity import sealed_files
+from tidemark.warehouse.integrity import digests, sealed_files
 from tidemark.warehouse.integrity.digests import column_digest
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
 from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests
@@ -189,3 +189,17 @@ def test_a_digest_does_not_depend_on_chunks() -> None:
     for column in ROWS.columns:
         parts = pa.chunked_array([column.slice(0, 1).combine_chunks(), column.slice(1).combine_chunks()])
         assert column_digest(parts) == column_digest(column)
+
+
+NULLABLE = [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32(), pa.decimal128(9, 2)]
+
+
+@pytest.mark.parametrize("kind", [*NULLABLE, pa.timestamp("us", "UTC"), pa.list_(pa.int64())], ids=str)
+def test_columns_of_nulls_have_the_digest_of_the_values_and_nulls(kind: pa.DataType) -> None:
+    found = set()
+    for rows in (1, 3):
+        column = pa.nulls(rows, kind)
+        parts = pa.chunked_array([column.slice(0, 1), column.slice(1)])
+        found |= {column_digest(column), column_digest(parts), column_digest(pa.chunked_array([column]))}
+        assert column_digest(column) == digests._digest_of(column)
+    assert len(found) == 2, "the number of rows tells them apart"

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,6 +80,21 @@ def column_digest(column: DigestInput) -> int:
     kind = column.type
     if kind.id in _WORD_TYPES and not column.null_count:
         return column_digest(as_numpy(column))
+    if 0 < len(column) == column.null_count and not (
+        pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
+    ):
+        return _digest_of_nulls(kind, len(column))
+    return _digest_of(column)
+
+
+@lru_cache(maxsize=2**12)
+def _digest_of_nulls(kind: pa.DataType, rows: int) -> int:
+    """That of a column of NULLs: most columns of most row groups of marks are such ones."""
+    return _digest_of(pa.nulls(rows, kind))
+
+
+def _digest_of(column: pa.Array | pa.ChunkedArray) -> int:
+    kind = column.type
     seed = _type_seed(kind)
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if pa.types.is_dictionary(kind):
