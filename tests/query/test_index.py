@@ -576,6 +576,33 @@ def test_a_load_that_is_killed_at_any_point_leaves_an_index_that_is_right(tmp_pa
     check(world)
 
 
+def test_a_delete_from_a_joined_file_that_was_killed(made: IndexWorld, tmp_path: Path) -> None:
+    """At each point: a reader finds what a scan finds, and so it does after the next call has finished it."""
+    points = [
+        "rewritten",
+        "removal planned",
+        "decided",
+        "removal sorted",
+        "removal marked",
+        "removal applied",
+    ]
+    world = made.copy(tmp_path)
+    loaded(world)
+    world.join(first_first=True)
+    for number, point in enumerate(points):
+        where, rows = f"t = {first_time(world)}", len(world.kept)
+        with suppress(Killed):
+            warehouse.delete(None, world.path, where, tuning=TINY, progress=killer(point))
+        ((seen,),) = query.open(world.path).sql("SELECT count(*) FROM events").fetchall()
+        assert seen == rows - (number > 1)
+        if seen < rows:
+            world.kept = world.sql(f"SELECT * FROM events WHERE ({where}) IS NOT TRUE")
+        assert list(differences(world, 6, number)) == []
+        world.delete(where)
+        assert list(differences(world, 3, number)) == []
+    check(world)
+
+
 def test_the_rows_of_files_are_counted_and_verified(
     world: IndexWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
