@@ -180,6 +180,11 @@ class Reader(KeyReader):
         """Looks for newer data and returns whether there was any. Every question does so by itself."""
         return self._session.refresh()
 
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What the last look at each warehouse found: the same objects until a look finds newer data."""
+        return self._session.seen
+
     def pinned(self) -> Self:
         """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
         other = self.twin()

@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from operator import is_not
 from typing import Any, NamedTuple
 
 from tidemark.query.alerts.condition import Comparison, parse_condition
@@ -184,11 +185,12 @@ class Alert:
         stopping = stopping or threading.Event()
         looks = 0
         while not stopping.is_set():
+            seen = self._wh.seen
             yield from self.check()
             looks += 1
             if looks == times:
                 return
-            self._wait(every, poll, stopping)
+            self._wait(every, poll, stopping, seen)
 
     def deliver(self) -> int:
         """Delivers what was not taken yet, the oldest first, and returns how many are left.
@@ -214,13 +216,18 @@ class Alert:
             self._file.write()
         return len(waiting)
 
-    def _wait(self, every: float, poll: float, stopping: threading.Event) -> None:
-        """Returns once there is a commit, the time is over, or it is to stop."""
+    def _wait(self, every: float, poll: float, stopping: threading.Event, seen: tuple[object, ...]) -> None:
+        """Returns once there is a commit, the time is over, or it is to stop.
+
+        seen: what was seen before the conditions were asked. A commit that a later condition has seen already
+            counts, too: the ones before it were asked without it.
+        """
         until = time.monotonic() + every
         while not stopping.wait(max(0.0, min(poll, until - time.monotonic()))):
             self.deliver()
             try:
-                if self._wh.refresh():
+                self._wh.refresh()
+                if any(map(is_not, self._wh.seen, seen)):
                     return
             except TidemarkError:
                 return  # the look says what is wrong

@@ -184,6 +184,11 @@ class Session:
         with self._lock:
             return bool(self.snapshot.refresh())
 
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What the last look at each warehouse found: the same objects until a look finds newer data."""
+        return tuple(site.seen for site in self.snapshot.sites)
+
     def _look_everywhere(self) -> bool:
         """Looks for newer data, and for newer files of `events`, whenever the last look was."""
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -522,6 +523,39 @@ def test_it_is_asked_after_a_commit_and_by_the_timer(service: Service) -> None:
     seen.append(next(watching).state)
     assert seen == ["certain", "clear"]
     assert list(alert.watch(every=0.01, poll=0.01, times=3)) == []
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_commit_between_two_conditions_is_asked_about(
+    service: Service, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """The second condition sees the commit, the first was asked before it. The variant waits for another."""
+    service.get([1.0])
+    alert, ask, seen = service.alert("quantile(1) > 100", "quantile(1) > 1000"), Alert._ask, list[str]()
+
+    def asked(self: Alert, text: str, now: int, known: Any) -> Any:
+        seen.append(text)
+        found = ask(self, text, now, known)
+        if len(seen) == 1:
+            service.get([500.0])
+        return found
+
+    monkeypatch.setattr(Alert, "_ask", asked)
+    if is_broken:
+        monkeypatch.setattr(type(service.reader), "seen", property(lambda _: ()))
+    told, stopping = threading.Semaphore(0), threading.Event()
+
+    def watch() -> None:
+        for _ in alert.watch(every=3_600, poll=0.01, stopping=stopping):
+            told.release()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        assert told.acquire(timeout=0.5 if is_broken else 30) is not is_broken
+    finally:
+        stopping.set()
+        thread.join()
 
 
 def test_a_condition_with_the_name_of_before_is_stale_and_says_the_new_one(service: Service) -> None:

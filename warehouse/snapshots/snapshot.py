@@ -91,6 +91,11 @@ class Snapshot:
 
     refresh_events = refresh_options = refresh
 
+    @property
+    def seen(self) -> Snapshot:
+        """This snapshot itself."""
+        return self
+
     def pinned(self) -> Snapshot:
         """This snapshot itself."""
         return self

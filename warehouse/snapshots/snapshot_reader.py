@@ -102,6 +102,11 @@ class SnapshotReader:
         """The files of `events` at the newest version without a removal that came after the last refresh."""
         return self._snapshot.list_events()
 
+    @property
+    def seen(self) -> Snapshot:
+        """The state of the last look, to compare with that of another look."""
+        return self._snapshot
+
     def current(self, needed: Needed = ALL) -> Snapshot:
         """The snapshot as of the last refresh, of which the needed parts may be asked.
 
