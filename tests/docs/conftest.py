@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import matplotlib as mpl
 import pytest
@@ -26,11 +27,12 @@ def desk(spark: SparkSession, folder: Path) -> Iterator[Path]:
     for name in ("docs", "jobs"):
         (folder / name).symlink_to(ROOT / name)
     before = Path.cwd()
-    try:
-        _work_in(spark, folder)
-        yield folder
-    finally:
-        _work_in(spark, before)
+    with patch.dict(os.environ):  # what a page exports ends with it
+        try:
+            _work_in(spark, folder)
+            yield folder
+        finally:
+            _work_in(spark, before)
 
 
 def _work_in(spark: SparkSession, folder: Path) -> None:
@@ -45,8 +47,7 @@ def _work_in(spark: SparkSession, folder: Path) -> None:
 @pytest.fixture(scope="session")
 def started(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the start page was run; nobody changes it."""
-    with pytest.MonkeyPatch.context() as patch, desk(spark, tmp_path_factory.mktemp("started")) as folder:
-        patch.setenv("TIDEMARK_WAREHOUSE", "")  # put back when the page has set it
+    with desk(spark, tmp_path_factory.mktemp("started")) as folder:
         run_page(DOCS / "start.md", {"spark": spark})
     return folder
 

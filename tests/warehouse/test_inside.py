@@ -170,8 +170,8 @@ def test_marks_that_name_a_file_outside_are_refused(here: Path) -> None:
     for table in ("marks/n", "key_marks/k"):
         for file in data_files.list_files(tables.open_table(Store.from_uri(here), table)):
             rewrite_file(here, table, file.path, renamed)
-    refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Run repair")
-    refused(here, lambda uri: query.open(uri).top(3), "../../../outside/", "Run repair")
+    refused(here, lambda uri: query.open(uri).quantile(0.5), "../../../outside/", "Run `tidemark repair`")
+    refused(here, lambda uri: query.open(uri).top(3), "../../../outside/", "Run `tidemark repair`")
     assert "../../../outside/" in failures(here)
 
 
