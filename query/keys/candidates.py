@@ -93,7 +93,7 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     wanted = least
     if wanted is None:
         # If k names certainly have this many rows, a name with fewer is not among the k most frequent.
-        wanted = int(np.partition(low, -k)[-k]) if len(low) >= k else 0
+        wanted = _least_of_most(low, k)
     if missing >= wanted:
         return _scanned(question, least, k)
     possible = np.flatnonzero(high >= wanted)
@@ -130,7 +130,7 @@ def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None,
     low, high = low + silent_low, high + silent_high
     wanted = least
     if wanted is None:
-        wanted = max(1, int(np.partition(low, -k)[-k])) if len(low) >= k else 1
+        wanted = max(1, _least_of_most(low, k))
     possible, scanned, omitted = take_names(names, np.flatnonzero(high >= wanted)), None, wanted - 1
     if listed.unlisted_max + question.live.unlisted_max + silent.unlisted_max >= wanted:
         here, rows = wanted - silent.unlisted_max, question.rows()
@@ -162,6 +162,11 @@ def _scanned(question: KeyQuestion, least: int | None, k: int) -> Candidates:
     live = LiveCounts.exact(found.live)
     counts = NameCounts(found.whole, found.partial_estimate, found.partial_most, live)
     return Candidates(found.names, counts, found.omitted, stored + question.live_totals.rows)
+
+
+def _least_of_most(rows: Ints, k: int) -> int:
+    """The least of the k greatest numbers of rows; 0 if there are fewer than k."""
+    return int(np.partition(rows, -k)[-k]) if len(rows) >= k else 0
 
 
 def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:

@@ -29,7 +29,7 @@ from tidemark.warehouse.delta.races import replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.events.origins import StayingOrigins, file_id, origins_of_rows
+from tidemark.warehouse.events.origins import Origins, StayingOrigins, file_id, origins_in
 from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import JoinFiles, RowFile
 from tidemark.warehouse.projections.index_marks import Places
@@ -419,8 +419,14 @@ def one_row_deleted(world: IndexWorld) -> None:
     world.delete(f"t = {first_time(world)}")
 
 
-def first_rows(file: Any, path: str, start: int, stop: int) -> Any:
-    return origins_of_rows(file, path, 0, stop - start)
+class FirstRows(Origins):
+    def of_rows(self, start: int, stop: int) -> Any:
+        return super().of_rows(0, stop - start)
+
+
+def first_rows(file: Any, path: str) -> FirstRows:
+    found = origins_in(file, path)
+    return FirstRows(found.files, found.first, found.rows, found.nulls)
 
 
 def turned(staying: StayingOrigins, numbers: Any, _: int, __: int) -> Any:
@@ -429,7 +435,7 @@ def turned(staying: StayingOrigins, numbers: Any, _: int, __: int) -> Any:
 
 
 WRONG_ORIGINS: dict[str, tuple[Any, str, Any]] = {
-    "each row group is taken for the first": (event_files, "origins_of_rows", first_rows),
+    "each row group is taken for the first": (event_files, "origins_in", first_rows),
     "rows that stay get the numbers of others": (StayingOrigins, "of_rows", turned),
 }
 

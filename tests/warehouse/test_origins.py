@@ -19,8 +19,8 @@ from tidemark.warehouse.events.origins import (
     OriginsCollector,
     StayingOrigins,
     file_id,
+    origins_in,
     origins_of,
-    origins_of_rows,
 )
 from tidemark.warehouse.ingest.event_files import JoinFiles, RowFile
 from tidemark.warehouse.integrity.sealed_files import open_sealed
@@ -52,7 +52,7 @@ def join(store: Store, *paths: str) -> str:
 def told(store: Store, path: str) -> list[tuple[int, int]]:
     """The origin of each row."""
     with open_sealed(store.filesystem(), f"{EVENTS}/{path}") as file:
-        found = origins_of_rows(file, path, 0, file.metadata.num_rows)
+        found = origins_in(file, path).of_rows(0, file.metadata.num_rows)
     return list(zip(*(column.tolist() for column in found), strict=True))
 
 

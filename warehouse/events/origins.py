@@ -126,15 +126,15 @@ def origins_of(file: SealedFile, path: str) -> Origins | None:
     return None if text is None else Origins.of_text(text, path, file.metadata.num_rows)
 
 
-def origins_of_rows(file: SealedFile, path: str, start: int, stop: int) -> tuple[Ints, Ints]:
-    """The origin file and the origin row of each of the rows start..stop of an open file, the end exclusive.
+def origins_in(file: SealedFile, path: str) -> Origins:
+    """The origins of the rows of an open file: those that its footer tells, else the file itself.
 
-    path: relative to the table. ValueError if what the footer tells is damaged.
+    path: relative to the table. ValueError if the text is damaged.
     """
     told = origins_of(file, path)
     if told is not None:
-        return told.of_rows(start, stop)
-    return np.full(stop - start, file_id(path)), np.arange(start, stop)
+        return told
+    return Origins(np.array([file_id(path)]), np.zeros(1, np.int64), np.array([file.metadata.num_rows]), {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,7 +40,7 @@ from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.events.origins import origins_of_rows
+from tidemark.warehouse.events.origins import Origins, origins_in
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
 
@@ -214,14 +214,15 @@ def read_event_rows(
     texts = own.stored_of(texts)
     for share in shares:
         with open_sealed(store.filesystem(), share.path, texts=texts, checksums=checksums) as file:
+            origins = origins_in(file, share.path.removeprefix(f"{EVENTS}/")) if places else None
             for group in range(file.metadata.num_row_groups) if share.groups is None else share.groups:
                 overlap = "all" if batches is None else group_overlap(file.metadata.row_group(group), batches)
                 if overlap == "none":
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(read_columns(file, group, needed), texts)
-                if places:
-                    table = _with_origins(table, file, share, first_row(file.metadata, group), places)
+                if origins is not None:
+                    table = _with_origins(table, origins, first_row(file.metadata, group), places)
                 table = own.of_table(table)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
@@ -233,12 +234,9 @@ def first_row(footer: pq.FileMetaData, group: int) -> int:
     return sum(footer.row_group(before).num_rows for before in range(group))
 
 
-def _with_origins(
-    rows: pa.Table, file: SealedFile, share: EventRowGroups, first: int, names: Sequence[str]
-) -> pa.Table:
-    """The rows with columns of their origins; `first` is the number of the first row in its file."""
-    path = share.path.removeprefix(f"{EVENTS}/")
-    found = origins_of_rows(file, path, first, first + rows.num_rows)
+def _with_origins(rows: pa.Table, origins: Origins, first: int, names: Sequence[str]) -> pa.Table:
+    """The rows with columns of their origins, of those of their file; `first` is the number of the first."""
+    found = origins.of_rows(first, first + rows.num_rows)
     columns = dict(zip((FILE_OF_ROW, ROW_IN_FILE), found, strict=True))
     for name in names:
         rows = rows.append_column(name, arrow_array(columns[name]))

@@ -32,7 +32,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.delta.write_behind import uploading
 from tidemark.warehouse.events import origins
-from tidemark.warehouse.events.origins import Ints, OriginsCollector, origins_of_rows
+from tidemark.warehouse.events.origins import Ints, OriginsCollector, origins_in
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.rejected import write_rejected
@@ -159,10 +159,10 @@ class JoinFiles:
         with RowFile(self.store, self.schema) as file:
             for path in self.paths:
                 with open_sealed(filesystem, f"{EVENTS}/{path}", checksums=True) as old_file:
-                    start = 0
+                    old, start = origins_in(old_file, path), 0
                     for group in range(old_file.metadata.num_row_groups):
                         rows = with_plain_types(old_file.read_group(group))
-                        of_rows = origins_of_rows(old_file, path, start, start + rows.num_rows)
+                        of_rows = old.of_rows(start, start + rows.num_rows)
                         file.write(with_columns_of(self.schema, rows), of_rows)
                         start += rows.num_rows
         return file.written()
