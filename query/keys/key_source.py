@@ -93,7 +93,7 @@ class KeySource:
         return kept.keep(listed)
 
     def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
-        kept = self._lists.at((view.root, _name_of(marks)))
+        kept = self._lists.at((view.root, marks.files[0].path))
         return kept.value or kept.keep(marks.heavy())
 
     def live_side(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> LiveSide:
@@ -171,7 +171,7 @@ class KeySource:
 
     def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
         """The keys of a run."""
-        kept = self._memory.at(("keys of a run", view.root, _name_of(marks)))
+        kept = self._memory.at(("keys of a run", view.root, marks.files[0].path))
         known: RunKeys = kept.value or kept.keep(RunKeys.of(marks.totals.ticks, marks.distinct()))
         return known
 
@@ -179,7 +179,7 @@ class KeySource:
         """The days and weeks of a run, if its marks have them."""
         if not marks.has_days:
             return None
-        kept = self._memory.at(("days of the keys of a run", view.root, _name_of(marks)))
+        kept = self._memory.at(("days of the keys of a run", view.root, marks.files[0].path))
         known: KeyDays = kept.value or kept.keep(marks.days())
         return known
 
@@ -228,7 +228,7 @@ class KeySource:
         history = KeyHistory(self.blocks, view, window)
         runs = []
         for share in history.shares:
-            lists = self._lists.peek((view.root, _name_of(share.marks)))
+            lists = self._lists.peek((view.root, share.marks.files[0].path))
             runs.append(
                 UnreadRun(share, None if lists is None else listed_names(view.key, window, [share], [lists]))
             )
@@ -262,7 +262,7 @@ class KeySource:
 
     def listing(self, view: KeysView, marks: KeyMarks) -> RunListing:
         """The persistent keys of a run."""
-        kept = self._memory.at(("persistent keys of a run", view.root, _name_of(marks)))
+        kept = self._memory.at(("persistent keys of a run", view.root, marks.files[0].path))
         known: RunListing | None = kept.value
         if known is None:
             listed = marks.persistent()
