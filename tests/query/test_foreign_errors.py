@@ -76,7 +76,9 @@ def test_a_file_that_is_gone_or_cut_while_a_relation_reads_is_damage_with_its_na
     assert READ[read](found) is not None
     file = file_of(uri, "events")
     content = file.read_bytes()
+    written = file.stat().st_mtime
     file.write_bytes(content[:-100] + bytes(100))
+    os.utime(file, (written + 2, written + 2))  # DuckDB keeps a footer by the second of the file's time
     assert file.name in said(DamagedWarehouse, lambda: READ[read](found))
     file.unlink()  # as maintenance with a short grace does
     assert f"{file.name} is missing" in said(DamagedWarehouse, lambda: READ[read](found))
