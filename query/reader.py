@@ -30,12 +30,8 @@ from tidemark.query.asking.about import repr_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import CompanionRequest
 from tidemark.query.asking.key_reader import KeyReader
-from tidemark.query.asking.measure_questions import (
-    GroupOptions,
-    MeasureRequest,
-    QuestionOptions,
-    SpanRequest,
-)
+from tidemark.query.asking.measure_arguments import GroupOptions, QuestionOptions
+from tidemark.query.asking.measure_questions import MeasureRequest, SpanRequest
 from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.extremes import Extremes
 from tidemark.query.quantiles.histograms import Histograms

@@ -11,7 +11,7 @@ from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
-    from tidemark.query.asking.measure_questions import WindowOptions
+    from tidemark.query.asking.measure_arguments import WindowOptions
     from tidemark.query.reader import Reader
 
 

@@ -28,7 +28,8 @@ from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of, versions_text
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import KeyOptions, KeyRequest
-from tidemark.query.asking.measure_questions import ChosenOptions, MeasureRequest, WindowOptions
+from tidemark.query.asking.measure_arguments import ChosenOptions, WindowOptions
+from tidemark.query.asking.measure_questions import MeasureRequest
 from tidemark.query.plots.bin_edges import chosen_edges
 from tidemark.query.plots.distinct_plot import draw_distinct
 from tidemark.query.plots.key_plot import draw_keys

@@ -13,7 +13,7 @@ import pytest
 from tests.query.answers import several
 from tidemark import query, warehouse
 from tidemark.query import Warehouse
-from tidemark.query.asking import measure_questions
+from tidemark.query.asking import measure_arguments
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace, width_us
 from tidemark.warehouse.errors import InputError
 
@@ -85,7 +85,7 @@ def test_a_window_that_is_what_was_asked_says_nothing(wh: Warehouse, asked: dict
 
 
 def test_a_window_widened_in_silence_is_caught(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure_questions, "widened_text", lambda *_: None)
+    monkeypatch.setattr(measure_arguments, "widened_text", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_window_that_was_widened_says_so_first(wh, WIDENED[0])
 

@@ -14,7 +14,8 @@ import pytest
 from tests.query.groupworld import GroupWorld
 from tidemark import query
 from tidemark.query.asking.key_questions import KeyGroupOptions, KeyRequest
-from tidemark.query.asking.measure_questions import GroupOptions, MeasureRequest
+from tidemark.query.asking.measure_arguments import GroupOptions
+from tidemark.query.asking.measure_questions import MeasureRequest
 from tidemark.query.reader import Reader
 from tidemark.query.scans import event_scan, grouped_rows
 from tidemark.query.scans.event_scan import EventScan

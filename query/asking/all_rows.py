@@ -1,0 +1,137 @@
+"""A question about all rows of a window, or of each window of `every`.
+
+Of the runs by block, the runs in memory and a scan, the way with the least estimated cost answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN
+from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.measure_arguments import MeasureArguments, check_rows, fields_of, windows_of
+from tidemark.query.asking.measure_scans import scan_cost, scan_of, scanned
+from tidemark.query.asking.session import Session
+from tidemark.query.quantiles.questions import WindowQuestion
+from tidemark.query.quantiles.window_sums import have_sums
+from tidemark.query.reading import spending
+from tidemark.query.reading.costs import cheapest
+from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within
+from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.views import View
+
+M = TypeVar("M", bound=MeasureScope)
+
+
+@dataclass(frozen=True, slots=True)
+class AllRows(Generic[M]):
+    """A question about all rows of a window; a `Plan`.
+
+    A scan finds sums that the marks of a run do not have.
+    """
+
+    session: Session
+    request: MeasureArguments[M]
+    mode: str
+
+    @property
+    def topic(self) -> Hashable:
+        """See `Plan.topic`."""
+        if self.mode == "quick":  # it seldom reads blocks
+            return None
+        return f"{'sums' if self.request.wanted.needs_sums else 'rows'} {self.request.measure!r}"
+
+    def newest(self) -> View | tuple[View, AnyContents]:
+        """See `Plan.newest`."""
+        view = self.session.newest_view(self.request.measure, live_rows=self.mode != "quick")
+        wanted = self.request.wanted
+        has_all = not wanted.needs_sums or have_sums(view)
+        if view.silent and wanted.is_exact and not (wanted.needs_sums and has_all):
+            self.session.refuse_silent()
+        return view if has_all else scan_of(self.session, self.request).newest()
+
+    def answer(self, view: View | tuple[View, AnyContents]) -> Asked[M]:
+        """See `Plan.answer`."""
+        if isinstance(view, tuple):
+            return scan_of(self.session, self.request).answer(view)
+        costs, wanted = self.session.costs, self.request.wanted
+        if view.silent:
+            return self._without_silent(view)
+        asked = windows_of(self.request, view, self.session.options.grid)
+        parts = asked[1]
+        runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
+        estimates, reading = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}, None
+        if self.mode != "quick" and not wanted.needs_sums:
+            together = self.session.many_windows.cost(view, parts, wanted.targets)
+            if together is not None:
+                estimates[RUNS] = together
+                reading = self.session.many_windows.reading(view, parts)
+            # While the versions stay, so does an accurate answer about a window: it is the index's own.
+            if self.mode == "exact" or len(parts) > 1:
+                estimates[SCAN] = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
+        errs = self.mode == "accurate" and not self.session.live_fits(view)
+        has_ways = len(estimates) > 1 and not errs
+        if errs:  # and other ways' answers do not: one way answers while the rows stay
+            estimates, reading = cheapest(estimates), None
+        for attempt in costs.attempts("rows", estimates, reading):
+            with attempt:
+                if attempt.way == SCAN:
+                    return scanned(self.session, self.request, self.mode)
+                if attempt.way == RUNS:
+                    return self._together(view, *asked)
+                return self._alone(view, *asked, has_ways=has_ways)
+        raise AssertionError("no way answered")
+
+    def _without_silent(self, view: View) -> Asked[M]:
+        """The answer while warehouses do not answer: by the index alone."""
+        asked = windows_of(self.request, view, self.session.options.grid)
+        return self._alone(view, *asked, has_ways=False)
+
+    def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
+        """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""
+        if self.request.every is None:
+            return self.session.bounds.get(view, windows[0].ticks).rows
+        return rows_of(view, [window.ticks for window in windows])
+
+    def _together(self, view: View, window: Window, parts: Sequence[ShownWindow]) -> Asked[M]:
+        fields = fields_of(self.session, view, self.mode, parts[0])
+        together = self.session.many_windows.questions(self.session.snapshot, view, parts, fields)
+        check_rows(together, view, window, self.session.options.grid)
+        windows = self.request.every is not None
+        return Asked(together.answers(self.request.wanted), len(together), windows=windows)
+
+    def _alone(self, view: View, window: Window, parts: Sequence[ShownWindow], *, has_ways: bool) -> Asked[M]:
+        wanted = self.request.wanted
+        sums: Sequence[Sums | None] = [None] * len(parts)
+        if wanted.needs_sums:
+            sums = self.session.sums.get(self.session.snapshot, view, [part.ticks for part in parts])
+        questions = [
+            self._question(view, part, own, has_ways=has_ways) for part, own in zip(parts, sums, strict=True)
+        ]
+        check_rows(questions, view, window, self.session.options.grid)
+        windows = self.request.every is not None
+        return Asked.of(
+            [question.answers(wanted) for question in spending.checked(questions)], windows=windows
+        )
+
+    def _question(
+        self, view: View, window: ShownWindow, sums: Sums | None, *, has_ways: bool
+    ) -> WindowQuestion:
+        known = self.session.bounds
+        spending.check()
+        is_one = self.request.every is None  # only then are the bounds kept
+        bounds = known.get(view, window.ticks) if is_one else known.compute(view, window.ticks)
+        return WindowQuestion(
+            counts=bounds,
+            bounds=bounds,
+            source=self.session.source(view, window.ticks),
+            sums=sums,
+            has_ways=has_ways,
+            window=window.shown,
+            **fields_of(self.session, view, self.mode, window),
+        )

@@ -1,0 +1,200 @@
+"""A question about the rows of a declared group: which groups are asked, and the way to their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN
+from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.key_questions import key_question
+from tidemark.query.asking.measure_arguments import (
+    MeasureArguments,
+    asked_cells,
+    check_rows,
+    fields_of,
+    windows_of,
+)
+from tidemark.query.asking.measure_scans import scan_cost, scan_of, scanned
+from tidemark.query.asking.session import Session
+from tidemark.query.groups.group_choice import GroupChoice
+from tidemark.query.groups.group_questions import (
+    chosen_groups,
+    chosen_selections,
+    largest_needed,
+    needs_sizes,
+)
+from tidemark.query.groups.group_slices import Group
+from tidemark.query.keys.frequencies import Top, key_counts
+from tidemark.query.keys.key_windows import KeyWindow
+from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.reading import spending
+from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within, shown_window
+from tidemark.warehouse.columns.keys import Name
+from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.memory_cache import Place
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
+from tidemark.warehouse.snapshots.site_contents import AnyContents, SitesContents
+from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
+
+M = TypeVar("M", bound=MeasureScope)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredGroups(Generic[M]):
+    """A question about rows of a declared group; a `Plan`.
+
+    While an alter that declares it is at work, or was stopped, a scan answers, as before it.
+    """
+
+    session: Session
+    request: MeasureArguments[M]
+    mode: str
+    choice: GroupChoice
+    projection: SortedGroups
+
+    @property
+    def topic(self) -> Hashable:
+        """See `Plan.topic`."""
+        return self.projection, needs_sizes(self.choice)
+
+    def newest(self) -> tuple[GroupView, KeysView | None] | tuple[View, AnyContents]:
+        """See `Plan.newest`."""
+        built = self.session.newest_group_view(self.projection, with_key=needs_sizes(self.choice))
+        return built or scan_of(self.session, self.request).newest()
+
+    def answer(self, newest: tuple[GroupView, KeysView | None] | tuple[View, AnyContents]) -> Asked[M]:
+        """See `Plan.answer`."""
+        view, beside = newest
+        if isinstance(view, GroupView) and not isinstance(beside, Contents | SitesContents):
+            return self._answer(view, beside)
+        return scan_of(self.session, self.request).answer(cast("tuple[View, AnyContents]", newest))
+
+    def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
+        session, costs = self.session, self.session.costs
+        asked = windows_of(self.request, view, session.options.grid)
+        parts = asked[1]
+        windows = [part.ticks for part in parts]
+        groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
+        alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
+        estimates, reading = {INDEX: alone}, None
+        together = session.many_groups.cost(view, parts, groups, self.request.wanted.targets)
+        if together is not None:
+            estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
+            reading = session.many_groups.reading(view, parts)
+        if self.mode != "quick":  # rows are counted where it may matter
+            rows = rows_of(view, windows) if alone > costs.rates.statement else 0
+            estimates[SCAN] = scan_cost(session, self.request, rows, groups * len(parts))
+        for attempt in costs.attempts("groups", estimates, reading):
+            with attempt:
+                if attempt.way == SCAN:
+                    return scanned(session, self.request, self.mode)
+                if attempt.way == RUNS:
+                    return self._together(view, key, *asked)
+                return self._chosen(view, key, *asked)
+        raise AssertionError("no way answered")
+
+    def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
+        """About how many groups are asked; of all groups not more than there are."""
+        choice = self.choice
+        if not choice.by or choice.groups is not None:
+            return len(choice.groups or [()])
+        if choice.largest is not None or key is None:
+            return choice.largest or 1
+        rows_by_tick = [run.rows // len(run.totals.ticks) for run in runs_within(key.runs, windows)]
+        return max(rows_by_tick, default=0)
+
+    def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
+        """What it costs to count the rows of all groups, or to list the largest; nothing if that is known."""
+        session, whole = self.session, Window(windows[0].start, windows[-1].stop)
+        if key is None or _kept_sizes(session, self.choice, key, whole).value is not None:
+            return 0.0
+        scan = session.costs.key_scan(runs_within(key.runs, windows), far=session.is_far)
+        return scan if largest_needed(self.choice) is None else min(scan, session.costs.lists(1))
+
+    def _asks_all(self, key: KeysView | None) -> bool:
+        """Whether all groups are asked that have rows: whole runs tell them, without the rows of the key."""
+        choice = self.choice
+        is_some = choice.groups is not None or choice.where or choice.largest
+        return key is not None and bool(choice.by) and not is_some
+
+    def _together(
+        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
+    ) -> Asked[M]:
+        if self._asks_all(key):
+            fields = self._fields(view, parts)
+            together = self.session.many_groups.all_groups(
+                self.session.snapshot, view, self.choice, parts, fields
+            )
+            if together is not None:
+                return self._asked_together(together, len(parts))
+        return self._chosen(view, key, window, parts)
+
+    def _fields(self, view: GroupView, parts: Sequence[ShownWindow]) -> dict[str, Any]:
+        certain = None if self.choice.largest is None else True
+        return {**fields_of(self.session, view, self.mode, parts[0]), "certain": certain}
+
+    def _chosen(
+        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
+    ) -> Asked[M]:
+        """The answers about groups that are chosen first; together, or each alone, as is less work."""
+        choice, session, wanted = self.choice, self.session, self.request.wanted
+        whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
+        sizes = () if key is None else group_sizes(session, choice, key, whole)
+        groups = chosen_groups(choice, sizes)
+        asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
+        cost = session.many_groups.cost(view, parts, len(groups), wanted.targets)
+        runs = len(runs_within(view.runs, [part.ticks for part in parts]))
+        if cost is not None and cost < session.costs.groups(len(groups), len(parts), runs):
+            spending.takes(RUNS)
+            together = session.many_groups.listed(session.snapshot, view, choice, *asked)
+            if not choice.by:
+                check_rows(together, view, window, session.options.grid, choice.shown(()))
+            return self._asked_together(together, len(parts))
+        spending.takes(INDEX)
+        questions = session.groups.questions(session.snapshot, view, choice, *asked)
+        if not choice.by:
+            check_rows(questions, view, window, session.options.grid, choice.shown(()))
+        if choice.order is None:
+            return self._asked([question.answers(wanted) for question in spending.checked(questions)])
+        return self._asked(choice.order.read(questions, wanted, len(parts)))
+
+    def _asked_together(self, questions: CellQuestions, windows: int) -> Asked[M]:
+        by = tuple(key.name for key in self.choice.by)
+        return asked_cells(questions, self.request, by, self.choice.order, windows)
+
+    def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
+        by, order = tuple(key.name for key in self.choice.by), self.choice.order
+        text = "" if order is None else order.text
+        return Asked.of(lists, by, windows=self.request.every is not None, order=text)
+
+
+def group_sizes(
+    session: Session, choice: GroupChoice, view: KeysView, window: Window
+) -> Sequence[tuple[Group, int]]:
+    """The groups that have rows in the window, or the largest of them, with the number of their rows."""
+    k, kept = largest_needed(choice), _kept_sizes(session, choice, view, window)
+    if kept.value is not None:
+        return kept.value
+    shown = shown_window(window, session.options.grid)
+    question = key_question(session, view, KeyWindow(window, (), shown), "exact")
+    if k is None:
+        counts = key_counts(question)
+    else:
+        counts = [(hitter.value, hitter.count) for hitter in Top(k).answers([question])[0]]
+    places = [view.key.columns.index(key.name) for key in choice.keys]
+    groups = []
+    for value, rows in counts:
+        names = view.key.names_in(cast("Name", view.key.name_of(value)))
+        groups.append((tuple(names[place] for place in places), rows))
+    return kept.keep(groups)
+
+
+def _kept_sizes(
+    session: Session, choice: GroupChoice, view: KeysView, window: Window
+) -> Place[list[tuple[Group, int]]]:
+    """Where `group_sizes` keeps what it found."""
+    return session.sizes.at((window, largest_needed(choice)), topic=view.root, sources=(view,))

@@ -1,0 +1,64 @@
+"""A question about a measure that a scan of `events` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from tidemark.query.answers.measure_answers import MeasureScope
+from tidemark.query.asking.asked import Asked
+from tidemark.query.asking.measure_arguments import MeasureArguments, asked_cells, check_rows, windows_of
+from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
+from tidemark.query.asking.scanned_questions import scanned_questions
+from tidemark.query.asking.session import Session
+from tidemark.warehouse.projections.sorted_values import SortedValues
+from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.views import View
+
+M = TypeVar("M", bound=MeasureScope)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureScan(Generic[M]):
+    """A question that a scan answers; a `Plan`."""
+
+    session: Session
+    request: MeasureArguments[M]
+    choice: ScanChoice
+    mode: str = "exact"
+    topic: Hashable = None
+
+    def newest(self) -> tuple[View, AnyContents]:
+        """See `Plan.newest`."""
+        return self.session.newest_contents(None if self.choice.measure else self.request.measure)
+
+    def answer(self, newest: tuple[View, AnyContents]) -> Asked[M]:
+        """See `Plan.answer`."""
+        (view, contents), options = newest, self.session.options
+        if self.choice.measure is not None:
+            view = replace(view, projection=SortedValues(self.choice.measure))
+        window, parts = windows_of(self.request, view, options.grid)
+        eps, progress = float(options.eps), self.session.progress
+        with scanned_questions(contents, view, self.choice, parts, self.mode, eps, progress) as questions:
+            if not self.choice.by:
+                check_rows(questions, view, window, options.grid, self.choice.shown(()) or None)
+            return asked_cells(questions, self.request, self.choice.by, self.choice.order, len(parts))
+
+
+def scan_of(session: Session, request: MeasureArguments[M], mode: str = "exact") -> MeasureScan[M]:
+    """How a scan answers where an index has the columns, but cannot be used or gains nothing."""
+    chosen = choose_scan(session.options, request.groups, request.measure)
+    return MeasureScan(session, request, replace(chosen, declare=None), mode)
+
+
+def scanned(session: Session, request: MeasureArguments[M], mode: str) -> Asked[M]:
+    """The answers of a scan of the newest view."""
+    scan = scan_of(session, request, mode)
+    return scan.answer(scan.newest())
+
+
+def scan_cost(session: Session, request: MeasureArguments[Any], rows: int, cells: int) -> float:
+    """What a scan costs of about so many rows, which finds so many groups and windows."""
+    of_cells = cells if request.groups.by is not None or request.every is not None else None
+    return session.costs.event_scan(rows, of_cells, far=session.is_far)
