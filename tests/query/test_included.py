@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.query.test_index import CHANGES, SCHEMA, TINY, IndexWorld, covers_all, grown, predicate
+from tests.query.indexworld import CHANGES, SCHEMA, TINY, IndexWorld, covers_all, grown, predicate
 from tidemark import query, warehouse
 from tidemark.query.scans import index_places, index_rows
 from tidemark.query.scans.covered_files import CoveredFiles
@@ -26,18 +26,13 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections import included_columns, row_index
 from tidemark.warehouse.snapshots.system_tables import Contents
 
+pytestmark = pytest.mark.usefixtures("index_pays")
 INCLUDING: list[Any] = [
     {"on": "k", "include": ["x", "f", "n", "m"]},
     {"on": "n", "include": ["k", "d", "x"]},
     {"on": "t", "include": "s"},
     "d",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In small worlds a scan is always faster: here an index is used wherever it can be."""
-    monkeypatch.setattr(index_places, "RATES", IndexRates(row=1e9, group=1))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, KEYED, SCHEMA, START, GroupWorld
-from tests.query.test_plans import forced
+from tests.query.ways import forced
 from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query import InputError

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tests.query.test_index import SCHEMA, TINY, values
+from tests.query.indexworld import SCHEMA, TINY, values
 from tests.stores.conftest import Place
 from tidemark import query, warehouse
 from tidemark.query.scans import index_places

@@ -1,0 +1,221 @@
+"""A way that costs too much is left, and runs are read once questions have paid for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.query.groupworld import HOUR, GroupWorld
+from tests.query.ways import QUESTIONS, Ask, Patch, told
+from tests.soak import draws
+from tidemark.query.groups import many_groups
+from tidemark.query.quantiles import many_windows
+from tidemark.query.reading import block_reader, spending
+from tidemark.query.reading.costs import Costs, Rates, Reading
+
+
+@pytest.fixture(scope="module")
+def world(late_and_live: GroupWorld) -> GroupWorld:
+    return late_and_live
+
+
+class Work:
+    """A clock that shows the work that was done, in seconds; `questions` see no other."""
+
+    def __init__(self) -> None:
+        self.done = 0.0
+
+    @contextmanager
+    def questions(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spending.Spending, "seconds", lambda _: self.done)
+            yield
+
+    def step(self, seconds: float) -> None:
+        spending.check()
+        self.done += seconds
+
+
+@contextmanager
+def slow_blocks(clock: Work, seconds: float) -> Iterator[None]:
+    """Each read of blocks takes so many seconds of the clock."""
+    read = block_reader.BlockReader.read
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        clock.done += seconds
+        return read(*arguments, **more)
+
+    with clock.questions(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_reader.BlockReader, "read", slow)
+        yield
+
+
+STEPS = 50
+COSTS = st.floats(0.01, 10)
+ERRORS = st.floats(0.1, 10)
+
+
+def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
+    """The work of a question with two ways, whose estimates are wrong by these factors."""
+    clock = Work()
+    chooser = Costs(patience=0.0)
+
+    names: list[Any] = ["index", "scan"]
+    true = dict(zip(names, costs, strict=True))
+    estimates = {name: cost * error * 1e6 for (name, cost), error in zip(true.items(), errors, strict=True)}
+
+    def answer() -> str:
+        for attempt in chooser.attempts("rows", estimates):
+            with attempt:
+                for _ in range(STEPS):
+                    clock.step(true[attempt.way] / STEPS)
+                return attempt.way
+        raise AssertionError
+
+    with clock.questions(), spending.spending() as spent:
+        assert answer() == spent.plan.way
+    assert spent.plan.left + spent.plan.ways in (["index"], ["scan"], ["index", "scan"], ["scan", "index"])
+    return clock.done
+
+
+def bound(costs: tuple[float, float], errors: tuple[float, float]) -> float:
+    """What the module says that a question costs at most, and one step."""
+    (first, _), (second, after) = sorted(
+        (cost * error, cost) for cost, error in zip(costs, errors, strict=True)
+    )
+    return max(2 * first, second) + after + 2 * max(costs) / STEPS
+
+
+@settings(max_examples=draws(200))
+@given(st.tuples(COSTS, COSTS), st.tuples(ERRORS, ERRORS))
+def test_a_way_that_costs_too_much_is_left(costs: tuple[float, float], errors: tuple[float, float]) -> None:
+    assert spent(costs, errors) <= bound(costs, errors)
+    assert spent(costs, errors) <= 21 * min(costs) * 1.1
+
+
+def test_a_way_that_is_never_left_is_caught(monkeypatch: Patch) -> None:
+    costs, errors = (10.0, 0.1), (0.001, 1.0)
+    assert spent(costs, errors) <= bound(costs, errors)
+    monkeypatch.setattr(spending.Spending, "check", lambda _: None)
+    assert spent(costs, errors) > bound(costs, errors)
+
+
+@pytest.mark.parametrize("wrong", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    "names", [("bounds", "target", "slice", "cell", "lookup"), ("statement", "grouped", "grouped_row")]
+)
+def test_answers_are_right_whatever_the_rates_are(
+    world: GroupWorld, names: tuple[str, ...], wrong: float
+) -> None:
+    """A block takes a millisecond of this clock, and there is no patience."""
+    right, wh, clock = world.open(), world.open(), Work()
+    rates = wh._session.costs.rates
+    wh._session.costs.rates = replace(rates, **{name: getattr(rates, name) * wrong for name in names})
+    wh._session.costs.patience = 0.0
+    with slow_blocks(clock, 0.001):
+        for question in QUESTIONS:
+            assert str(told(wh, question, None)) == str(told(right, question, "index"))
+
+
+def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> None:
+    """The broken variant says that no way was left."""
+    wh, clock = world.open(), Work()
+    wh._session.costs.rates = Rates(bounds=0, target=0, statement=1000)
+    wh._session.costs.patience = 0.0
+    with slow_blocks(clock, 0.01):
+        answer = wh.quantile(0.5, mode="exact")
+    plan = answer.plan
+    assert plan is not None
+    assert (plan.left, plan.way) == (["index"], "scan")
+    assert plan.blocks > 0
+    assert answer.value == world.open().quantile(0.5, mode="exact").value
+
+
+def test_what_a_way_took_corrects_its_rates() -> None:
+    """The first scan sets the factor of scans; what is not taken returns to 1."""
+    clock = Work()
+    costs = Costs()
+
+    def ask(way: Any, estimate: float, took: float) -> None:
+        with clock.questions(), spending.spending():
+            (attempt,) = costs.attempts("rows", {way: estimate * 1e6})
+            with attempt:
+                clock.step(took)
+
+    ask("scan", 1.0, 3.0)
+    assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)
+    ask("index", 1.0, 3.0)
+    assert 1.0 < costs.corrected("rows", "index", 1.0) < 2.0
+    assert 2.5 < costs.corrected("rows", "scan", 1.0) < 3.0
+    ask("scan", 1.0, 0.001)
+    assert costs.corrected("rows", "scan", 1.0) > 2.5  # so short that it says nothing
+    assert costs.corrected("keys", "scan", 1.0) == 1.0
+
+
+# Runs that are read when questions have paid for it.
+
+
+def cost_of_all(questions: int, scan: float, known: float, read: float) -> float:
+    """What so many questions cost, which a scan or the runs answer, and how often a scan did."""
+    costs, paid, done, is_read = Costs(), 0.0, 0.0, False
+
+    def pay(more: float) -> None:
+        nonlocal paid
+        paid += more
+
+    for _ in range(questions):
+        reading = Reading(0.0 if is_read else read, paid, pay)
+        first = next(costs.attempts("rows", {"runs": known + reading.cost, "scan": scan}, reading))
+        done += scan if first.way == "scan" else known + reading.cost
+        is_read = is_read or first.way == "runs"
+    return done
+
+
+@settings(max_examples=draws(200))
+@given(st.integers(1, 40), COSTS, COSTS, st.floats(0.01, 100))
+def test_questions_cost_at_most_twice_what_they_had_to(
+    questions: int, scan: float, known: float, read: float
+) -> None:
+    """Whoever knows how many questions follow reads the runs at first, or never."""
+    least = min(questions * scan, read + questions * known)
+    assert cost_of_all(questions, scan, known, read) <= 2 * least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("questions", "paid"), [(1, 1e9), (40, -1e9)], ids=["at once", "never"])
+def test_runs_that_are_read_at_once_or_never_are_caught(
+    questions: int, paid: float, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(Reading, "__init__", lambda self, cost, _, pay: _set(self, cost, paid, pay))
+    least = min(questions * 1.0, 5.0 + questions * 0.1)
+    assert cost_of_all(questions, 1.0, 0.1, 5.0) > 2 * least
+
+
+def _set(reading: Reading, *values: Any) -> None:
+    for name, value in zip(("cost", "paid", "pay"), values, strict=True):
+        object.__setattr__(reading, name, value)
+
+
+@pytest.mark.parametrize("question", [QUESTIONS[2], lambda wh: wh.rank([-2, 0, 1], every=3 * HOUR)])
+def test_whole_runs_are_read_when_scans_have_paid_for_it(
+    world: GroupWorld, question: Ask, monkeypatch: Patch
+) -> None:
+    """A scan costs 10 ms here, and to read the 160 rows of history 25 ms: two scans pay 20 of these."""
+    monkeypatch.setattr(many_groups, "FEWEST_CELLS", 0)
+    monkeypatch.setattr(many_windows, "FEWEST_CELLS", 0)
+    wh = world.open()
+    dear = {"bounds": 1e9, "target": 1e9, "slice": 1e9, "cell": 1e9}
+    free = dict.fromkeys(["event_row", "grouped", "grouped_row", "found_cell", "passed_row"], 0)
+    free |= dict.fromkeys(["chosen_row", "divided_row", "sorted_row", "chosen_cell"], 0)
+    wh._session.costs.rates = Rates(statement=10_000, read_row=25_000 / 220, **dear, **free)
+    ways = ["scan", "scan", "runs", "runs"]
+    assert [question(wh).plan.way for _ in ways] == ways
+    memory = wh._session.memory
+    for _, key in list(memory._entries):  # others took their room: they are paid for anew
+        memory.drop(key)
+    assert [question(wh).plan.way for _ in ways] == ways
