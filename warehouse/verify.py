@@ -282,8 +282,9 @@ def _batches_complete(pinned: PinnedTables) -> str:
 def _unaccounted(pinned: PinnedTables) -> list[BatchRange]:
     """The batches of `events` that neither the ledger nor a plan has, as an append or load leaves them.
 
-    DamagedWarehouse if the ledger has lost a batch, or more of a source than its newest one. The ledger and
-    the steps are opened after `events`: they have what it has.
+    A killed append leaves at most the newest batch of its source without a row in the ledger.
+    DamagedWarehouse if others lack theirs: the ledger lost them. The ledger and the steps are opened after
+    `events`, so they have what it has.
     """
     store = pinned.store
     ledger = tables.open_table(store, LEDGER)

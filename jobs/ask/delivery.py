@@ -22,7 +22,7 @@ from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError, TidemarkError
 
-_LASTS = timedelta(days=30)  # how long Alertmanager keeps what is not said to be over
+_LASTS = timedelta(days=30)  # after so long Alertmanager takes an alert for ended, unless it is told again
 
 
 class NotDelivered(TidemarkError):
@@ -71,7 +71,7 @@ class Command:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """What redirects is an answer that is no 2xx."""
+    """Takes a redirect as an answer that is no 2xx."""
 
     def redirect_request(self, *_: Any) -> None:
         """Follows none."""

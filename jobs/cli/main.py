@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
         return INTERRUPTED
     except ImportError:
-        if control_c.is_set():  # some modules tell what stops their import so
+        if control_c.is_set():  # some modules make an ImportError of whatever stops their import
             return INTERRUPTED
         raise
     except OSError as error:  # of the output

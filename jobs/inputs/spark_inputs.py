@@ -1,6 +1,6 @@
 """Reads a batch with Spark: files of Parquet, CSV or JSON lines, or a Delta table.
 
-Which files an input is says `warehouse/execution/input_files.py`. Spark is given them one by one, so that it
+`warehouse/execution/input_files.py` says which files an input is. Spark is given them one by one, so that it
 neither expands patterns, skips folders nor makes columns of their names.
 
 CSV and JSON are read with the types of the warehouse's columns. The first record that does not parse fails

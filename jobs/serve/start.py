@@ -124,7 +124,7 @@ def opened_warehouses(given: argparse.Namespace) -> dict[str, query.Warehouse]:
 
 
 def _tokens(given: argparse.Namespace) -> tuple[str | None, Tokens]:
-    """The tokens of the file; without a file one that may all, which is printed."""
+    """The tokens of the file; without a file one token with all rights, which is printed."""
     if given.tokens:
         return None, Tokens(file=Path(given.tokens))
     token = new_token()

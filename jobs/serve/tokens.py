@@ -58,7 +58,7 @@ def digest_of(token: str) -> str:
 
 
 def all_rights(name: str, token: str) -> Grant:
-    """The grant of a token that may all of every warehouse."""
+    """The grant of a token with all rights in every warehouse."""
     return Grant(name, digest_of(token), {EVERY: frozenset(RIGHTS)})
 
 

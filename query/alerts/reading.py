@@ -48,9 +48,8 @@ class Reading:
     rows: the rows that the answer is about.
     group: the values of the columns of `by` and `where`; None without.
     window: that of the answer; None for all rows, and where there are no rows.
-    now: which of `low` and `high` are certain for the present. While a warehouse does not answer, it may have
-        other rows than it had: of the rows of a key the other warehouses give a lower bound, all else is not
-        certain.
+    now: which of `low` and `high` are certain at present. While a warehouse does not answer, its rows may
+        have changed: then only the lower bound of a key's rows is certain, which the others give.
     """
 
     low: Any = None
@@ -70,7 +69,7 @@ class Limit:
     number: Fraction | float
 
     def verdict(self, reading: Reading) -> Verdict:
-        """Whether the value of the reading is beyond the number; a reading without rows is not."""
+        """Whether the comparison holds for the value of the reading; CLEAR for a reading without rows."""
         if reading.low is None:
             return Verdict.CLEAR
         low, high = _comparable(reading.low), _comparable(reading.high)
@@ -113,7 +112,7 @@ def _comparable(value: Any) -> Fraction | float:
 def readings(wh: Reader, asked: Comparison, end: datetime | None) -> Iterator[dict[str, Reading]]:
     """The readings of all groups by their names, in one mode after the other; the last ones are the sharpest.
 
-    end: where windows of `last` end, exclusive; None where they count steps.
+    end: the moment from which `last` counts back, exclusive; None if `last` is a number of steps.
 
     InputError for a question that the warehouse does not answer.
     """

@@ -153,8 +153,8 @@ class Session:
         The request is interpreted with the options that were read last. The check for newer data brings newer
         options, too, without a round of requests of its own; if they changed, the request is interpreted
         again. One that does not fit is refused only after a check: a column, key or group may have come
-        since. Errors of the operating system and of the store become those of tidemark. If a store stops to
-        answer, and its warehouse is bounded then, the question is asked again.
+        since. Errors of the operating system and of the store become those of tidemark. If a store stops
+        answering and silent warehouses may be bounded, the question is asked again.
         """
         limit = None if self.time_limit is None else self.time_limit.begin()
         tries = 2 if isinstance(self.snapshot, SitesReader) and self.snapshot.bounds_silent else 1

@@ -58,8 +58,8 @@ class _Rows:
     """The rows of a selection in a window.
 
     `sorted_parts` are sorted numbers in memory. `runs` are read by block; `anchors` has one item per run,
-    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows of all of them without
-    those that left, whose numbers, among the others, are `kept`.
+    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows without those that left;
+    `kept` are the numbers of these, which `sorted_parts` and `runs` still have.
     """
 
     sorted_parts: list[NDArray[Any]] = field(default_factory=list)

@@ -67,8 +67,8 @@ class GroupArguments:
 class AskedGroups:
     """Which values of `by` a question is about, checked.
 
-    top: how many. groups: those that the caller listed. limit: the most of all of them.
-    order: which groups are answered, if neither the groups nor their numbers of rows decide that.
+    top: how many. groups: those that the caller listed. limit: more groups than this are an error.
+    order: the order of the answers, and the fewest rows of a group; None if neither was asked.
     """
 
     top: int | None

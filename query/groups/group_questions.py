@@ -26,8 +26,8 @@ from tidemark.warehouse.snapshots.views import GroupView
 
 Sizes = Sequence[tuple[Group, int]]  # groups that have rows in the window, each with their number
 
-MANY_COMBINATIONS = 1000  # of values of `where`: of more only those that have rows are looked up
-_ALL_MARKS = 2**62  # rows a run: the footers of runs by group have no finer marks
+MANY_COMBINATIONS = 1000  # of values of `where`: if there are more, only those that have rows are looked up
+_ALL_MARKS = 2**62  # rows a run: footers are never read, because those of runs by group have no finer marks
 
 
 class GroupReader:

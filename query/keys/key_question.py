@@ -84,7 +84,7 @@ class KeyQuestion:
         return self.source.silent(self.view, self.window, self.promise)
 
     def bounded(self, names: Names, *, exact: bool = False) -> LiveCounts:
-        """The rows of names that only bounds are known of: of the ledger, and where no answer comes.
+        """The rows of names outside of history: live ones, and all those of warehouses that do not answer.
 
         exact: the live rows are counted.
         """

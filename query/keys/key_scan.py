@@ -97,7 +97,7 @@ def names_with(rows: WindowRows, least: int) -> CountedNames:
 class Prefix:
     """A prefix of keys, and the rows of all keys that have it.
 
-    level: 1 for the shortest. is_key: whether it is a key itself, which has no longer ones below it.
+    level: 1 for the shortest. is_key: whether it is a whole key, so that no prefix is longer.
     whole: rows in history's whole ticks. least, most: certain bounds, inclusive.
     """
 

@@ -158,7 +158,7 @@ class SilentKeys:
         return least + live_least, most + live_most
 
     def counts(self, names: Names, *, exact: bool) -> LiveCounts:
-        """The rows of names, which ascend; exact: the lower bound that is likely is the certain one."""
+        """The rows of names, which ascend; exact: the likely lower bound is the certain one."""
         (least, most), live = self._in_history(names), self.live.count(names)
         likely = live.least if exact else live.likely
         return LiveCounts(

@@ -245,8 +245,10 @@ def numbers_by_cell(
 class _AskedRows(NamedTuple):
     """The rows of a part in windows that do not overlap.
 
-    of_tick: the window of each tick, or -1. ticks: the first tick in a window, and the one after the last.
-    window: the only window that has ticks, if it has all between these. windows: how many are asked in all.
+    of_tick: the window of each tick, or -1.
+    ticks: the index of the first tick that is in a window, and the one after the last.
+    window: the window of all ticks between these, if it is one; else None.
+    windows: how many windows are asked, those of other parts included.
     """
 
     part: Part
@@ -257,7 +259,7 @@ class _AskedRows(NamedTuple):
 
     @classmethod
     def of(cls, part: Part, numbers_of: Sequence[int], windows: Sequence[Window]) -> Self:
-        """numbers_of: the numbers of these windows among all that are asked."""
+        """The rows of the part in some of the windows, those with the indices `numbers_of`."""
         codes = window_codes(part.rows.ticks, [windows[i] for i in numbers_of])
         of_tick = np.append(numbers_of, -1)[codes]
         inside = np.flatnonzero(codes >= 0)
@@ -267,7 +269,7 @@ class _AskedRows(NamedTuple):
 
     @property
     def shares(self) -> list[Share]:
-        """Ranges of rows that are gone through; without one if all rows, or none, are in one window."""
+        """Ranges of rows to go through side by side; one range if no row has to be looked at."""
         rows = len(self.part.rows.codes)
         is_whole = self.window is not None and self.ticks == (0, len(self.part.rows.ticks))
         return [(0, rows)] if is_whole or self.ticks == (0, 0) else equal_shares(rows)
@@ -275,7 +277,7 @@ class _AskedRows(NamedTuple):
     def cells(self, first: int, last: int) -> tuple[Ints, Ints, Stretches]:
         """Cells, their rows by kind, and their numbers, of the rows from first to last, exclusive.
 
-        A cell may stand there several times.
+        The same cell may be returned several times.
         """
         part = self.part.between(first, last).within(*self.ticks)
         if self.window is not None:

@@ -36,9 +36,9 @@ class History:
 
     root: the folder of the runs table, relative to the warehouse.
     anchors: one per run; None where the window covers the run.
-    in_memory: the sorted numbers of rows that are in no run above, live ones, too.
-    grain: the ranks at `in_memory` are known to this many rows before it is read.
-    kept: sorted numbers among all of these, which left and do not count.
+    in_memory: the sorted numbers of all other rows, live ones among them.
+    grain: before `in_memory` is looked through, the ranks of its numbers are known to this many rows.
+    kept: sorted, those of the numbers above that left and do not count.
     """
 
     root: str

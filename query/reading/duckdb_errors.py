@@ -41,7 +41,7 @@ class Raised:
         self._errors.append(error)
 
     def kept(self, items: Iterator[T]) -> Iterator[T]:
-        """The items; an error of them is kept. Whichever thread takes them, this one's context makes them."""
+        """The items; an error of them is kept. Whoever takes them, they are made in this thread's context."""
         return self._kept(items, copy_context())
 
     def _kept(self, items: Iterator[T], context: Context) -> Iterator[T]:

@@ -9,9 +9,8 @@ a row that an index found is found in the file that has it now, and
     a file is *covered*      if   all of its rows are of origin files that are known
 
 Each run has a row once, and the runs have disjoint steps, so no row is counted twice. A version of `events`
-has all rows of an origin file under this name, or none: so the rows that runs have of it are among these, and
-equal numbers are the same rows. All other files are scanned: a file of unknown origin costs time and never
-rows.
+has all rows that an origin file was written with, or none of them, and runs have no others: so equal numbers
+mean the same rows. All other files are scanned: that takes longer, but no row is missed.
 """
 
 from __future__ import annotations
@@ -78,7 +77,9 @@ class CoveredFiles:
 
     @classmethod
     def of(cls, contents: Contents, indexes: Iterable[tuple[str, Places]]) -> CoveredFiles:
-        """Those that all of the indexes cover: of each the stored column, and the rows by origin file.
+        """The files that all of the indexes cover.
+
+        indexes: of each the stored name of its column, and how many rows it has by origin file.
 
         DamagedWarehouse if a footer cannot be read.
         """
@@ -113,9 +114,9 @@ class CoveredFiles:
         return {one for own, (_, origins) in self.files.items() for one in _origin_ids(own, origins)}
 
     def in_history(self, contents: Contents) -> CoveredFiles:
-        """Those of which all rows are visible and of history, and that share no origin file with others.
+        """Those whose rows are all visible and of history, and whose origin files no other file has.
 
-        So the rows that runs have of their origin files are the rows of these files.
+        So all rows that runs have of these origin files are in these files.
         """
         visible, found = contents.visible_files(), self
         whole = {file_id(one.file.path) for one in visible if one.is_whole and not one.is_live}

@@ -1,11 +1,11 @@
 """Constants of an expression that DuckDB would round before it compares them, written so that it does not.
 
-DuckDB casts text to the type of what it is compared with: a date and '2024-01-01 12:00' by the day, an
-integer and '0.5' by the whole number, a timestamp by the microsecond. It compares an integer and 9.1e15 as
-doubles. Here such a constant becomes a cast to a type that holds it: a TIMESTAMP beside a DATE, a DECIMAL
-beside integers and decimals. What DuckDB has no type for is refused: a time between two microseconds, a
-number of more than 38 digits, a whole number beside a DOUBLE that cannot hold it. So is text that its own
-cast would cut: DATE '2024-01-01 12:00'.
+DuckDB casts text to the type of what it is compared with. Beside a date it makes '2024-01-01 12:00' a day,
+beside an integer it makes '0.5' a whole number, and beside a timestamp it cuts text to microseconds. It
+compares an integer and 9.1e15 as doubles. Here such a constant becomes a cast to a type that holds it: a
+TIMESTAMP beside a DATE, a DECIMAL beside integers and decimals. What DuckDB has no type for is refused: a
+time between two microseconds, a number of more than 38 digits, a whole number beside a DOUBLE that cannot
+hold it. So is text that a cast in the expression would cut: DATE '2024-01-01 12:00'.
 
 A fraction beside a FLOAT or DOUBLE becomes the nearest one, as in loads of text. Text beside text stays. Text
 of the rows beside anything else is refused: DuckDB would read '00501' as 501.

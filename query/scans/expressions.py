@@ -129,7 +129,7 @@ def _checked_expression(text: str, columns: Mapping[str, str], scope: _Scope) ->
 def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
     """As `checked_expression`, of an expression whose values are ranked or grouped.
 
-    InputError for values of a type that no column of `events` could be ranked or grouped by.
+    InputError for values of a type that can be neither ranked nor grouped.
     """
     found = checked_expression(text, columns)
     with open_connection() as connection:

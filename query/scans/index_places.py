@@ -9,8 +9,8 @@ can be selected; every other file is scanned.
 If the one index that is used has the values of all columns that are asked for, too, the rows of covered files
 are given as they stand in it, and these files are not read at all.
 
-This needs no order among the versions of `events` and of the runs: files never change, so what a run says of
-a file, and a file of the origins of its rows, is true of every version that has the file.
+The versions of `events` and of the runs need not fit each other. Files never change, so what a run says of a
+file, and what a footer says of the origins of rows, is true in every version that has the file.
 
 Cost: O(ranges * log marks) to bound; one or two blocks a run and range, and 16 bytes a row, to find.
 """
@@ -51,9 +51,10 @@ Ints = NDArray[np.int64]
 class IndexRates:
     """Microseconds of a unit of work, measured as those of `query/reading/costs.py`.
 
-    share: of the cost of a scan, what looking rows up may take: it is spent before it is known what is left.
-    all: the same where the index has the values, and nothing is left.
-    group: rows of a row group of `events`, of which all are read if one is.
+    share: rows are looked up if that costs at most this share of a scan. What is left to be read is known
+        only afterwards, so the cost of the lookup may be lost.
+    all: the same, where the index has all values, so nothing is left to be read.
+    group: rows of a row group of `events`; if one of them is read, all are.
     """
 
     edge: float = 250.0  # to find a range in a run
@@ -233,10 +234,10 @@ def _rows_read(file: DataFile, found: Ints | None) -> int:
 class Bounds:
     """How many rows of history a condition selects.
 
-    most    of the rows that indexes have, by the marks
-    left    the rows of history that are not known by the index
-    values  the other rows that the condition may select, with the columns that were asked for; None if no
-            index has them
+    most    the most rows that it selects of those that indexes have, by the marks
+    left    how many rows of history no index has
+    values  the rows of history that indexes have and that the condition may select, with the columns that
+            were asked for; None if no index has these columns
     """
 
     most: int

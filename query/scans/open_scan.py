@@ -109,7 +109,7 @@ class OpenScan:
         self.close()
 
     def rows_scanned(self, rows: int) -> int:
-        """How many rows were read, of so many in the windows: fewer where an index found them."""
+        """How many rows were read, if the windows have `rows`: fewer where an index found the rows."""
         left = self._source.rows_left
         return rows if left is None else min(rows, left)
 

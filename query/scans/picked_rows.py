@@ -56,19 +56,19 @@ class PickedRows:
         return None if rows is None else rows.get(file.path)
 
     def rows_left(self, store: Store, file: DataFile) -> int:
-        """How many rows of the file may be selected; negative if that is not known."""
+        """How many rows of the file may be selected; negative if the log does not tell."""
         return self.found[store].rows_left(file) if store in self.found else file.rows
 
 
 class RowConditions:
-    """SQL of the rows of files that are told to DuckDB, of a bounded number of files in a statement."""
+    """Conditions in SQL that name the rows to read of a file, for a bounded number of files."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         # A column of this name would take the place of DuckDB's.
         self._left = 0 if FILE_ROW in {name.lower() for name in columns} else _MOST_PARTS
 
     def of(self, rows: Ints | None, file: DataFile) -> str:
-        """The condition; empty if the whole file is read, because its rows are many or the files are."""
+        """The condition; empty if the whole file is read, because the rows or the files are too many."""
         if rows is None or not self._left or 4 * len(rows) > file.rows:
             return ""
         self._left -= 1

@@ -11,7 +11,7 @@ their names, because Delta refuses spaces:
 
 DuckDB reads most files by itself (duckdb_files.py). Those that by the table's log lie in the windows, or are
 visible as a whole, get no filter for it. The rows of the others come through warehouse/events/reader.py as
-batches, encoded as loads encode them, so a value is the same number here and there. Files without rows of the
+batches, encoded as loads encode them, so a value is the same number in both. Files without rows of the
 batches or the windows are not opened.
 
 A condition is asked only of rows that are visible, inside and equal to what `equal` says, because it may fail
@@ -100,7 +100,7 @@ class TimeRange:
 def key_of(contents: AnyContents, name: str, computed: Mapping[str, Expression] | None = None) -> Key:
     """A column by which rows are grouped or selected; InputError if there is none, or of another type.
 
-    computed: expressions by their text, which may be named, too.
+    computed: expressions by their text; `name` may be the text of one of them.
     """
     if computed and name in computed:
         return Key(name, str(computed[name].type))
@@ -130,15 +130,19 @@ class RowSource:
     key         the columns of the key that is counted; rows with NULL in them stay
     times       only rows of these times, or None
     ticks       whether the relation has the tick of each row
-    as_text     whether text of the group may stay text in the relation (`texts`), which is grouped sooner
+    as_text     whether text of the group may stay text in the relation (`texts`): that is grouped faster
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
-    `spread` gives rows in the place of buckets the windows that have them, where these overlap.
-    Once there is a relation, `paths` are the files that DuckDB reads by itself, and `has_live` is whether one
-    of them has live rows; `most_rows` is how many rows all files have, as often as windows may have them;
-    `rows_left` is how many rows indexes left to be read, None without one. `share` is the share that was read
-    of the other files' rows, from 0 to 1. `texts` are the columns of the group, as SQL, that are text in the
-    relation, and not its bytes; `stored` gives rows with the bytes.
+    Where windows overlap, `spread` repeats a row for each window of its bucket.
+
+    Once there is a relation:
+
+    paths       the files that DuckDB reads by itself
+    has_live    whether a file has live rows
+    most_rows   the rows of all files, times the number of windows that a row may be in
+    rows_left   how many rows indexes left to be read; None without an index
+    share       the share of the other files' rows that was read, from 0 to 1
+    texts       the columns of the group, as SQL, that are text in the relation; `stored` makes bytes of them
     """
 
     contents: AnyContents

@@ -98,10 +98,10 @@ def register(
 def _views(
     define: _FunctionRegistry, wh: Reader, readers: PinnedReaders
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The queries of the views by their names without the prefix.
+    """The queries of the views, by their names without the prefix.
 
-    And by the names of the views of rows, those of the rows that indexes find for what is `asked`: none
-    without an index.
+    The second mapping has, for each view of rows, the query of the rows that indexes find for the condition
+    `asked`. It is empty without an index.
     """
     rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
     tables = {

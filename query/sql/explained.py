@@ -77,15 +77,15 @@ def _plan(
 
 
 def _touched(edges: Ints, rows: Ints) -> int:
-    """How many row groups, which end before these rows, have some of the rows."""
+    """How many row groups have some of the rows; edges: where each row group ends, exclusive."""
     return len(np.unique(np.searchsorted(edges, rows, side="right")))
 
 
 def _selected(contents: Contents, part: Narrowed, connection: DuckDBPyConnection | None) -> tuple[int, int]:
     """How many rows of the view the WHERE selects, at least and at most.
 
-    Those of history are counted in the index if it has the columns of the WHERE; else, and in live batches
-    and files that the index does not have, all may be selected, or none.
+    If the index has the columns of the WHERE, the selected ones of its rows are counted. Of all other rows,
+    none may be selected, or all.
     """
     live = sum(contents.counts[batches] for batches in contents.live)
     if part.view.part == PARTS[1]:

@@ -40,7 +40,7 @@ def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
     """The SQL type of points, for a measure of the SQL type `own`; without points it is `own`.
 
     is_common: whether `own` is the type that measures of several types widen to. Then it is not known which
-        of them the call is about. It may be one that is no double, for which a decimal is shown as a decimal.
+        of them the call is about. If that is not a double, a decimal point is shown as a decimal.
     """
     measure = sql_column_type(own)
     if given.kind is None or measure is None or measure.is_text:
@@ -60,7 +60,7 @@ def point_type(own: str, given: Given, *, is_common: bool = False) -> str:
 
 
 def asked_key_type(own: str, given: Given) -> str:
-    """The SQL type of keys that were asked for; a key such as 0.5 among integers is one that no row has.
+    """The SQL type of keys that were asked for. A key may be of a type that no row has: 0.5 among integers.
 
     Numbers and times are shown as points are. Text has been read as a value of the key's type.
     """

@@ -198,7 +198,7 @@ def _versions(as_of: Mapping[str, Any]) -> Any:
 
 
 def check(wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Raises the refusals of `rows`, at the cost of the cheapest mode, and without the end of a scan."""
+    """Raises what `rows` would refuse. It asks in the cheapest mode, and stops where a scan begins."""
 
     def stop(_share: float) -> None:
         raise _ScanBegins

@@ -62,7 +62,7 @@ class FarFiles(Files):
     def objects(self) -> ObjectClient | None:
         """The warehouse's objects, each read and put with one request; None if only delta-rs has access.
 
-        A kind of store that is to have them gets its options beside s3_options.py, and is chosen here.
+        A further kind of store gets a module of options, as s3_options.py is, and is chosen here.
         """
         return s3_client_at(self._uri, self._options)
 

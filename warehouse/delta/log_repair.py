@@ -35,9 +35,10 @@ def unreadable(store: Store, name: str) -> str | None:
 
 
 def remove_log(store: Store, name: str, *, whole: bool = False) -> bool:
-    """Removes the least that lets the table be opened, or the whole log; whether any of it is left.
+    """Removes as little of the log as lets the table be opened; returns whether any entry is left.
 
-    That is the hint `_last_checkpoint`, without which the log is listed; or the newest entry, too; or all.
+    First goes the hint `_last_checkpoint`, without which the log is listed, then the newest entry, then all.
+    whole: all goes at once.
     """
     left = not whole and _remove(store, name, lambda file: file == LAST_CHECKPOINT)
     if not left and not whole:

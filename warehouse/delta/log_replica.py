@@ -6,10 +6,10 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
     2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
-Once open, a copy asks for the next commit: one request, and once a minute also for its newest entry, in case
-`repair` began the log anew. The process remembers the logs that it opened and
-committed to (log_files.py). So a further copy asks for the newest commit that is known and for the next one:
-one round. The known one must still be there, because a warehouse may have been made anew at the address.
+Once open, a copy asks for the next commit: one request; and once a minute also for its newest entry, in case
+`repair` began the log anew. The process remembers the logs that it opened and committed to (log_files.py). So
+a further copy asks for the newest commit that is known and for the next one: one round. The known one must
+still be there, because a warehouse may have been made anew at the address.
 
 Nothing is listed, so it must be certain that no commit is missing because the log was cleaned. Cleaning
 removes only commits that are older than the log's retention. So a copy is trusted if its newest commit is

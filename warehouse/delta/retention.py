@@ -1,9 +1,9 @@
 """Retention: how long files are kept after they left a table, and how long a table keeps its log.
 
-The grace is an option of the warehouse. vacuum.py deletes the
-files that are past it. The log (the property `delta.logRetentionDuration`) is kept for longer than the grace.
-So a reader with a snapshot that is younger than the grace can still apply all newer commits, and the vacuum
-finds in the log which files were removed within the grace.
+The grace is an option of the warehouse. vacuum.py deletes the files that are past it. The log (the property
+`delta.logRetentionDuration`) is kept for longer than the grace. So a reader with a snapshot that is younger
+than the grace can still apply all newer commits, and the vacuum finds in the log which files were removed
+within the grace.
 """
 
 from __future__ import annotations

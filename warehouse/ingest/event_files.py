@@ -80,7 +80,7 @@ class WriteRows:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[WrittenFile | RefusedRows]:
         """Yields a file of the rows taken, if any, and a file of the rows refused, if any.
 
-        A filter that is all or nothing gets no file of them, but their number.
+        If the filter is all or nothing, refused rows get no file: their number and the first are yielded.
         """
         self.companions.register()
         summaries = None if self.eps is None else TickSummarizer(self.options, self.eps)
@@ -207,8 +207,8 @@ class RowFile:
     def write(self, table: pa.Table, origins_of: tuple[Ints, Ints] | None = None) -> None:
         """Adds rows of the file's schema.
 
-        origins_of: the origin file and the origin row of each, of rows that an earlier file has; the rows of
-            a file have all of them, or none.
+        origins_of: for rows that are copied from earlier files, the origin file and the origin row of each.
+            Either all rows of a file have an origin, or none.
         """
         if origins_of is not None:
             self._origins.add(table, origins_of)

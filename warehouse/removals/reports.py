@@ -39,7 +39,7 @@ class RemovalReport:
                     files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew
     before          of an expiry: the time before which rows have expired, in UTC
-    bytes_written   bytes of all new files; of a dry run at most, by the files that there are
+    bytes_written   bytes of all new files; of a dry run the most that they would have, by the present files
     seconds         time spent
     certificate     of a purge; None without one
     """

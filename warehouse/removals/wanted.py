@@ -87,7 +87,7 @@ def select_live(work: Work, wanted: Wanted, events: DeltaTable, plans: Sequence[
 def parts_of(
     wanted: Wanted, plans: Sequence[StepPlan], selected: Sequence[Selected]
 ) -> tuple[RemovedPart, ...]:
-    """The parts of plans that lose rows; of an unloaded bulk batch its part, if it has no row, too."""
+    """The parts of plans that lose rows; an unloaded bulk batch without rows has its part among them."""
     places = _places(plans)
     counts = Counter[tuple[int, BatchRange]]()
     for batch, rows in count_by_batch(selected).items():

@@ -5,9 +5,9 @@
     built            unsound runs, as they were; one run for each gap between runs
     leaves           runs of steps without a plan, and runs whose steps an older run has
 
-Levels never rise towards newer steps, so a run for a gap takes a level between those of its neighbours. Where
-the first runs are those that as many loads leave, or there is none, the others of these are built. Otherwise
-the steps after the last run are for a load.
+Levels never rise towards newer steps, so a run for a gap takes a level between those of its neighbours. If
+no run is left, or those that are left are the first ones of the layout that a load of each step would leave,
+then the other runs of this layout are built. Otherwise a load adds the steps after the last run.
 """
 
 from __future__ import annotations

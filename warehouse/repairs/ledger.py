@@ -74,9 +74,10 @@ def check_summaries(rows: pa.Table) -> None:
 
 
 def _copied(ranges: Mapping[str, Collection[BatchRange]]) -> dict[str, str]:
-    """Files whose ranges other files have, too, so that without them each range is there once, or not at all.
+    """Files that leave so that no range is there twice: a range then is there once, or not at all.
 
-    A file that has others' ranges alone goes, the longest first. What is still there twice goes altogether.
+    First, files whose ranges all lie in other files, too, leave, those with most ranges first. Then all files
+    leave that have a range which is still there twice.
     """
     counts, copied = Counter(chain.from_iterable(ranges.values())), dict[str, str]()
     for is_last in (False, True):
@@ -141,7 +142,7 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
 
 
 def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:
-    """Batches that wide ranges summarise and that are in none of their other parts, though they have some."""
+    """Batches of a wide range that none of its narrower ranges has, where the ledger has some of these."""
     files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER), without=set(damage.faults))
     known, events = set(chain.from_iterable(files.values())), tables.open_table(store, EVENTS)
     lost: set[BatchRange] = set()

@@ -40,12 +40,13 @@ from tidemark.warehouse.work import Work
 class RunsDamage:
     """What is wrong with the tables of a projection.
 
-    logs      of its tables whose log cannot be opened, why
-    faults    of runs that are not as they were written, why
+    logs      by table, why its log cannot be opened
+    faults    by run, why it is not as it was written
     files     of each run that the table names
     plan      which runs leave and which are built
-    unlisted  marks of runs that stay, of which the table of marks does not know
-    lost      marks that their table names, of runs of any time, that are missing or cut, or of no plan's step
+    unlisted  marks of runs that stay, which the table of marks does not name
+    lost      marks that their table names, also of earlier runs, and that are missing or cut, or of a step
+              without a plan
     behind    the planned steps after the last run; a load adds them
     """
 

@@ -48,8 +48,8 @@ from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.table_state import Parts, TableFiles, TableState, are_recent
 
-EVENTS_SECONDS = 60.0  # that a list of the files of `events` is used: files that left it stay for the grace
-PREFETCHED_BYTES = 2**23  # of the live rows' files, at most
+EVENTS_SECONDS = 60.0  # after so long files of `events` are listed again: files that left stay for the grace
+PREFETCHED_BYTES = 2**23  # files of live rows are read ahead up to this size together
 
 
 class FarTables:

@@ -3,8 +3,8 @@
 Runs say by their names which removals their rows are net of. The rows of later removals with rows of the
 run's steps, which are kept in their files, are the rows to subtract: each is in exactly one run.
 
-Cost: the file of each such removal is read once for a projection, and its rows are sorted. They are kept in
-memory until other runs have other rows to subtract, sorted, and as they are stored.
+Cost: the file of each such removal is read once for a projection, and its rows are sorted. They stay in
+memory, sorted and as they are stored, as long as the runs have the same rows to subtract.
 """
 
 from __future__ import annotations

@@ -76,11 +76,10 @@ def open_past(
 
     at   the number of a step: the moment when every projection had it. Or a time: a datetime, a date (its
          midnight) or ISO text, without a zone in UTC: the moment when it was that time. Or versions of a
-         runs table, `steps` and `ledger`: these, and other tables as they were when the last of them came.
-         With `removed`, no earlier than that removal, which a runs table need not show
+         runs table, `steps` and `ledger`: the moment when the last of them was committed. With `removed`, a
+         moment after that removal took effect, even if the runs table does not show it yet
 
-    NotAWarehouse if there is no warehouse. InputError for a moment that has not been yet, or of which files
-    are gone.
+    NotAWarehouse if there is no warehouse. InputError for a moment in the future, or of which files are gone.
     """
     given = None if isinstance(at, Mapping) else given_moment(at)
     store = Store.from_uri(uri, storage_options)
@@ -239,9 +238,9 @@ class _Past:
     def _with_removed(
         self, state: TableState, events: DeltaTable, runs: Sequence[str]
     ) -> tuple[TableState, bool]:
-        """The state with what had left by the version of `events`; and whether runs tables moved on for it.
+        """The state with the removals by the version of `events`; and whether a runs table moved on for it.
 
-        Each of them then shows all of a removal or nothing, as at any moment.
+        A runs table moves on until it shows a removal as a whole or not at all.
         """
         number = decided(events)
         if number == NONE:

@@ -56,9 +56,9 @@ _DOES_NOT_ANSWER = (StoreUnavailable, SystemRefused)
 class SitesSnapshot:
     """Several warehouses, each at one moment. Its methods are those of `Snapshot`.
 
-    snapshots   that of each warehouse, by its name, but of silent ones
+    snapshots   by name, that of each warehouse that answers
     options     the options of all together
-    silent      which do not answer; None if all are needed
+    silent      the warehouses that do not answer; None where an answer needs all of them
     """
 
     snapshots: Mapping[str, Snapshot]
@@ -267,7 +267,7 @@ AnySnapshot: TypeAlias = SnapshotReader | Snapshot | SitesReader | SitesSnapshot
 
 
 def of_each(sites: Mapping[str, S], read: Callable[[S], T]) -> dict[str, T]:
-    """What `read` returns for each site. An error of a site names it; `read` may then be called twice.
+    """What `read` returns for each site. An error names its site: `read` may be called again to find it.
 
     Side by side if they wait for stores, one after the other on disks.
     """
