@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark import query
+from tidemark.jobs.cli.exchange_secret import secret_of
 from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job, run_warehouse_job
 from tidemark.jobs.cli.options import parsed, serving
 from tidemark.jobs.cli.options.parts import add
@@ -38,9 +39,9 @@ from tidemark.jobs.cli.process import arguments
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.jobs.inputs.engine import engine_for_history, session_for
 from tidemark.query.answers.rendering import text_of
-from tidemark.sketches.errors import InvalidInput, SketchError
+from tidemark.sketches.errors import SketchError
 from tidemark.sketches.sites.endpoint import Endpoint
-from tidemark.sketches.sites.envelope import COORDINATOR, checked_secret
+from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.sketches.sites.gather import Gatherer, Teller
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError, TidemarkError
@@ -77,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 def run_map(given: argparse.Namespace) -> int:
     """Maps and combines the rows of the warehouse, and tells the result to who asks."""
     functions = function_named(given.map), function_named(given.combine)
-    secret = _secret(given.secret)
+    secret = secret_of(given.secret)
     spark = session_for(
         given.engine, lambda: engine_for_history(given.warehouse, given.storage_options), "tidemark sites map"
     )
@@ -99,7 +100,7 @@ def run_reduce(given: argparse.Namespace) -> int:
 
 
 def _reduce(given: argparse.Namespace) -> int:
-    reduce, secret = function_named(given.reduce), _secret(given.secret)
+    reduce, secret = function_named(given.reduce), secret_of(given.secret)
     if given.sites < 1:
         raise InputError(f"--sites must be at least 1, got {given.sites}.")
     gatherer = Gatherer(given.sites)
@@ -203,15 +204,6 @@ def _give_file(spark: SparkSession, function: Callable[..., Any]) -> None:
     module = sys.modules[function.__module__]
     if getattr(module, "__file__", None) and "." not in module.__name__:
         spark.sparkContext.addPyFile(str(Path(str(module.__file__)).resolve()))
-
-
-def _secret(path: str) -> bytes:
-    try:
-        return checked_secret(Path(path).read_bytes().strip())
-    except InvalidInput as error:
-        raise InputError(
-            f"the file {path}: {error}. It is the same at all places; `openssl rand -hex 32` makes one."
-        ) from error
 
 
 def _exchange(

@@ -34,6 +34,7 @@ Its calls:
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
     query.token("alice")                            # what stands for a value of a private column
     query.alert("quantile(0.99, last='15m') > 500", wh=wh, notify=tell)    # asked after each commit
+    query.alert(..., sites=3, exchange=query.Exchange(...)); query.alert_site(0, exchange=..., wh=wh)
     query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
 
 The questions are functions, too: `quantile`, `rank`, `frequency` and the others are the methods of the
@@ -65,7 +66,12 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from tidemark.query.alerts.alert import Alert, GroupState, Notice
+from tidemark.query.alerts.alert import Alert, GroupState, Notice, Source
+from tidemark.query.alerts.at_site import AlertSite
+from tidemark.query.alerts.levels import conditions_of
+from tidemark.query.alerts.of_warehouse import OfWarehouse
+from tidemark.query.alerts.over_sites import OverSites
+from tidemark.query.alerts.places import Exchange
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.extreme_answer import Extreme
@@ -79,7 +85,7 @@ from tidemark.query.sql.spark_sql import register_views
 from tidemark.query.sql.statements import Connection
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.columns.ticks import width_us
+from tidemark.warehouse.columns.ticks import parse_duration, parse_grace, width_us
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.errors import (
     DamagedWarehouse,
@@ -219,7 +225,7 @@ def use(
     return _used[""]
 
 
-def alert(
+def alert(  # noqa: PLR0913
     *when: str,
     wh: Warehouse | None = None,
     theta: float = 0.0,
@@ -228,6 +234,9 @@ def alert(
     stale: str | timedelta | None = None,
     state: str | os.PathLike[str] | None = None,
     notify: Callable[[dict[str, Any]], None] | None = None,
+    sites: int | None = None,
+    exchange: Exchange | None = None,
+    silent: str | timedelta = "1m",
 ) -> Alert:
     """Conditions that are asked again and again: `check()` asks once, `watch()` after each commit.
 
@@ -253,6 +262,13 @@ def alert(
     notify: called with each change, a mapping of JSON values; it is called again, with the same `id`, if it
         raises an exception, and after a crash. Receivers leave out an `id` that they know.
 
+    sites, exchange: instead of `wh`, the warehouses of so many sites, each with an `alert_site` beside it.
+        They report only when a sum over all sites may have crossed its threshold. Conditions are about
+        quantiles, rank, cdf, burn, frequency and count, without `by`; a measure is given as `measure=`.
+        The value of a quantile is not known, only on which side of the threshold it is; `reason` has the
+        numbers of rows. Until all sites have told, a state stays as it was.
+    silent: the state is stale if a site has said nothing for so long. It says something three times as often.
+
     The states of a group: clear, possible (a part of its certain interval is beyond the threshold), certain
     (all of it is), and stale (nothing can be said about now). A question is asked in the cheapest mode first,
     and in the next mode if the interval of a group does not decide; the last mode is exact.
@@ -260,8 +276,42 @@ def alert(
     Raises InputError for a condition that does not parse or cannot be asked, and for a state file that is
     none or that another process uses.
     """
+    limit = None if stale is None else parse_duration(stale)
+    source: Source
+    if sites is not None:
+        if exchange is None or wh is not None:
+            raise InputError("an alert over sites needs an exchange, and has no warehouse of its own.")
+        conditions = conditions_of(when, theta, clear)
+        source = OverSites(
+            conditions.values(),
+            sites,
+            exchange,
+            theta=theta,
+            clear=clear,
+            lag=parse_grace(lag),
+            stale=limit,
+            silent=parse_duration(silent),
+        )
+        return Alert(source, conditions, state, notify)
     asked = _current() if wh is None else wh
-    return Alert(asked, when, theta=theta, clear=clear, lag=lag, stale=stale, state=state, notify=notify)
+    names = asked.options.measure_names if asked.options.columns else ()
+    conditions = conditions_of(when, theta, clear, names)
+    source = OfWarehouse(asked, conditions.values(), parse_grace(lag), limit)
+    return Alert(source, conditions, state, notify)
+
+
+def alert_site(
+    site: int, *, exchange: Exchange, wh: Warehouse | None = None, every: float = 15.0
+) -> AlertSite:
+    """The warehouse of a site of an alert over sites: `watch()` looks at it, and reports what `alert` needs.
+
+    site: its number, from 0 on. exchange: the same as that of the alert, which has the conditions.
+    wh: the warehouse, or several that are open as one; by default that of `use`.
+    every: it looks after each commit, and at least every so many seconds.
+
+    Raises InputError for an exchange that cannot be used. A later process of the same site ends this one.
+    """
+    return AlertSite(_current() if wh is None else wh, site, exchange, every)
 
 
 def _asked(method: Callable[Concatenate[Warehouse, P], T]) -> Callable[P, T]:
@@ -316,6 +366,7 @@ def _current() -> Warehouse:
 
 __all__ = [
     "Alert",
+    "AlertSite",
     "Answer",
     "Answers",
     "Bin",
@@ -326,6 +377,7 @@ __all__ = [
     "DamagedWarehouse",
     "DistinctAnswer",
     "EmptyWindow",
+    "Exchange",
     "Extreme",
     "FrequencyAnswer",
     "GroupState",
@@ -346,6 +398,7 @@ __all__ = [
     "Token",
     "Warehouse",
     "alert",
+    "alert_site",
     "cdf",
     "companion",
     "connect",

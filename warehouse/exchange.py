@@ -11,7 +11,7 @@ incarnation of this place wrote it, this one must end: Replaced. If an earlier i
 the next round is ours; readers refuse what is in that file, and go on. Who can write into the folder but has
 not the secret can delay messages, never change what is delivered (sketches/sites/endpoint.py).
 
-`run_place` runs the machine of a place over its files until it is done.
+A `Place` takes turns; `run_place` has it take turns until it is done.
 
 Files stay until their owner deletes the topic, when no place runs.
 """
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from tidemark.sketches.errors import Replaced, Undelivered
 from tidemark.sketches.sites.endpoint import Endpoint, Sealed
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of, receiver_of
-from tidemark.sketches.sites.machine import Machine
+from tidemark.sketches.sites.machine import Machine, Message
 from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import folder_name
@@ -38,6 +38,8 @@ class FileExchange:
 
     uri: an absolute path, or an address of an object store; made if it is not there.
     endpoint: of the place. storage_options: of the object store, as delta-rs defines them.
+    from_now: pass over what is there: nothing of it is for this incarnation, if the peers go on running and
+        repeat what was not acknowledged.
 
     Raises InputError for a store that has no conditional put, SystemRefused and StoreUnavailable for
     refusals of the system and of the store.
@@ -51,15 +53,13 @@ class FileExchange:
         endpoint: Endpoint,
         *,
         storage_options: dict[str, str] | None = None,
+        from_now: bool = False,
     ) -> None:
         self._endpoint, self._folder = endpoint, folder_name(endpoint.topic)
         with report_os_errors("open the exchange"):
             self._objects = _objects(Store.from_uri(uri, storage_options))
-            taken = {
-                int(name) for name in self._objects.names(self._path(endpoint.place)) if name.isdecimal()
-            }
-        self._written = next(number for number in range(len(taken) + 1) if number + 1 not in taken)
-        self._read = dict.fromkeys(endpoint.peers, 0)
+            self._written = self._rounds(endpoint.place)
+            self._read = {peer: self._rounds(peer) if from_now else 0 for peer in endpoint.peers}
 
     def send(self, sealed: Iterable[Sealed]) -> None:
         """Puts the envelopes as one file; no envelopes, no file. One request."""
@@ -76,6 +76,11 @@ class FileExchange:
                 found += [one for one in envelopes_of(content) if receiver_of(one) == self._endpoint.place]
                 self._read[peer] += 1
         return found
+
+    def _rounds(self, place: int) -> int:
+        """How many rounds of a place are there, before the first that is missing. A request for 1,000."""
+        taken = {int(name) for name in self._objects.names(self._path(place)) if name.isdecimal()}
+        return next(number for number in range(len(taken) + 1) if number + 1 not in taken)
 
     def _put(self, content: bytes) -> bool:
         """Whether the content is in the file of the next round."""
@@ -105,6 +110,74 @@ class FileExchange:
         return f"{self._folder}/{name}" + ("" if number is None else f"/{number:019d}")
 
 
+class Place:
+    """A machine with its endpoint and its files: `turn` by `turn` it takes what comes and sends what it says.
+
+    traffic: the envelopes and bytes that it sent and took, of which each has one message at most.
+    """
+
+    __slots__ = ("_endpoint", "_files", "_machine", "_next_repeat", "_wait", "traffic")
+
+    def __init__(self, machine: Machine, endpoint: Endpoint, files: FileExchange) -> None:
+        self._machine, self._endpoint, self._files = machine, endpoint, files
+        self._wait = self._next_repeat = 0.0
+        self.traffic = {"messages": 0, "bytes": 0}
+
+    @property
+    def waiting(self) -> list[int]:
+        """The places that have not yet taken, or answered, everything."""
+        return self._endpoint.waiting
+
+    def turn(self) -> bool:
+        """Takes what came, and sends what the machine says to it; whether anything came.
+
+        Raises Replaced if a later incarnation of this place runs, and the errors of the files: what was not
+        sent then is sent by `repeat`.
+        """
+        sealed: list[Sealed] = []
+        came = self._files.fetch()
+        for data in came:
+            receipt = self._endpoint.receive(data)
+            sealed += receipt.replies
+            messages = []
+            if receipt.joined is not None:
+                peer, again = receipt.joined
+                messages += self._machine.joined(peer, again=again)
+            if receipt.delivered is not None:
+                messages += self._machine.receive(*receipt.delivered)
+            for message in messages:
+                sealed += self._endpoint.send(message)
+        self._count(came)
+        self._send([*sealed, *self._endpoint.acknowledge()])
+        return bool(came)
+
+    def say(self, messages: Iterable[Message]) -> None:
+        """Sends messages. Raises as `turn`."""
+        self._send([one for message in messages for one in self._endpoint.send(message)])
+
+    def repeat(self) -> None:
+        """Sends again what is not acknowledged."""
+        self._send(self._endpoint.tick())
+
+    def repeat_at_times(self, first: float, most: float = 60.0) -> None:
+        """Sends it again, at the first call and then after `first`, twice that ... at most `most` seconds."""
+        now = time.monotonic()
+        if not self.waiting:
+            self._wait, self._next_repeat = first, now + first
+        elif now >= self._next_repeat:
+            self.repeat()
+            self._next_repeat = now + (self._wait or first)
+            self._wait = min(most, 2 * (self._wait or first))
+
+    def _send(self, sealed: list[Sealed]) -> None:
+        self._count([data for _, data in sealed])
+        self._files.send(sealed)
+
+    def _count(self, envelopes: list[bytes]) -> None:
+        self.traffic["messages"] += len(envelopes)
+        self.traffic["bytes"] += sum(map(len, envelopes))
+
+
 def run_place(
     machine: Machine,
     endpoint: Endpoint,
@@ -121,28 +194,17 @@ def run_place(
     Raises Undelivered then, and Replaced if a later incarnation of this place runs.
     """
     end = time.monotonic() + most_seconds
+    place = Place(machine, endpoint, files)
     while True:
-        sealed: list[Sealed] = []
-        for data in files.fetch():
-            receipt = endpoint.receive(data)
-            sealed += receipt.replies
-            messages = []
-            if receipt.joined is not None:
-                peer, again = receipt.joined
-                messages += machine.joined(peer, again=again)
-            if receipt.delivered is not None:
-                messages += machine.receive(*receipt.delivered)
-            for message in messages:
-                sealed += endpoint.send(message)
-        files.send([*sealed, *endpoint.acknowledge()])
-        if is_done() and not endpoint.waiting:
+        place.turn()
+        if is_done() and not place.waiting:
             return
         if time.monotonic() > end:
             raise Undelivered(
-                f"got no answer of the places {endpoint.waiting} within {most_seconds:g} seconds; expected "
+                f"got no answer of the places {place.waiting} within {most_seconds:g} seconds; expected "
                 "that they run on the same exchange and topic with one secret; start them, or wait longer"
             )
-        files.send(endpoint.tick())
+        place.repeat()
         time.sleep(every)
 
 

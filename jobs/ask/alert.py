@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.delivery import Command, Post, seconds_of
-from tidemark.jobs.cli.exit_codes import DONE, FAILED
+from tidemark.jobs.cli.exchange_secret import secret_of
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_job
+from tidemark.jobs.cli.options.parsed import storage_options_of, warehouse_of
 from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError
@@ -24,21 +26,43 @@ _TRIES = 5  # of the deliveries at the end
 
 def run(given: argparse.Namespace) -> int:
     """Prints the states at first, then what changes. FAILED if notices could not be delivered at the end."""
+    given.storage_options = storage_options_of(given)
+    if given.sites is None:
+        given.warehouse = warehouse_of(given)
+    return run_job(_run if given.site is None else _run_site, given)
+
+
+def _check(given: argparse.Namespace) -> None:
+    """InputError for options that do not belong together, and for numbers out of range."""
+    meet = {f"--{name}": getattr(given, name) for name in ("exchange", "topic", "secret")}
+    if given.site is not None and given.when:
+        raise InputError("--site has no --when: the conditions are those of the command with --sites.")
+    if given.site is None and not given.when:
+        raise InputError("no condition was given. Give --when \"quantile(0.99, last='15m') > 500\".")
+    if given.sites is not None and getattr(given, "warehouse", None):
+        raise InputError("--sites has no -w: each site looks at its own, with --site.")
+    needed = given.sites is not None or given.site is not None
+    for name, value in meet.items():
+        if needed and value is None:
+            raise InputError(f"{name} is needed with --sites and --site, the same at all places.")
+        if not needed and value is not None:
+            raise InputError(f"{name} is for --sites and --site.")
     for name in ("every", "poll"):
         if not getattr(given, name) > 0:
             raise InputError(f"--{name} must be a positive number of seconds, got {getattr(given, name):g}.")
     if given.times is not None and given.times < 1:
         raise InputError(f"--times must be at least 1, got {given.times}.")
+
+
+def _run(given: argparse.Namespace) -> int:
+    _check(given)
     notify = _receiver(given)
-    wh = query.open(
-        given.warehouse, given.storage_options, missing=given.missing, duplicates=given.duplicates
-    )
     state = given.state or (_place(given) if notify is not None else None)
     stopping = threading.Event()
     with (
         query.alert(
             *given.when,
-            wh=wh,
+            **_asked(given),
             theta=given.theta,
             clear=_level(given.clear),
             lag=given.lag,
@@ -50,13 +74,58 @@ def run(given: argparse.Namespace) -> int:
     ):
         say = _sayer(given)
         alert.check()
+        while len(alert.states) < len(given.when) and given.sites and not stopping.wait(given.poll):
+            alert.check()  # a state is known once all sites have told
         for state in alert.states:
             say(state)
         if given.times != 1:
             times = None if given.times is None else given.times - 1
             for one in alert.watch(given.every, given.poll, times, stopping):
                 say(one)
+        _say_traffic(given, alert)
         return DONE if _end(alert, stopping) else FAILED
+
+
+def _run_site(given: argparse.Namespace) -> int:
+    """Looks at the warehouse of a site until Ctrl-C or SIGTERM."""
+    _check(given)
+    stopping = threading.Event()
+    with stop_on_signals(stopping):
+        site = query.alert_site(given.site, exchange=_exchange(given), wh=_opened(given), every=given.every)
+        site.watch(given.poll, stopping)
+    return DONE
+
+
+def _asked(given: argparse.Namespace) -> dict[str, Any]:
+    """What is asked, as keywords of `query.alert`."""
+    if given.sites is None:
+        return {"wh": _opened(given)}
+    return {"sites": given.sites, "exchange": _exchange(given), "silent": given.silent}
+
+
+def _opened(given: argparse.Namespace) -> query.Warehouse:
+    return query.open(
+        given.warehouse, given.storage_options, missing=given.missing, duplicates=given.duplicates
+    )
+
+
+def _exchange(given: argparse.Namespace) -> query.Exchange:
+    return query.Exchange(
+        uri=given.exchange,
+        topic=given.topic,
+        secret=secret_of(given.secret),
+        storage_options=given.storage_options,
+    )
+
+
+def _say_traffic(given: argparse.Namespace, alert: query.Alert) -> None:
+    """What was said, beside what asking would have been; with --json each state has it."""
+    found = alert.traffic
+    if found and not given.json:
+        print(
+            f"{found['messages']:,} messages of {found['bytes']:,} bytes; asking each site whenever it "
+            f"looked takes {found['messages_of_asking']:,} of {found['bytes_of_asking']:,}"
+        )
 
 
 def _level(text: str | None) -> Any:
@@ -94,7 +163,8 @@ def _receiver(given: argparse.Namespace) -> Callable[[dict[str, Any]], None] | N
 def _place(given: argparse.Namespace) -> Path:
     """The state file of these conditions on this warehouse, in the user's folder for such files."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    named = json_text([given.warehouse, sorted(given.when)])
+    asked = getattr(given, "warehouse", None) or [str(given.exchange), given.topic]
+    named = json_text([asked, sorted(given.when)])
     return folder / "tidemark" / f"alert-{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
 
 

@@ -46,6 +46,12 @@ KAFKA = """\
 PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 pyspark-shell' \\
       tidemark stream -w flights --source kafka --bootstrap localhost:9092 --topic flights"""
 
+ALERT_SITES = """\
+tidemark alert --sites 3 --when "quantile(0.99, last='15m') > 500" --post-from hook.url \\
+      --exchange s3://shared/exchange --topic slow --secret secret.key"""
+ALERT_SITE = """\
+tidemark alert --site 0 -w flights --exchange s3://shared/exchange --topic slow --secret secret.key"""
+
 SITES_MAP = """\
 tidemark sites map -w flights --site 0 --map words:split --combine words:add \\
       --exchange s3://shared/exchange --topic monday --secret secret.key"""
@@ -365,15 +371,19 @@ count apart, and NaN is no number. The answers are exact.""",
 Asks the conditions after each commit, and at least every 15 seconds, and tells what changed. A state is
 certain if the whole certified interval is beyond the threshold, possible if a part of it is, clear if none
 is, and stale if no new rows come or the question fails. What was not delivered is delivered again, also after
-a crash, with the same id.""",
+a crash, with the same id. With --sites, commands with --site look at warehouses that lie apart, and say
+something only when it may change the state.""",
         (
             "tidemark alert -w flights --when \"quantile(0.99, last='15m') > 500\" --theta 0.1",
             "tidemark alert -w flights --when \"frequency('ATL', last='1h') > 1000\" --run 'python page.py'",
             "tidemark alert -w web --when \"burn(300, 0.999, last='1h') > 14.4\" --post-from hook.url",
             "tidemark alert -w web --when \"quantile(0.99, last='5m', by='origin', for='2m') > 900\"",
+            ALERT_SITES,
+            ALERT_SITE,
         ),
         watching.ALERT,
         "tidemark.jobs.ask.alert:run",
+        needs_warehouse=False,
     ),
     Command(
         "freq",

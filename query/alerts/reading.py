@@ -5,14 +5,14 @@ A value lies certainly from `low` to `high`. With the threshold t and the operat
 every number, as in the ranks of a measure.
 
 A question is first asked in the mode that reads least. It is asked again in the next mode if the comparison
-*possibly* holds for a group (alert.py decides); the last mode is exact.
+*possibly* holds for a group (of_warehouse.py decides); the last mode is exact.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum
@@ -63,10 +63,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A comparison's operator with a number: the threshold, or the clear level (alert.py)."""
+    """A comparison's operator with a number: the threshold, or the clear level (levels.py).
+
+    given: the number as it was given, which may be the text of a time; it does not count in comparisons.
+    """
 
     operator: str
     number: Fraction | float
+    given: Any = field(default=None, compare=False)
 
     def verdict(self, reading: Reading) -> Verdict:
         """Whether the comparison holds for the value of the reading; CLEAR for a reading without rows."""
@@ -96,7 +100,8 @@ def number_of(value: Any) -> Fraction:
     """A threshold as a number; a time is microseconds since 1970. InputError for what is neither."""
     if isinstance(value, str | date):
         return exact_us(value)
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or not math.isfinite(value):
+    is_number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value):
         raise InputError(f"a threshold must be a finite number or a time, got {shortened(value)}.")
     return Fraction(value)
 
@@ -119,11 +124,16 @@ def readings(wh: Reader, asked: Comparison, end: datetime | None) -> Iterator[di
     given = dict(asked.given)
     if end is not None and "last" in given and "as_of" not in given:
         given["as_of"] = end
-    modes = KEY_MODES if asked.question in ("frequency", "distinct", "self_join") else MODES
-    if asked.question == "summary" or "mode" in given:
-        modes = (given.pop("mode", modes[-1]),)
-    for mode in modes:
+    for mode in modes_of(asked):
         yield _asked(wh, asked, {**given, "mode": mode})
+
+
+def modes_of(asked: Comparison) -> Sequence[str]:
+    """The modes in which a question is asked, the one that reads least first."""
+    modes = KEY_MODES if asked.question in ("frequency", "distinct", "self_join") else MODES
+    if asked.question == "summary" or "mode" in asked.given:
+        return (asked.given.get("mode", modes[-1]),)
+    return modes
 
 
 def _asked(wh: Reader, asked: Comparison, given: dict[str, Any]) -> dict[str, Reading]:

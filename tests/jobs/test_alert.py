@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -214,3 +215,51 @@ def test_what_is_no_address_is_refused_without_showing_it(address: str) -> None:
 def test_bad_usage_ends_with_2(service: Path, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["alert", "-w", str(service), "--when", WHEN, *more]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def meeting(tmp_path: Path) -> list[str]:
+    (tmp_path / "secret").write_text("0123456789abcdef\n")
+    where = ["--exchange", str(tmp_path / "x"), "--topic", "slow", "--secret", str(tmp_path / "secret")]
+    return [*where, "--poll", "0.05"]
+
+
+def test_a_site_and_the_command_that_tells_meet_in_a_folder(
+    service: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real process at the site. What it said is a state, a notice, and some bytes."""
+    at_site = [sys.executable, "-m", "tidemark.jobs.cli.main", "alert", "--site", "0", "-w", str(service)]
+    when = ["--when", "quantile(1, measure='ms', last='15m') > 100", "--times", "1"]
+    with subprocess.Popen([*at_site, *meeting(tmp_path)], stderr=subprocess.PIPE, text=True) as site:
+        try:
+            with receiving() as (address, came):
+                assert main(["alert", "--sites", "1", *when, *meeting(tmp_path), "--post", address]) == 0
+        finally:
+            site.terminate()
+        assert site.wait(30) == 0, site.stderr and site.stderr.read()
+    first, traffic = capsys.readouterr().out.splitlines()
+    assert "certain: quantile(1, measure='ms', last='15m') > 100: 1 of 2 rows were above 100" in first
+    assert "bytes; asking each site whenever it looked takes 2 of" in traffic
+    (notice,) = (one["body"] for one in came)
+    assert (notice["state"], notice["value"]) == ("certain", None)
+    assert notice["traffic"]["messages_of_asking"] == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--sites", "2"], "no condition was given"),
+        (["--site", "0", "--when", WHEN], "--site has no --when"),
+        (["--sites", "2", "--when", "count() > 1"], "--exchange is needed"),
+        (["--when", WHEN, "--topic", "x"], "--topic is for --sites and --site"),
+        (["--sites", "2", "--when", "distinct() > 1", "MEET"], "no sum over sites"),
+        (["--sites", "2", "--when", "count() > 1", "MEET", "-w", "x"], "--sites has no -w"),
+        (["--sites", "2", "--when", "count() > 1", "MEET", "--silent", "soon"], "not a duration"),
+    ],
+)
+def test_options_that_do_not_belong_together_end_with_2(
+    service: Path, tmp_path: Path, given: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [one for word in given for one in (meeting(tmp_path) if word == "MEET" else [word])]
+    asked = [] if "--sites" in line else ["-w", str(service)]
+    assert main(["alert", *asked, *line]) == 2
+    assert words in capsys.readouterr().err

@@ -21,8 +21,11 @@ from hypothesis import strategies as st
 
 from tidemark import query, stream, warehouse
 from tidemark.query.alerts import alert as alerts
+from tidemark.query.alerts import of_warehouse
 from tidemark.query.alerts.alert import Alert
 from tidemark.query.alerts.condition import QUESTIONS, parse_condition
+from tidemark.query.alerts.levels import Condition
+from tidemark.query.alerts.of_warehouse import OfWarehouse
 from tidemark.query.alerts.reading import Limit, Reading, Verdict
 from tidemark.query.alerts.state_file import StateFile
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
@@ -469,7 +472,7 @@ def test_a_variant_that_keeps_no_state_is_caught(
 def test_a_variant_that_takes_stale_for_clear_is_caught(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Alert, "_staleness", lambda *_: None)
+    monkeypatch.setattr(of_warehouse, "staleness", lambda *_: None)
     alert = service.alert("quantile(1, last='15m') > 100")
     service.get([500.0])
     alert.check()
@@ -531,16 +534,16 @@ def test_a_commit_between_two_conditions_is_asked_about(
 ) -> None:
     """The second condition sees the commit, the first was asked before it. The variant waits for another."""
     service.get([1.0])
-    alert, ask, seen = service.alert("quantile(1) > 100", "quantile(1) > 1000"), Alert._ask, list[str]()
+    alert, ask, seen = service.alert("quantile(1) > 100", "quantile(1) > 1000"), OfWarehouse._ask, list[str]()
 
-    def asked(self: Alert, text: str, now: int, known: Any) -> Any:
-        seen.append(text)
-        found = ask(self, text, now, known)
+    def asked(self: OfWarehouse, condition: Condition, now: int, fires: set[str]) -> Any:
+        seen.append(condition.text)
+        found = ask(self, condition, now, fires)
         if len(seen) == 1:
             service.get([500.0])
         return found
 
-    monkeypatch.setattr(Alert, "_ask", asked)
+    monkeypatch.setattr(OfWarehouse, "_ask", asked)
     if is_broken:
         monkeypatch.setattr(type(service.reader), "seen", property(lambda _: ()))
     told, stopping = threading.Semaphore(0), threading.Event()

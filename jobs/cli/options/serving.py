@@ -6,15 +6,31 @@ from tidemark.jobs.cli.options.parts import FILE, FOLDER, Argument, option
 from tidemark.jobs.cli.options.shared import COMMON, ENGINE, JSON, STORE, VARIABLE
 
 SHELLS = ("bash", "zsh", "fish")
+
+
+def exchange(*, required: bool) -> tuple[Argument, ...]:
+    """Where places meet."""
+    return (
+        option(
+            "--exchange",
+            required=required,
+            metavar=FOLDER,
+            help="a folder or an address of an object store that all places can reach",
+        ),
+        option(
+            "--topic", required=required, help="what this is about: the same at all places, new each time"
+        ),
+        option(
+            "--secret",
+            required=required,
+            metavar=FILE,
+            help="a file of 16 to 64 bytes, the same at all places",
+        ),
+    )
+
+
 _JOIN = (
-    option(
-        "--exchange",
-        required=True,
-        metavar=FOLDER,
-        help="a folder or an address of an object store that all places can reach",
-    ),
-    option("--topic", required=True, help="what this is about: the same at all places, new each time"),
-    option("--secret", required=True, metavar=FILE, help="a file of 16 to 64 bytes, the same at all places"),
+    *exchange(required=True),
     option(
         "--poll",
         type=float,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tidemark.jobs.cli.options.asking import EACH_ASKED, QUESTION
-from tidemark.jobs.cli.options.parts import FILE, OneOf, option
+from tidemark.jobs.cli.options.parts import FILE, OneOf, Part, option
+from tidemark.jobs.cli.options.serving import exchange
 from tidemark.jobs.cli.options.shared import COMMON
 
 PAGERANK = (
@@ -42,14 +43,38 @@ WATCH = (
         help="also show the K most frequent keys, if the warehouse has a key (default 5; 0: none)",
     ),
 )
-ALERT = (
+ALERT: tuple[Part, ...] = (
     *EACH_ASKED,
     option(
         "--when",
         action="append",
-        required=True,
+        default=[],
         metavar="CONDITION",
         help="what to tell of, such as \"quantile(0.99, last='15m') > 500\"; may be repeated",
+    ),
+    OneOf(
+        (
+            option(
+                "--sites",
+                type=int,
+                metavar="N",
+                help="ask no warehouse: so many sites look at theirs, and meet this command at --exchange",
+            ),
+            option(
+                "--site",
+                type=int,
+                metavar="N",
+                help="look at the warehouse for an alert with --sites, as the site of this number, from 0 "
+                "on; the conditions are those of the alert",
+            ),
+        )
+    ),
+    *exchange(required=False),
+    option(
+        "--silent",
+        default="1m",
+        metavar="SPAN",
+        help="with --sites: the state is stale if a site has said nothing for so long (default 1m)",
     ),
     option(
         "--theta",

@@ -1,0 +1,190 @@
+"""A site of an alert over sites: it looks at its warehouse, and reports once it leaves a zone.
+
+The conditions come from the coordinator. The site looks after each commit and by a timer, as an alert does:
+the windows of `last` end at its clock, so counts change without new rows, too. Removals and what expires
+change them downwards. Each count is asked of the warehouse anew, in the mode that reads least, and in the
+next one only where its interval is not inside of the zones.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from operator import is_not
+from typing import Any
+
+from tidemark.query.alerts.levels import Condition, conditions_of
+from tidemark.query.alerts.linear import LinearCondition, linear
+from tidemark.query.alerts.no_names import check_no_names
+from tidemark.query.alerts.of_warehouse import NewestRows, staleness, window_end
+from tidemark.query.alerts.places import (
+    ASK,
+    PATIENCE,
+    REPORT,
+    TASK,
+    ZONES,
+    Exchange,
+    exchange_errors,
+    level_of,
+    one_release,
+    said,
+)
+from tidemark.query.reader import Reader
+from tidemark.sketches.geometric.linear import LinearSite
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
+from tidemark.warehouse.columns.ticks import now_us
+from tidemark.warehouse.errors import StoreUnavailable, SystemRefused, TidemarkError
+
+_log = logging.getLogger("tidemark.alerts")
+
+
+class _Watched:
+    """A condition at a site: its sums, and its zones."""
+
+    def __init__(self, number: int, condition: Condition) -> None:
+        self.number, self.condition = number, condition
+        self.linear: LinearCondition = linear(condition)
+        self.site = LinearSite()
+
+
+class _SiteMachine:
+    """What the coordinator said, a `Machine`."""
+
+    def __init__(self) -> None:
+        self.watched: list[_Watched] = []
+        self.lag, self.beat = 0, 0.0
+        self.stale: int | None = None
+
+    def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
+        """Takes a message; see `Machine`. A look answers it. Without a task, it was for an earlier start."""
+        del sender
+        with one_release(payload) as content:
+            if kind == TASK:
+                self._begin(content)
+            for number in content if self.watched and kind == ASK else ():
+                self.watched[number].site.ask()
+            for number, zones in content if self.watched and kind == ZONES else ():
+                self.watched[number].site.take(zones)
+        return []
+
+    def joined(self, peer: int, *, again: bool) -> list[Message]:
+        """A coordinator says its task by itself; what an earlier one said is over. See `Machine`."""
+        del peer, again
+        self.watched = []
+        return []
+
+    def _begin(self, task: dict[str, Any]) -> None:
+        self.lag, self.stale, self.beat = task["lag"], task["stale"], task["beat"]
+        conditions = conditions_of(task["when"], task["theta"], level_of(task["clear"]))
+        self.watched = [_Watched(number, one) for number, one in enumerate(conditions.values())]
+
+
+class AlertSite:
+    """A site of an alert over sites; see `tidemark.query.alert_site`. For one thread."""
+
+    def __init__(self, wh: Reader, number: int, exchange: Exchange, every: float) -> None:
+        self._wh, self._every = wh, every
+        self._machine = _SiteMachine()
+        self._place = exchange.place(number, [COORDINATOR], self._machine)
+        self._seen: tuple[object, ...] = ()
+        self._next_look = self._next_word = 0.0
+        self.looks = 0
+        """How often it looked because of a commit or by the timer."""
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """The messages and bytes that it sent and took."""
+        return dict(self._place.traffic)
+
+    def turn(self) -> bool:
+        """Takes what came, looks if that is due, and sends what there is to say; whether anything came.
+
+        It is due after a commit, if the coordinator asks, and every so many seconds. TidemarkError if a later
+        process of this site runs.
+        """
+        with exchange_errors():
+            came = self._place.turn()
+            self._place.say(self._said())
+            self._place.repeat_at_times(PATIENCE)
+        return came
+
+    def watch(self, poll: float = 0.5, stopping: threading.Event | None = None) -> None:
+        """Takes turns until `stopping`. poll: seconds between two. What a store refuses is tried again."""
+        stopping = stopping or threading.Event()
+        while not stopping.is_set():
+            try:
+                self.turn()
+            except (StoreUnavailable, SystemRefused) as error:
+                _log.warning("the exchange does not answer, it is tried again: %s", error)
+            stopping.wait(poll)
+
+    def _said(self) -> list[Message]:
+        """Looks at all conditions if that is due, else at those of which the coordinator said something."""
+        watched, now = self._machine.watched, time.monotonic()
+        if watched and self._is_new(now):
+            self._next_look = now + self._every
+            self.looks += 1
+        elif now < self._next_word:
+            watched = [one for one in watched if one.site.is_due]
+        return self._look(watched) if watched else []
+
+    def _is_new(self, now: float) -> bool:
+        """Whether there was a commit, or the timer is due."""
+        try:
+            self._wh.refresh()
+        except TidemarkError:
+            return now >= self._next_look  # the look says what is wrong
+        return now >= self._next_look or any(map(is_not, self._wh.seen, self._seen))
+
+    def _look(self, watched: Sequence[_Watched]) -> list[Message]:
+        """Looks at conditions, and returns what there is to say."""
+        now = now_us()
+        self._seen, newest = self._wh.seen, NewestRows(self._wh)
+        reports = []
+        for one in watched:
+            values = self._values(one, now, newest)
+            if one.site.must_report(values):
+                reports.append([one.number, values])
+        moment = time.monotonic()
+        is_late = moment >= self._next_word
+        if reports or is_late:
+            self._next_word = moment + self._machine.beat
+        if reports or (is_late and not self._place.waiting):  # what nobody took is sent again anyway
+            return [said(COORDINATOR, REPORT, [self.looks, reports])]
+        return []
+
+    def _values(self, one: _Watched, now: int, newest: NewestRows) -> list[int] | str:
+        """The sums of a condition here; or why there are none."""
+        try:
+            for part in one.condition.parts:
+                check_no_names(self._wh.options, part)
+            problem = staleness(self._wh, one.condition, self._machine.stale, now, newest)
+            if problem is not None:
+                return problem
+            values, is_sharp = self._sums(one, now, all_modes=one.site.needs_all)
+            if not is_sharp:
+                values, _ = self._sums(one, now, all_modes=True)
+        except TidemarkError as error:
+            return f"the question failed: {error}"
+        return values
+
+    def _sums(self, one: _Watched, now: int, *, all_modes: bool) -> tuple[list[int], bool]:
+        """The sums, and whether these, or that all are inside of their zones, are certain."""
+        end = window_end(self._wh, now, self._machine.lag)
+        values, is_rough, is_outside = [0] * len(one.linear.sums), False, False
+        for counted, places in one.linear.counts:
+            for reading, is_last in counted.readings(self._wh, end):
+                inside = True
+                for place in places:
+                    low, high = one.linear.sums[place].interval(reading, is_last=is_last)
+                    values[place] = low
+                    inside &= one.site.is_inside([place], low, high)
+                if is_last:
+                    is_outside |= not inside
+                elif inside and not all_modes:
+                    is_rough = True
+                    break
+        return values, not (is_rough and is_outside)

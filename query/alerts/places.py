@@ -1,0 +1,97 @@
+"""Where the places of an alert over sites meet, and what they say to each other.
+
+    TASK     the coordinator to a site    the conditions, and how often the site has to say something
+    ASK      the coordinator to a site    the numbers of conditions: report
+    ZONES    the coordinator to a site    the numbers of conditions with their zones
+    REPORT   a site to the coordinator    how often the site looked; the numbers of conditions with their sums
+                                          here, or why there are none; of no condition: that it is there
+
+Contents are JSON. Each place seals what it sends with the secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tidemark.query.alerts.reading import number_of
+from tidemark.sketches.errors import CorruptSketch, SketchError
+from tidemark.sketches.sites.endpoint import Endpoint
+from tidemark.sketches.sites.machine import Machine, Message
+from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.exchange import FileExchange, Place
+
+TASK, ASK, ZONES, REPORT = range(1, 5)
+PATIENCE = 4.0  # seconds until a message that nobody took is sent again; then twice that ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A folder or an object store where the places of an alert over sites meet.
+
+    uri: an absolute path, or the address of an object store with a conditional put; all places can reach it.
+    topic: what the alert is called there, the same at all places: text of at most 200 bytes.
+    secret: 16 to 64 bytes, the same at all places; it is never shown.
+    storage_options: of the object store, as delta-rs defines them.
+    """
+
+    uri: str | os.PathLike[str]
+    topic: str
+    secret: bytes = field(repr=False)
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
+
+    def place(self, number: int, peers: list[int], machine: Machine) -> Place:
+        """The place of that number, started now. InputError for an exchange that cannot be used."""
+        with exchange_errors():
+            incarnation = time.time_ns()
+            endpoint = Endpoint(self.topic, number, peers, incarnation=incarnation, secret=self.secret)
+            uri = Path(self.uri).absolute() if "://" not in str(self.uri) else self.uri
+            files = FileExchange(uri, endpoint, storage_options=self.storage_options, from_now=True)
+            return Place(machine, endpoint, files)
+
+
+@contextmanager
+def exchange_errors() -> Iterator[None]:
+    """What the exchange refuses, as an error of the package."""
+    try:
+        yield
+    except SketchError as error:
+        raise TidemarkError(str(error)) from error
+
+
+def said(to: int, kind: int, content: Any) -> Message:
+    """A message with its content."""
+    return Message(to, kind, json.dumps(content, separators=(",", ":")).encode())
+
+
+def level_text(clear: Any) -> list[str] | None:
+    """A clear level as JSON has it: a number or a time, exactly."""
+    if clear is None:
+        return None
+    if isinstance(clear, str | date):
+        return ["time", clear if isinstance(clear, str) else clear.isoformat()]
+    return ["number", str(number_of(clear))]
+
+
+def level_of(said: list[str] | None) -> str | Fraction | None:
+    """The inverse of `level_text`."""
+    return None if said is None else said[1] if said[0] == "time" else Fraction(said[1])
+
+
+@contextmanager
+def one_release(payload: bytes) -> Iterator[Any]:
+    """The content of a message. CorruptSketch if it is not what this release says."""
+    try:
+        yield json.loads(payload)
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        if isinstance(error, SketchError):
+            raise
+        raise CorruptSketch(f"got {payload[:80]!r}; run one release of tidemark at all places") from error

@@ -1,0 +1,231 @@
+"""Which sums of whole numbers over sites reach their thresholds, known at all times with few messages.
+
+Model. Site i of n holds a vector v_i of whole numbers, which rise and fall. The coordinator knows for each
+place k of the vectors whether the sum over all sites of v_ik is at least c_k. Let the sign s_k be 1 if so,
+else -1, and w_ik = s_k v_ik. Then the sum of the w_ik is at least d_k, which is c_k, or 1 - c_k. Each site
+has a number z_ik, its zone is w_ik >= z_ik, and the z_ik of all sites add up to d_k. While every site is
+inside of its zones, all is as the coordinator knows it, and nothing is sent. Of all safe zones for a linear
+condition these are the largest: each is a half space, and no room is left between them.
+
+    1  a site outside of a zone reports its vector
+    2  1, 2, 4 ... further sites are asked for theirs, until those that told have half of the room that as
+       many sites had when all zones were made; they get zones that share it, and the sum of these stays
+    3  if all were asked, the sums are known, and all zones are made anew
+
+Guarantee: while no message is under way, and all sites are there, the signs are right. Proof: the sum of the
+w_ik is at least the sum of the z_ik, which is d_k. Numbers have no limit, so there is no rounding.
+
+A site that cannot say its vector reports why. It has no zones then, so all are made anew once it can.
+
+Source: Keralapura, Cormode and Ramamirtham, "Communication-efficient distributed monitoring of thresholded
+counts", SIGMOD 2006; Keren et al. and Papapetrou et al., as in zones.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tidemark.sketches.errors import CorruptSketch
+
+Zone = tuple[int, int]
+"""A sign s and the least of s v."""
+
+
+class LinearSite:
+    """A site: its zones, and whether it has to report."""
+
+    __slots__ = ("_has_problem", "_is_asked", "_is_outside", "_zones", "is_due")
+
+    def __init__(self) -> None:
+        self._zones: list[Zone] | None = None
+        self._has_problem = self._is_outside = False
+        self._is_asked = self.is_due = True
+        """Whether the coordinator waits for a report; whether it has said something since the last look."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether intervals do not do at the next look: the numbers themselves are reported, or may be."""
+        return self._is_asked or self._has_problem
+
+    def ask(self) -> None:
+        """The coordinator asks for a report."""
+        self._is_asked = self.is_due = True
+
+    def take(self, zones: Any) -> None:
+        """Takes new zones, as the coordinator sent them. CorruptSketch for what is none."""
+        is_right = isinstance(zones, list) and all(
+            isinstance(one, list) and len(one) == 2 and one[0] in (1, -1) and _is_whole(one[1])
+            for one in zones
+        )
+        if not is_right:
+            raise CorruptSketch(f"got the zones {zones!r:.80}; expected pairs of a sign and a whole number")
+        self._zones, self._is_outside = [(sign, least) for sign, least in zones], False
+        self.is_due = True
+
+    def is_inside(self, places: Iterable[int], low: int, high: int) -> bool:
+        """Whether numbers from `low` to `high` are inside of the zones of places; without zones, yes."""
+        zones = self._zones
+        return zones is None or all(
+            min(sign * low, sign * high) >= least for sign, least in (zones[place] for place in places)
+        )
+
+    def must_report(self, values: Sequence[int] | str) -> bool:
+        """Whether to report the vector, or why there is none; then it counts as reported."""
+        if isinstance(values, str):
+            must = self._is_asked or not self._has_problem
+            self._has_problem, self._zones = True, None
+        else:
+            outside = not all(self.is_inside([place], one, one) for place, one in enumerate(values))
+            must = self._is_asked or self._has_problem or (outside and not self._is_outside)
+            self._has_problem, self._is_outside = False, outside
+        self._is_asked = self.is_due = False
+        return must
+
+
+class LinearCoordinator:
+    """The coordinator of one vector of `sites` sites.
+
+    thresholds: the c_k. ask, give: send a site the question, or its zones.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_asked",
+        "_give",
+        "_next",
+        "_rooms",
+        "_sites",
+        "_thresholds",
+        "_told",
+        "_zones",
+        "phases",
+        "problems",
+        "reached",
+        "sums",
+    )
+
+    def __init__(
+        self,
+        sites: int,
+        thresholds: Sequence[int],
+        ask: Callable[[int], None],
+        give: Callable[[int, list[Zone]], None],
+    ) -> None:
+        self._sites, self._thresholds, self._ask, self._give = sites, list(thresholds), ask, give
+        self._zones: dict[int, list[Zone]] = {}
+        self._told: dict[int, Sequence[int]] = {}
+        self._asked: set[int] = set()
+        self._rooms: list[int] = []
+        self._next = 0
+        self.problems: dict[int, str] = {}
+        """Why sites cannot say their vectors."""
+        self.reached: list[bool] = []
+        """Whether each sum reaches its threshold."""
+        self.sums: list[int] = []
+        """The sums when all were asked last."""
+        self.phases = {"balanced": 0, "all": 0}
+        """How often some sites got other zones, and how often all were asked."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all sites have zones, so that `reached` is certain while no message is under way."""
+        return len(self._zones) == self._sites
+
+    def joined(self, site: int) -> None:
+        """A site was started, or started again: it knows nothing, and reports by itself."""
+        self._zones.pop(site, None)
+        self._told.pop(site, None)
+        self.problems.pop(site, None)
+        self._asked.discard(site)
+
+    def receive(self, site: int, values: Any) -> None:
+        """Takes the report of a site: its vector, or as text why there is none. CorruptSketch for others."""
+        if not isinstance(values, str) and not (
+            isinstance(values, list) and len(values) == len(self._thresholds) and all(map(_is_whole, values))
+        ):
+            raise CorruptSketch(
+                f"got the report {values!r:.80}; expected {len(self._thresholds)} whole numbers: run one "
+                "release of tidemark at all places"
+            )
+        self._asked.discard(site)
+        if isinstance(values, str):
+            self.joined(site)
+            self.problems[site] = values
+            return
+        self.problems.pop(site, None)
+        self._told[site] = values
+        if not self._asked:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """All that were asked have told: enough, or more of them, or all zones anew."""
+        told = self._told
+        if len(told) == self._sites:
+            self._begin_anew()
+        elif not self.is_known:
+            self._ask_more(self._sites)  # those without zones report by themselves
+        elif all(
+            2 * slack >= room * len(told) for slack, room in zip(self._slacks(), self._rooms, strict=True)
+        ):
+            self.phases["balanced"] += 1
+            self._share(self._slacks())
+        else:
+            self._ask_more(len(told))
+
+    def _ask_more(self, most: int) -> None:
+        """Asks so many further sites, in turn."""
+        order = [(self._next + step) % self._sites for step in range(self._sites)]
+        chosen = [site for site in order if site in self._zones and site not in self._told][:most]
+        if chosen:
+            self._next = chosen[-1] + 1
+        self._asked.update(chosen)
+        for site in chosen:
+            self._ask(site)
+
+    def _slacks(self) -> list[int]:
+        """How far the sites that told are inside of their zones, together, at each place."""
+        return [
+            sum(sign * values[place] - self._zones[site][place][1] for site, values in self._told.items())
+            for place, sign in enumerate(1 if one else -1 for one in self.reached)
+        ]
+
+    def _begin_anew(self) -> None:
+        self.phases["all"] += 1
+        self.sums = [sum(column) for column in zip(*self._told.values(), strict=True)]
+        self.reached = [one >= c for one, c in zip(self.sums, self._thresholds, strict=True)]
+        slacks = [
+            one - c if is_reached else c - 1 - one
+            for one, c, is_reached in zip(self.sums, self._thresholds, self.reached, strict=True)
+        ]
+        self._rooms = [slack // self._sites for slack in slacks]
+        self._share(slacks)
+
+    def _share(self, slacks: Sequence[int]) -> None:
+        """Gives the sites that told zones that share the slacks equally; the first get what is over."""
+        told = dict(self._told)
+        self._told.clear()
+        for number, (site, values) in enumerate(told.items()):
+            self._zones[site] = [
+                (1, value - _part(slack, len(told), number))
+                if is_reached
+                else (-1, -value - _part(slack, len(told), number))
+                for value, slack, is_reached in zip(values, slacks, self.reached, strict=True)
+            ]
+        for site in told:
+            self._give(site, self._zones[site])
+
+
+def vector_text(values: Any) -> bytes:
+    """Zones or a report as bytes."""
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+def _part(whole: int, parts: int, number: int) -> int:
+    """That of the parts of a whole number, of which no two differ by more than 1."""
+    return whole // parts + (number < whole % parts)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
