@@ -3,6 +3,7 @@
 Its calls:
 
     wh = query.open("path-or-uri")                  # no JVM; looks for newer data with each question
+    wh = query.open("https://host/flights", {"token": token})       # behind `tidemark serve`
     wh = query.open({"eu": uri, "us": other})       # several warehouses, asked as one
     wh.quantile(0.99)                               # one Answer
     wh.quantile([0.5, 0.9], measure="delay", last="7d", mode="accurate")    # Answers: to_pandas, to_json ...
@@ -122,15 +123,15 @@ def open(  # noqa: A001, PLR0913
     duplicates: Duplicates = "warn",
     missing: Missing = "error",
 ) -> Warehouse:
-    """Opens the warehouse at a path or at the address of an object store, or several as one.
+    """Opens the warehouse at a path, at the address of an object store or of a server, or several as one.
 
     uri: a list of addresses, or a mapping of names to them, opens several warehouses: questions are then
         about the rows of all of them, with the same promises. The errors of their live sides add, and `last`
         counts back from the newest tick of all. Each warehouse is consistent in itself; together they are no
         one moment, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
         groups with their types, the time column and the tick must be equal.
-    storage_options: options of the object store, as delta-rs defines them; for several warehouses those of
-        all, or those of each by its name.
+    storage_options: options of the object store, as delta-rs defines them, or of the server: `token`,
+        `certificate`, `timeout`; for several warehouses those of all, or those of each by its name.
     memory: the budget for decoded rows that are kept in memory: live rows, rows at the edges of groups, and
         whole runs where many groups or windows are asked at once.
         A number of bytes, or text such as "256MB" or "1 GiB". If the live rows do not fit, questions that

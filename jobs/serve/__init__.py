@@ -10,6 +10,7 @@ The files of `tidemark serve`, in the order in which a request meets them:
     parameters      the parameters of each question, with their descriptions
     schemas         the JSON type of each parameter
     question_queue  a bounded number of questions at the same time, a bounded queue, a time limit for each
+    files           the files of a warehouse, for clients that open it by its address here
     responses       answers as JSON documents, and errors with their status
     connections     what a connection may cost before its request is there
     metrics         what Prometheus gets

@@ -4,6 +4,7 @@
     GET /warehouses           what the token may ask: names, measures, keys, groups
     GET /                     the page for people, and its files below /page
     GET /metrics              for Prometheus, see metrics.py
+    POST /files/ranges ...    the files of a warehouse, see files.py
     GET /openapi.json         the description of all this
 
 A question is about the warehouse of the parameter `warehouse`, which may be left out where the server has
@@ -26,7 +27,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidemark.jobs.serve import pages, questions
+from tidemark.jobs.serve import files, pages, questions
 from tidemark.jobs.serve.hosts import HostCheck, bearer
 from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
@@ -36,6 +37,7 @@ from tidemark.jobs.serve.responses import Refused, document, error_told, refusal
 from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
+from tidemark.warehouse.delta.served_ranges import VERSION, VERSION_HEADER
 from tidemark.warehouse.errors import InputError, shortened
 
 BODY_BYTES = 2**21
@@ -68,6 +70,10 @@ class Served:
         routes += [
             Route("/warehouses", _told(self._warehouses), methods=["GET"]),
             Route("/metrics", _told(self._metrics), methods=["GET"]),
+            *(
+                Route(f"/files/{name}", _told(partial(self._files, name)), methods=["POST"])
+                for name in files.REQUESTS
+            ),
             *pages.routes(),
             Route("/openapi.json", _told(self._openapi), methods=["GET"]),
         ]
@@ -151,6 +157,21 @@ class Served:
         if grant is None:
             raise Refused(401, "Unauthorized", "give a valid token: Authorization: Bearer TOKEN")
         return grant
+
+    async def _files(self, request: str, http: HttpRequest) -> Response:
+        grant = self._grant(http)
+        given = files.parsed(await _body(http))
+        name = given["warehouse"].partition(".")[0]
+        self._check(grant, "files", name)
+        wanted = files.files_of(self.warehouses[name], given["warehouse"])
+        began = time.monotonic()
+        try:
+            content = await self.queue.answer(
+                lambda _: files.answer(wanted, request, given), partial(_left, http)
+            )
+        finally:
+            self.metrics.took(name, "files", time.monotonic() - began)
+        return Response(content, media_type="application/octet-stream", headers={VERSION_HEADER: VERSION})
 
     async def _warehouses(self, http: HttpRequest) -> Response:
         grant = self._grant(http)

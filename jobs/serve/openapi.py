@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from tidemark.jobs.serve.files import REQUESTS
 from tidemark.jobs.serve.parameters import description_of, properties_of, required
 from tidemark.jobs.serve.questions import FACTS, FORMS, QUESTIONS
 from tidemark.jobs.serve.schemas import TEXT
@@ -63,6 +64,7 @@ def openapi() -> str:
             "responses": _responses({"type": "object"}),
         }
     }
+    paths |= {f"/files/{name}": {"post": _files(name)} for name in REQUESTS}
     text = {"description": "the metrics", "content": {"text/plain": {"schema": TEXT}}}
     paths["/metrics"] = {
         "get": {
@@ -111,6 +113,25 @@ def _operation(name: str) -> dict[str, Any]:
         "summary": text.partition("\n")[0],
         "description": text,
         "responses": _responses(shape),
+    }
+
+
+def _files(name: str) -> dict[str, Any]:
+    """The reading of files, of which served_ranges.py has the form."""
+    what = "ranges of files" if name == "ranges" else "the names of the files below a folder"
+    fields = {
+        "warehouse": _WAREHOUSE,
+        "folder": {**TEXT, "description": "for names: relative to the warehouse"},
+        "ranges": {"type": "array", "description": "for ranges: of [path, start, stop]"},
+    }
+    wanted = {one: fields[one] for one in ("warehouse", "ranges" if name == "ranges" else "folder")}
+    schema = {"type": "object", "properties": wanted, "required": list(wanted)}
+    binary = {"description": "the files", "content": {"application/octet-stream": {"schema": {}}}}
+    return {
+        "operationId": f"files_{name}",
+        "summary": f"The warehouse's files for query.open: {what}.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": {**_responses({"type": "object"}), "200": binary},
     }
 
 

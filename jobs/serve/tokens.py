@@ -9,6 +9,7 @@ A line of the file is the name of who has the token, the SHA-256 of the token, a
     rows         largest and smallest, which show values of single rows
     sql          conditions and expressions as text of SQL
     metrics      /metrics
+    files        the files of the warehouse, which are all of its rows: for query.open("https://...")
 
 `*` is every warehouse. A token has 256 random bits, so its hash needs no salt and no slow function.
 """
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from tidemark.warehouse.errors import InputError, SystemRefused
 
-RIGHTS = ("aggregates", "rows", "sql", "metrics")
+RIGHTS = ("aggregates", "rows", "sql", "metrics", "files")
 EVERY = "*"
 _LONGEST = 512  # characters of a token
 _LINE = re.compile(r"(\S+)\s+sha256:([0-9a-f]{64})((?:\s+[\w*]+=[a-z,]+)+)")

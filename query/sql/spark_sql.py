@@ -209,7 +209,7 @@ def views(
 def _spark_scans(spark: SparkSession, store: Store, at: At | None) -> bool:
     """Whether Spark itself reads `events`, the newest: it has a file system for the address, and Delta."""
     events = store.spark_path(EVENTS)
-    if at is not None or not has_file_system(spark, events):
+    if at is not None or store.files.reads_copied_logs or not has_file_system(spark, events):
         return False
     # Asked first, because pyspark prints each statement that fails. Databricks sets the second alone.
     settings = (spark.conf.get("spark.sql.extensions", ""), spark.conf.get("spark.sql.sources.default", ""))

@@ -54,7 +54,7 @@ def test_a_spelling_is_understood(given: str, address: str) -> None:
         ("gcs://b/w", "Write gs://"),
         ("wasbs://c@a.blob.core.windows.net/w", "Write abfss://"),
         ("dbfs:/mnt/w", "/dbfs/"),
-        ("https://b.s3.amazonaws.com/w", "s3://bucket/folder"),
+        ("https://b.s3.amazonaws.com/w?versionId=1", "s3://bucket/folder"),
         ("hive://b/w", "one of abfs://"),
         ("s3:/b/w", "Write s3://, then the bucket"),
         ("s3://", "then the bucket"),

@@ -4,6 +4,7 @@
     s3://bucket/flights, s3a://, s3n://                        S3 and its like
     gs://bucket/flights                                        Google Cloud Storage
     abfss://container@account.dfs.core.windows.net/flights     Azure; also abfs://, az://, azure://, adl://
+    https://tidemark.example/flights                           a server; http:// on this machine alone
     main.sales.flights                                         a name in a catalog: see `use_catalog`
 
 The options of a store are those that the caller passes, then those of a catalog, then the variables of the
@@ -13,6 +14,7 @@ machines have other environments.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -32,10 +34,17 @@ _WRITE_INSTEAD = {
     "wasb": "abfss://container@account.dfs.core.windows.net/folder",
     "wasbs": "abfss://container@account.dfs.core.windows.net/folder",
     "dbfs": "the address of the store below it, or the path /dbfs/... where it is mounted",
-    "http": "the store's own form, such as s3://bucket/folder, and the endpoint in the storage options",
-    "https": "the store's own form, such as s3://bucket/folder, and the endpoint in the storage options",
 }
+_SERVERS = {"http", "https"}
+TOKENS = "TIDEMARK_TOKENS"  # the variable with tokens of servers, as ORIGIN=TOKEN ORIGIN=TOKEN
 _ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
+_PORTS = {"http": ":80", "https": ":443"}
+_ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)", re.IGNORECASE)
+_SERVED = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[(?P<bare>[0-9a-f:]+)\]|[\w.-]+)(?::(?P<port>\d{1,5}))?"
+    r"(?P<path>(?:/[\w.~-]+)*/\w+(?:\.\w+)?)",  # the last part is the name of the warehouse
+    re.IGNORECASE | re.ASCII,
+)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _FILE = re.compile("file:(?://([^/]*))?(.*)", re.IGNORECASE | re.DOTALL)  # the host and the path
 _CATALOG_NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*){1,2}")
@@ -73,6 +82,8 @@ def located(
     scheme = _SCHEME.match(text)
     if scheme is None or scheme[1].lower() == "file":
         return _local_path(text), given
+    if scheme[1].lower() in _SERVERS:
+        return _served(text, given)
     address = _store_address(text, scheme[1].lower())
     return address, {**_from_environment(given), **given}
 
@@ -127,6 +138,58 @@ def _store_address(text: str, scheme: str) -> str:
             f"{shown!r} is no address of a store. Write {scheme}://, then the bucket, then the folder."
         )
     return f"{scheme}://{match[1]}{match[2] or ''}".rstrip("/")
+
+
+def _served(text: str, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The address of a warehouse behind a server, and its options: the token is that of this origin alone."""
+    match = _SERVED.fullmatch(text.rstrip("/"))
+    host = (match["bare"] or match["host"]).lower() if match else ""
+    if match is None or int(match["port"] or 1) not in range(1, 2**16):
+        raise InputError(  # without the address: it may have a password
+            "an address of a server is https://, then the host, with a port where it has one, then the name "
+            "of the warehouse there: https://tidemark.example:8443/flights. A token goes into the storage "
+            "options. An object store has the form s3://bucket/folder; its endpoint goes there, too."
+        )
+    if match["scheme"].lower() == "http" and not _is_this_machine(host):
+        raise InputError(
+            f"http://{match['host']} would get the token, and send the rows, in the clear. Write https://; "
+            "http:// is for servers on this machine."
+        )
+    origin = origin_of(text) or ""
+    token = {} if "token" in given else _token_of(origin)
+    return f"{origin}{match['path']}", {**token, **given}
+
+
+def origin_of(place: object) -> str | None:
+    """The origin of the address of a server, without a port that is the usual one; None for other places."""
+    match = _ORIGIN.match(place) if isinstance(place, str) else None
+    if match is None:
+        return None
+    scheme, host = match[1].lower(), match[2].lower()
+    return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
+
+
+def _token_of(origin: str) -> dict[str, str]:
+    """The token of the environment for this origin."""
+    for one in os.environ.get(TOKENS, "").split():
+        place, equals, token = one.partition("=")
+        if not equals or not _ORIGIN.fullmatch(place):
+            raise InputError(
+                f"the variable {TOKENS} must have ORIGIN=TOKEN, several with blanks between them, such as "
+                "https://tidemark.example:8443=TOKEN."
+            )
+        if origin_of(place) == origin:
+            return {"token": token}
+    return {}
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _checked_options(options: Mapping[str, str] | None) -> dict[str, str]:

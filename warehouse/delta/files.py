@@ -1,6 +1,6 @@
-"""The files of a warehouse: near, on a disk of this machine, or far, in an object store.
+"""The files of a warehouse: near, on a disk of this machine, or far, in an object store or behind a server.
 
-No other module asks which of the two it has. Methods that only one of the two needs do nothing in the other.
+No other module asks which of them it has. Methods that only one of them needs do nothing in the others.
 """
 
 # ruff: noqa: ARG002  the arguments of what does nothing
@@ -23,14 +23,20 @@ class Files(Protocol):
     filesystem    a file system whose root is the warehouse's folder; it refuses symbolic links below it
     folder        the folder on this machine; None in an object store
     takes_rounds  whether a look waits for a request to a store, so that looks are saved
+    reads_copied_logs
+                  whether delta-rs has no way to the files, and opens tables from copies of their logs
     """
 
     filesystem: fs.FileSystem
     folder: str | None
     takes_rounds: bool
+    reads_copied_logs: bool = False
 
     def check_place(self, *, writing: bool = False) -> None:
-        """NotAWarehouse if a local path is a file; InputError without permission for its folder."""
+        """NotAWarehouse if a local path is a file; InputError without permission for its folder.
+
+        InputError for writing where a server gives the files.
+        """
         return
 
     def check_links(self, path: str) -> None:
@@ -53,6 +59,16 @@ class Files(Protocol):
         None in an object store, and if one of the files is not there.
         """
         return None
+
+    def copied_log(self, table: str, version: int | None) -> str | None:
+        """A new folder with the log that opens a version of a table, for None the newest.
+
+        None where delta-rs reads the log itself.
+        """
+        return None
+
+    def get(self, ranges: Sequence[ByteRange]) -> list[bytes | None]:
+        """The bytes of the ranges, None for files that do not exist; nothing is kept."""
 
     def absent(self, paths: Sequence[str]) -> list[str]:
         """Which of the files are not there; one round of requests."""

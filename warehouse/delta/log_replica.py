@@ -81,6 +81,7 @@ class LogReplica:
         # Where there are more commits after the checkpoint, they take another round.
         self._ahead = min(commits_between_checkpoints(name) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
+        self._is_listed = False  # whether the copy has what a list of the log named
         self.checked = float("-inf")
         self._proved = time.monotonic()  # when its newest entry was known to be that of the log
         self._hint: bytes | None = None
@@ -118,7 +119,7 @@ class LogReplica:
     def _remember(self, table: DeltaTable) -> None:
         """Lets the process know the log; it must have the entries that the copy and its table have."""
         logs = self._files.logs
-        if self._folder is not None and _kept_us(table) > TRUST_MARGIN_US:
+        if self._folder is not None and not self._is_listed and _kept_us(table) > TRUST_MARGIN_US:
             known = read_cached_log(self._folder / "_delta_log", table.version(), self.checked)
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
                 logs.drop(self.name)
@@ -176,7 +177,8 @@ class LogReplica:
         return True
 
     def _make_folder(self) -> Path:
-        folder = self._folder = Path(make_folder("log-"))
+        folder, self._is_listed = Path(make_folder("log-")), False
+        self._folder = folder
         weakref.finalize(self, rmtree, folder, ignore_errors=True)
         (folder / "_delta_log").mkdir()
         return folder
@@ -217,7 +219,7 @@ class LogReplica:
             expected = map(commit_name, range(version, self._expected))
             self._files.expect(self._log(name).path for name in expected)
         names = [commit_name(version)]
-        if self._folder is not None and time.monotonic() - self._proved > PROVED_SECONDS:
+        if time.monotonic() - self._proved > PROVED_SECONDS and self._has_newest(version - 1):
             names.append(commit_name(version - 1))
         content, *newest = yield [self._log(name) for name in names]
         if newest and self._folder is not None:
@@ -238,6 +240,10 @@ class LogReplica:
         else:
             table_open.update(self._store, self.name, table)
         return False
+
+    def _has_newest(self, version: int) -> bool:
+        """Whether the copy has the entry of its version: not if the log was cleaned up to a checkpoint."""
+        return self._folder is not None and (self._folder / "_delta_log" / commit_name(version)).exists()
 
     def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
         """Copies all commits from this version on, until there are `most`; returns their contents."""
@@ -266,7 +272,9 @@ class LogReplica:
 
     def _open_directly(self) -> None:
         exists = table_open.exists(self._store, self.name)
-        self._folder, self.table = None, table_open.open_directly(self._store, self.name) if exists else None
+        self.table = table_open.open_directly(self._store, self.name) if exists else None
+        self._folder = None if self.table is None else table_open.copied_log(self.table)
+        self._is_listed = self._folder is not None
 
     def _log(self, name: str) -> ByteRange:
         return ByteRange(f"{self.name}/_delta_log/{name}")
@@ -288,6 +296,7 @@ class LogReplica:
         entry again. FileExistsError if the log has an entry of that version already: of another writer, or
         this one, put by an earlier call whose answer was lost.
         """
+        self._files.check_place(writing=True)
         objects = self._files.objects
         if objects is None or self._folder is None:
             change.apply(table_open.open_directly(self._store, self.name, planned), metadata, cleans=True)

@@ -13,6 +13,7 @@ from tidemark.warehouse.delta import containment
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.log_nesting import may_nest
 from tidemark.warehouse.delta.object_client import ObjectClient
+from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.errors import InputError, NotAWarehouse
 
 
@@ -66,6 +67,17 @@ class NearFiles(Files):
                 stamps[name] = found.st_ino, found.st_mtime_ns, found.st_size
             return stamps
         return None
+
+    def get(self, ranges: Sequence[ByteRange]) -> list[bytes | None]:
+        """The bytes of the ranges, None for files that do not exist."""
+        return [self._read(wanted) for wanted in ranges]
+
+    def _read(self, wanted: ByteRange) -> bytes | None:
+        if self.filesystem.get_file_info(wanted.path).type != fs.FileType.File:
+            return None
+        with self.filesystem.open_input_file(wanted.path) as file:
+            stop = file.size() if wanted.stop is None else min(wanted.stop, file.size())
+            return bytes(file.read_at(max(stop - wanted.start, 0), wanted.start))
 
     def absent(self, paths: Sequence[str]) -> list[str]:
         """Which of the files are not there."""

@@ -1,4 +1,4 @@
-"""The store of a warehouse: one folder, on a disk of this machine or in an object store."""
+"""The store of a warehouse: one folder, on a disk of this machine, in an object store or behind a server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidemark.warehouse.delta.addresses import located
 from tidemark.warehouse.delta.far_files import FarFiles, far_files
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.near_files import NearFiles
+from tidemark.warehouse.delta.served_files import served_files
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
@@ -25,7 +26,7 @@ UNFINISHED_UPLOADS = (
 class Store:
     """A warehouse's folder: a plain value that is sent to Spark's tasks.
 
-    uri               an absolute path, or an address of an object store in the form of delta-rs
+    uri               an absolute path, an address of an object store in the form of delta-rs, or of a server
     storage_options   the options of the object store, as delta-rs defines them: credentials, so never shown
     tuning            the sizes of the current call
     names             the names of the columns of `events`; None where no rows of it are read
@@ -84,8 +85,9 @@ class Store:
 
     @property
     def far_files(self) -> FarFiles:
-        """The files of a warehouse in an object store, for what only such a one has."""
-        return far_files(self.uri, self.storage_options)
+        """The files of a warehouse in an object store or behind a server, for what only such a one has."""
+        files = served_files if self.uri.startswith(("http://", "https://")) else far_files
+        return files(self.uri, self.storage_options)
 
 
 @per_process

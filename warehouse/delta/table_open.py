@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import weakref
+from pathlib import Path
+from shutil import rmtree
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -23,6 +26,7 @@ from tidemark.warehouse.delta.table_names import (
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 from tidemark.warehouse.os_errors import as_system_refused, forked_error
 
+_COPIED = "tidemark_copied_log"  # the attribute of a table with the folder that has the copy of its log
 _users: set[int] = set()  # the process that used delta-rs first, whose threads it has from then on
 
 
@@ -37,6 +41,8 @@ def exists(store: Store, name: str) -> bool:
     """Whether there is a Delta table."""
     check_not_forked()
     store.files.check_log(name)
+    if store.files.reads_copied_logs:
+        return bool(entries_read(store.files.log_names(name)))
     return DeltaTable.is_deltatable(store.table(name), store.options)
 
 
@@ -121,7 +127,23 @@ def check_entries(store: Store, name: str, version: int | None = None, after: in
 
 def _open(store: Store, name: str, version: int | None = None) -> DeltaTable:
     check_entries(store, name, version)
-    return DeltaTable(store.table(name), version=version, storage_options=store.options)
+    folder = store.files.copied_log(name, version)
+    if folder is None:
+        return DeltaTable(store.table(name), version=version, storage_options=store.options)
+    try:
+        table = DeltaTable(folder, version=version)
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
+    vars(table)[_COPIED] = Path(folder)
+    weakref.finalize(table, rmtree, folder, ignore_errors=True)
+    return table
+
+
+def copied_log(table: DeltaTable) -> Path | None:
+    """The folder with the copy of the log that the table was opened from; None if it is no copy."""
+    folder: Path | None = vars(table).get(_COPIED)
+    return folder
 
 
 def _belongs_to_others(store: Store, name: str, *, is_missing: bool) -> bool:

@@ -46,6 +46,7 @@ def create(
     """Creates the table unless it exists; its log is kept for longer than the grace."""
     if exists(store, name):
         return
+    store.files.check_place(writing=True)
     configuration = {
         CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
         RETENTION: retention_interval(grace_us),

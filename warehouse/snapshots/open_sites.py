@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from tidemark.warehouse.delta.addresses import origin_of
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.round_trips import stores_at_once
 from tidemark.warehouse.errors import InputError, name_text, without_secrets
@@ -88,12 +89,17 @@ def _moments(names: Iterable[str], at: SitesAt | None) -> dict[str, At | Version
 
 
 def _options_by_name(
-    names: Iterable[str], given: StoreOptions | Mapping[str, StoreOptions]
+    uris: Mapping[str, Address], given: StoreOptions | Mapping[str, StoreOptions]
 ) -> dict[str, dict[str, str] | None]:
     """The storage options of each name. Those of all are texts, those by name are mappings of texts."""
     options: Mapping[str, Any] = given or {}
     by_name = any(value is None or isinstance(value, Mapping) for value in options.values())
-    unknown = sorted(set(map(str, options)) - set(names)) if by_name else []
+    unknown = sorted(set(map(str, options)) - set(uris)) if by_name else []
     if unknown:
         raise InputError(f"storage_options has {unknown[0]!r}, which names none of the warehouses.")
-    return {name: dict((options.get(name) if by_name else options) or {}) or None for name in names}
+    if "token" in options and not by_name and len({origin_of(uri) for uri in uris.values()}) > 1:
+        raise InputError(
+            "storage_options has one token for warehouses at several places, and a token goes to the server "
+            "that it was given for. Give the options by name: {'eu': {'token': ...}, 'us': None}."
+        )
+    return {name: dict((options.get(name) if by_name else options) or {}) or None for name in uris}

@@ -200,8 +200,8 @@ TOKEN = (
         action="append",
         required=True,
         metavar="WAREHOUSE=RIGHTS",
-        help="rights in a warehouse, * for every one: aggregates, rows, sql, metrics, separated by commas; "
-        "may be repeated",
+        help="rights in a warehouse, * for every one: aggregates, rows, sql, metrics, files, separated by "
+        "commas; may be repeated",
     ),
     option(
         "--tokens", required=True, metavar=FILE, help="the file that gets the line; the token is not in it"
