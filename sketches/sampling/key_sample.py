@@ -224,6 +224,9 @@ def merge_samples(samples: Sequence[KeySample], size: SampleSize) -> KeySample:
     """
     if len({sample.times is None for sample in samples}) != 1:
         raise InvalidInput("got key samples with and without times, expected at least one sample, all alike")
+    filled = [sample for sample in samples if len(sample.hashes) or sample.threshold < ALL] or samples[:1]
+    if len(filled) == 1 and len(filled[0].hashes) <= size.keys and len(filled[0].ticks) <= size.entries:
+        return filled[0]
     threshold = min(sample.threshold for sample in samples)
     detail = min(threshold, *(sample.detail for sample in samples))
     hashes = np.unique(np.concatenate([below(sample.hashes, threshold) for sample in samples]))

@@ -249,12 +249,24 @@ class World:
             ]
             if not old:
                 return
-            new = {run.first: self.build(run.first, run.last, run.level, events) for run in old}
+            new = self.joined([self.build(run.first, run.last, run.level, events) for run in old])
             yield
             if not set(old) <= set(self.runs[place]):
                 continue
-            self.put(place, [new[run.first] if run in old else run for run in self.runs[place]])
+            self.put(place, [*new, *(run for run in self.runs[place] if run not in old)])
             yield
+
+    def joined(self, runs: list[Run]) -> list[Run]:
+        """Neighbours of one level without rows become one run."""
+        joined = list[Run]()
+        for run in runs:
+            before = joined[-1] if joined else None
+            is_next = before is not None and (before.last + 1, before.level) == (run.first, run.level)
+            is_empty = before is not None and not before.rows
+            if self.broken != "a run with rows is joined":
+                is_empty = is_empty and not run.rows
+            joined.append(replace(joined.pop(), last=run.last) if is_next and is_empty else run)
+        return joined
 
     def merge(self, place: int) -> Steps:
         before = self.runs[place]

@@ -228,3 +228,23 @@ def test_the_hash_of_a_text_is_its_polynomial(texts: list[bytes], kind: pa.DataT
         (len(text) * base + sum(byte * pow(base, i, 2**64) for i, byte in enumerate(text))) % 2**64
         for text in texts[first:]
     ]
+
+
+UNDER_NULL = {
+    "list": pa.ListArray.from_arrays(
+        pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3]), mask=pa.array([True, True])
+    ),
+    "struct": pa.StructArray.from_arrays(
+        [pa.array([1, 2]), pa.array(["a", "b"])], ["a", "b"], mask=pa.array([True, True])
+    ),
+}
+
+
+@pytest.mark.parametrize("column", UNDER_NULL.values(), ids=UNDER_NULL)
+def test_a_nested_column_of_nulls_has_the_digest_of_its_values(column: pa.Array) -> None:
+    """It is computed once for each type and length, whatever lies under a NULL, and in any chunks."""
+    found = digests._digest_of(column)
+    assert digests.column_digest(column) == found
+    assert digests.column_digest(pa.chunked_array([column.slice(0, 1), column.slice(1)])) == found
+    longer = pa.concat_arrays([column, column])
+    assert digests.column_digest(longer) == digests._digest_of(longer) != found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemark.warehouse.removals.finish import joined_runs
 from tidemark.warehouse.repairs.layouts import layout_of_steps, plan_layout
 from tidemark.warehouse.runs.levels import Layout, Run
 
@@ -48,3 +51,23 @@ def test_a_gap_gets_one_run_and_an_unsound_run_is_built_where_it_is() -> None:
     plan = plan_layout([runs[0], *runs[2:]], [runs[0], runs[3]], 7, 2)
     assert plan.built == (Run(3, 5, 1), runs[2])
     assert plan.leaves == (runs[2],)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), steps=st.integers(1, 30), kappa=st.integers(2, 4))
+def test_runs_are_joined_where_neighbours_of_a_level_have_no_row_left(
+    data: st.DataObject, steps: int, kappa: int
+) -> None:
+    """Of the runs that lose rows some have none left: what is written and what stays is a layout."""
+    runs = layout_of_steps(steps, kappa).runs
+    left = {step: data.draw(st.sampled_from([0, 0, 0, 5])) for step in range(steps)}
+    losing = [run for run in runs if data.draw(st.integers(0, 3))]
+    joined = joined_runs({run: [] for run in losing}, left)
+    assert [old for olds in joined.values() for old in olds] == losing
+    Layout.of([*joined, *(run for run in runs if run not in losing)])
+    for new, olds in joined.items():
+        assert len(olds) == 1 or not any(left[step] for step in new.steps)
+        assert {old.level for old in olds} == {new.level}
+    for one, after in pairwise(joined):
+        is_next = (one.last + 1, one.level) == (after.first, after.level)
+        assert not is_next or any(left[step] for step in (*one.steps, *after.steps))

@@ -14,6 +14,7 @@ Lists, structs and maps of these types are cast likewise. Other types stay as th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Protocol, overload
 
 import pyarrow as pa
@@ -53,6 +54,7 @@ class TextNames(Protocol):
         """The items as Python's bytes."""
 
 
+@cache
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The plain type of a column of this type."""
     if pa.types.is_dictionary(kind):

@@ -156,36 +156,53 @@ class TickSummer:
         values, ticks = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
         self._waiting, self._rows = [], 0
         names, codes = unique_codes(ticks)
-        codes = self._ticks.searchsorted(names)[codes]
+        codes = self._ticks.searchsorted(names)[codes[:1] if len(names) == 1 else codes]
         for start in range(0, len(values), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
+            own = _codes_of(codes, part)
             if values.dtype.kind == "f":
-                self._add_doubles(values[part], codes[part])
+                self._add_doubles(values[part], own)
             else:
-                self._add_whole(None, values[part], codes[part])
+                self._add_whole(None, values[part], own)
+
+    # `codes` are the places of the rows' ticks; a single one if all rows have one tick.
 
     def _add_doubles(self, values: NDArray[np.float64], codes: NDArray[np.intp]) -> None:
         finite = np.isfinite(values)
         if not finite.all():
             for row, sign in enumerate((-np.inf, np.inf)):
-                self._infinite[row] += np.bincount(codes[values == sign], minlength=len(self._ticks))
-            values, codes = values[finite], codes[finite]
+                self._infinite[row] += self._by_tick(codes, values == sign)
+            values, codes = values[finite], _codes_of(codes, finite)
         places = (np.frexp(values)[1] - 1) // STEP
         whole = np.ldexp(values, DIGITS - STEP * places).astype(np.int64)
-        for place in np.unique(places).tolist():
+        least = int(places.min(initial=0))
+        for place in (np.flatnonzero(np.bincount(places - least)) + least).tolist():
             chosen = np.flatnonzero(places == place)
-            self._add_whole(place, whole[chosen], codes[chosen])
+            self._add_whole(place, whole[chosen], _codes_of(codes, chosen))
 
     def _add_whole(self, place: int | None, numbers: NDArray[np.int64], codes: NDArray[np.intp]) -> None:
         """Adds integers of one place; None for numbers that are integers."""
         high, low = _halves(numbers)
         with np.errstate(over="ignore"):
             squared = low.view(np.uint64) * low.view(np.uint64)
-        parts = [high, low, *_halves(high * high), *_halves(high * low), *_halves(squared)]
+        ones = np.broadcast_to(np.int64(1), numbers.shape)
+        parts = [ones, high, low, *_halves(high * high), *_halves(high * low), *_halves(squared)]
         limbs = self._limbs.setdefault(place, np.zeros((_LIMBS, len(self._ticks)), np.int64))
-        limbs[0] += np.bincount(codes, minlength=len(self._ticks))
-        for row, part in enumerate(parts, 1):
-            limbs[row] += np.bincount(codes, part, len(self._ticks)).astype(np.int64)
+        for row, part in enumerate(parts):
+            limbs[row] += self._by_tick(codes, part)
+
+    def _by_tick(self, codes: NDArray[np.intp], numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """The sums by tick of numbers, which are less than 2**53 together."""
+        if len(codes) != 1:
+            return np.bincount(codes, numbers, len(self._ticks)).astype(np.int64)
+        sums = np.zeros(len(self._ticks), np.int64)
+        sums[codes[0]] = numbers.sum()
+        return sums
+
+
+def _codes_of(codes: NDArray[np.intp], rows: slice | NDArray[Any]) -> NDArray[np.intp]:
+    """Those of some rows."""
+    return codes if len(codes) == 1 else codes[rows]
 
 
 def _halves(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -100,19 +100,22 @@ def write_file(
     path: str,
     stats: Mapping[str, Any] | None = None,
     texts: Mapping[str, str] | None = None,
+    encoding: Mapping[str, Any] | None = None,
 ) -> AddAction:
     """Writes a sealed Parquet file into the table's folder; returns its add action.
 
     data    rows for one row group, or rows by the name of their row group
     path    relative to the table; `key=value` folders are its partition
     texts   for the footer
+    encoding
+            options of pyarrow's writer; zstd by default
     """
     filesystem = store.filesystem()
     full = f"{name}/{path}"
     filesystem.create_dir(full.rsplit("/", 1)[0], recursive=True)
     parts = {ROWS: data} if isinstance(data, pa.Table) else data
     schema = next(iter(parts.values())).schema
-    with SealedWriter(filesystem, full, schema, compression="zstd") as writer:
+    with SealedWriter(filesystem, full, schema, **{"compression": "zstd", **(encoding or {})}) as writer:
         for group, rows in parts.items():
             writer.write(rows, group)
         for key, text in (texts or {}).items():

@@ -346,6 +346,14 @@ def group_overlap(
     return "all" if low_source == high_source and covered else "some"
 
 
+def batch_of_group(group: pq.RowGroupMetaData) -> tuple[str, int] | None:
+    """The source and number of the one batch of a row group; None if it may have several."""
+    source, number = (_column_bounds(group, name) for name in ("_source", "_batch"))
+    if source is None or number is None or source[0] != source[1] or number[0] != number[1]:
+        return None
+    return source[0], number[0]
+
+
 def _column_bounds(group: pq.RowGroupMetaData, name: str) -> tuple[Any, Any] | None:
     """The minimum and maximum of a column without NULL; None if the statistics do not give them."""
     chunks = map(group.column, range(group.num_columns))

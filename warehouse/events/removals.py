@@ -202,6 +202,12 @@ class Removed:
         """How many rows of steps remain."""
         return sum(self.parts({part: rows for plan in plans for part, rows in plan.parts}).values())
 
+    def rows_by_step(self, plans: Iterable[StepPlan]) -> Counter[int]:
+        """How many rows of each step remain."""
+        plans = list(plans)
+        remaining = self.parts({part: rows for plan in plans for part, rows in plan.parts})
+        return Counter({plan.step: sum(remaining[part] for part in plan.batches) for plan in plans})
+
     def of_request(self, request: str | None) -> Removal | None:
         """The removal whose call had this name; None for a call without one, or if there is none."""
         return next((one for one in self.removals if request and one.request == request), None)

@@ -80,16 +80,17 @@ def column_digest(column: DigestInput) -> int:
     kind = column.type
     if kind.id in _WORD_TYPES and not column.null_count:
         return column_digest(as_numpy(column))
-    if 0 < len(column) == column.null_count and not (
-        pa.types.is_nested(kind) or pa.types.is_dictionary(kind)
-    ):
+    if 0 < len(column) == column.null_count and not pa.types.is_dictionary(kind):
         return _digest_of_nulls(kind, len(column))
     return _digest_of(column)
 
 
 @lru_cache(maxsize=2**12)
 def _digest_of_nulls(kind: pa.DataType, rows: int) -> int:
-    """That of a column of NULLs: most columns of most row groups of marks are such ones."""
+    """That of a column of NULLs: most columns of most row groups of marks are such ones.
+
+    What lies under a NULL of a nested type is not digested, so it makes no difference.
+    """
     return _digest_of(pa.nulls(rows, kind))
 
 

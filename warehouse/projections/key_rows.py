@@ -120,6 +120,7 @@ def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
 
 def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
     """Merges at least one part: sums the counts of equal pairs."""
+    parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     names, unified = unify_names([part.names for part in parts])

@@ -3,9 +3,9 @@
     decide    one commit to `events` replaces the files and sets the transaction `tidemark.removed` to the
               number of the removal. If one of the files has changed since the plan, the commit replaces
               nothing and marks the removal as void
-    apply     each run that still has removed rows is built again from `events`, unless they are kept. One
-              commit for each projection replaces all of its runs, if the runs table still lists exactly the
-              files that were looked at
+    apply     each run that still has removed rows is built again from `events`, unless they are kept;
+              neighbours that lose all of their rows become one run. One commit for each projection replaces
+              all of its runs, if the runs table still lists exactly the files that were looked at
 
 Maintenance and removals call it before they begin, and loads before their merges. So the next of them
 finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
@@ -32,13 +32,13 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Removal, Removed, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile
-from tidemark.warehouse.events.steps import read_step_plans
+from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.loads import history
 from tidemark.warehouse.loads.run_builder import RunOfSteps
 from tidemark.warehouse.removals.upkeep import replaced_files
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.runs.projection import Projection
+from tidemark.warehouse.runs.projection import MarkedFile, Projection
 from tidemark.warehouse.runs.run_tables import NewRun
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
@@ -59,7 +59,7 @@ class Finished:
               planned one meanwhile
     removed   the removals that happened
     runs, bytes_written
-              how many runs were built again, by title of the projection; the bytes of their files
+              how many runs were replaced, by title of the projection; the bytes of the files in their place
     """
 
     table: DeltaTable | None = None
@@ -89,8 +89,8 @@ def finish_open(work: Work, *, with_kept: bool = False) -> Finished:
         built = _apply(work, removed, with_kept=with_kept)
         if built is None:
             return Finished(table, removed, runs, size)
-        runs += Counter(projection.title for projection, _ in built)
-        size += sum(file.size for _, run in built for file in run.files)
+        runs += Counter({projection.title: count for projection, count, _ in built})
+        size += sum(new.size for _, _, news in built for new in news)
     return Finished(None, NOTHING, runs, size)
 
 
@@ -155,32 +155,53 @@ def _actions(
     return [*removed, *(one.action() for one in new)]
 
 
-_Waiting = Mapping[Run, Sequence[DataFile]]
+# The runs of a projection that are to be written, each with those in whose place it comes and their files.
+_Waiting = Mapping[Run, Mapping[Run, Sequence[DataFile]]]
 
 
-def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[tuple[Projection[Any], NewRun]] | None:
+def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] | None:
     """Builds again each run that still has rows of decided removals, and replaces the old run.
 
-    Returns the runs that it replaced; None if there was nothing to do.
+    Returns what it replaced, by projection; None if there was nothing to do.
     """
     work = replace(work, options=read_options(work.store))  # the names of columns in both are of one moment
     store, projections = work.store, work.options.projections
-    waiting: dict[str, _Waiting] = {}
-    for projection, table in zip(
-        projections, tables.find_tables(store, *(one.runs_table for one in projections)), strict=True
-    ):
-        runs = run_tables.runs_of(table)
-        waiting[projection.runs_table] = {
+    runs_tables = tables.find_tables(store, *(one.runs_table for one in projections))
+    found: dict[str, dict[Run, list[DataFile]]] = {
+        projection.runs_table: {
             run: files
-            for run, files in runs.items()
+            for run, files in run_tables.runs_of(table).items()
             if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
         }
-    if not any(waiting.values()):
+        for projection, table in zip(projections, runs_tables, strict=True)
+    }
+    if not any(found.values()):
         return None
     with work.phase("remove"):
-        built = _build(work, projections, waiting)
+        plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
+        left = removed.rows_by_step(plans)
+        waiting = {name: joined_runs(runs, left) for name, runs in found.items()}
+        built = _build(work, projections, plans, waiting)
         work.reached("removal sorted")
-        return [one for projection in projections for one in _put(work, projection, waiting, built)]
+        put = [_put(work, projection, waiting[projection.runs_table], built) for projection in projections]
+        return [one for one in put if one is not None]
+
+
+def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int]) -> _Waiting:
+    """The runs to write in the place of these; neighbours of one level that have no row left become one.
+
+    left   how many rows each step has
+    """
+    joined: dict[Run, dict[Run, Sequence[DataFile]]] = {}
+    before: Run | None = None  # the last of `joined`, if it has no row
+    for run in sorted(runs):
+        new, olds = run, {run: runs[run]}
+        is_empty = not any(left[step] for step in run.steps)
+        if before and is_empty and (before.last + 1, before.level) == (run.first, run.level):
+            new, olds = Run(before.first, run.last, run.level), {**joined.pop(before), **olds}
+        joined[new] = olds
+        before = new if is_empty else None
+    return joined
 
 
 def _pending(run: Run, files: Sequence[DataFile], removed: Removed) -> list[Removal]:
@@ -190,13 +211,17 @@ def _pending(run: Run, files: Sequence[DataFile], removed: Removed) -> list[Remo
 _Built = dict[tuple[str, Run], tuple[history.Rebuilt, NewRun]]  # by runs table and run
 
 
-def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[str, _Waiting]) -> _Built:
+def _build(
+    work: Work,
+    projections: Sequence[Projection[Any]],
+    plans: Sequence[StepPlan],
+    waiting: Mapping[str, _Waiting],
+) -> _Built:
     """The new runs, not committed."""
-    plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
     wanted = [
         RunOfSteps(
             run,
-            [plan for plan in plans if run.first <= plan.step <= run.last],
+            [plan for plan in plans if plan.step in run.steps],
             [one for one in projections if run in waiting[one.runs_table]],
         )
         for run in sorted({run for runs in waiting.values() for run in runs})
@@ -209,20 +234,22 @@ def _build(work: Work, projections: Sequence[Projection[Any]], waiting: Mapping[
     return built
 
 
-def _put(
-    work: Work, projection: Projection[Any], waiting: Mapping[str, _Waiting], built: _Built
-) -> list[tuple[Projection[Any], NewRun]]:
+# A projection, how many of its runs were replaced, and the files of those in their place.
+_Replaced = tuple[Projection[Any], int, Sequence[MarkedFile]]
+
+
+def _put(work: Work, projection: Projection[Any], waiting: _Waiting, built: _Built) -> _Replaced | None:
     """Replaces the runs of the projection in one commit; none of them if one has changed."""
-    olds = waiting[projection.runs_table]
-    if not olds:
-        return []
-    news = [built[projection.runs_table, run] for run in olds]
+    if not waiting:
+        return None
+    news = [built[projection.runs_table, run] for run in waiting]
+    olds = {run: files for replaced in waiting.values() for run, files in replaced.items()}
     run_tables.append_marks(work.store, projection, *(new for _, new in news))
     work.reached("removal marked")
     if not run_tables.replace_if_same(work.store, projection, olds, [new for _, new in news]):
-        return []
+        return None
     for source, new in news:
         history.replace_lost(source, [(projection, new)])
     work.reached("removal applied")
-    _LOG.info("%s: %d runs were written again without removed rows", projection.runs_table, len(news))
-    return [(projection, new) for _, new in news]
+    _LOG.info("%s: %d runs were written again without removed rows", projection.runs_table, len(olds))
+    return projection, len(olds), [file for _, new in news for file in new.files]

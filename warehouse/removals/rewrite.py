@@ -108,7 +108,9 @@ class RewriteTask:
     ) -> None:
         """Adds the fingerprints of the rows, as `same_rows` makes those of stored and of given rows."""
         user = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
-        counts = count_batches(rows)
+        counts = self.selected.counts
+        if len(counts) > 1:
+            counts = count_batches(rows)
         for source, batch in counts:
             own = rows
             if len(counts) > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.events.removals import Removed, RemovedPart, removed_at
+from tidemark.warehouse.events.removals import RemovedPart, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.work import Work
@@ -59,7 +59,7 @@ def room_for(
     lose all of their rows: a run without rows is built sooner than rows are kept.
     """
     rows, removed = sum(part.rows for part in parts), removed_at(work.store, events)
-    leaving, staying = Counter[int](), _rows_of_steps(removed, plans)
+    leaving, staying = Counter[int](), removed.rows_by_step(plans)
     for part in parts:
         leaving[part.step] += part.rows
     staying.subtract(leaving)
@@ -79,9 +79,3 @@ def room_for(
     }
     limit = min(work.store.tuning.kept_rows, staying.total() // _SHARE)
     return Room(rows, may_keep, sum(waiting.values()), 0 if work.options.indexes else limit)
-
-
-def _rows_of_steps(removed: Removed, plans: Sequence[StepPlan]) -> Counter[int]:
-    """How many rows of each step remain."""
-    remaining = removed.parts({part: rows for plan in plans for part, rows in plan.parts})
-    return Counter({plan.step: sum(remaining[part] for part, _ in plan.parts) for plan in plans})

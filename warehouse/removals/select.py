@@ -25,6 +25,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.reader import (
     BatchRange,
     batch_filter,
+    batch_of_group,
     group_overlap,
     may_contain,
     read_named,
@@ -99,16 +100,25 @@ class SelectTask:
         overlap = group_overlap(footer, self.batches)
         if overlap == "none" or not footer.num_rows:
             return mask
+        only = batch_of_group(footer) if overlap == "all" else None
+        if only is not None and self.condition is None:
+            counts[only] += footer.num_rows
+            return ~mask
         asked = () if self.condition is None else self.condition.columns
-        rows = with_plain_types(read_named(self.store, file, group, list(dict.fromkeys([*_BATCH, *asked]))))
+        names = list(dict.fromkeys([*(_BATCH if only is None else _BATCH[1:]), *asked]))
+        rows = with_plain_types(read_named(self.store, file, group, names))
         if overlap == "all":
             mask[:] = True
         else:
             mask[:] = as_numpy_bools(single_array(batch_filter(rows, self.batches)))
         if self.condition is not None and mask.any():
             places = np.flatnonzero(mask)
-            mask[places] = self.condition.mask(rows.take(arrow_array(places)))
-        counts.update(count_batches(rows.select(_BATCH).filter(_arrow_mask(mask))))
+            some = rows if len(places) == len(mask) else rows.take(arrow_array(places))
+            mask[places] = self.condition.mask(some)
+        if only is not None:
+            counts.update({only: chosen} if (chosen := int(mask.sum())) else {})
+        else:
+            counts.update(count_batches(rows.select(_BATCH).filter(_arrow_mask(mask))))
         return mask
 
 

@@ -322,7 +322,23 @@ def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAc
     }
     schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
     row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
-    return data_files.write_file(store, projection.marks_table, row_groups, _marks_in_table(new))
+    path, encoding = _marks_in_table(new), _marks_encoding(schema)
+    return data_files.write_file(store, projection.marks_table, row_groups, path, encoding=encoding)
+
+
+def _marks_encoding(schema: pa.Schema) -> dict[str, Any]:
+    """The options of the writer of marks.
+
+    Most columns of a row group are NULL: a dictionary, statistics and zstd take longer than what they save.
+    Only the path of a file is repeated, and only the contents are long.
+    """
+    lists = {field.name: ".list.element" for field in schema if pa.types.is_list(field.type)}
+    codecs = {name + lists.get(name, ""): "lz4" for name in schema.names}
+    return {
+        "compression": {**codecs, CONTENT_FIELD.name: "zstd"},
+        "use_dictionary": ["file"],
+        "write_statistics": False,
+    }
 
 
 def _by_file(files: Sequence[MarkedFile], contents: Sequence[bytes]) -> pa.Table:
