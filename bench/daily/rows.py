@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,8 +32,13 @@ class Sizes:
     nights: int = 60
 
 
-def fill(folder: Path, sizes: Sizes) -> None:
-    """Makes the rows, loads them, and keeps the files that were loaded."""
+def fill(
+    folder: Path, sizes: Sizes, uri: Path | str | None = None, options: Mapping[str, str] | None = None
+) -> None:
+    """Makes the rows, loads them, and keeps the files that were loaded.
+
+    uri: where the warehouse is made, by default in the folder. options: of an object store.
+    """
     (folder / "source").mkdir(parents=True)
     rng = np.random.default_rng(1)
     shares = 1 / np.arange(1, sizes.urls + 1) ** 1.1
@@ -56,7 +62,7 @@ def fill(folder: Path, sizes: Sizes) -> None:
             }
         )
 
-    uri = folder / "w"
+    uri = uri or folder / "w"
     for day in range(sizes.nights):
         part = rows(sizes.rows // sizes.nights, day)
         if not day:
@@ -69,10 +75,11 @@ def fill(folder: Path, sizes: Sizes) -> None:
                 time="at",
                 tick="1h",
                 schema=part.schema,
+                storage_options=options,
             )
         pq.write_table(part, folder / "source" / f"{day:02d}.parquet")
-        warehouse.load(None, uri, part, f"night {day}")
+        warehouse.load(None, uri, part, f"night {day}", storage_options=options)
     for batch in range(LIVE):
         part = rows(max(10, sizes.rows // (LIVE * 600)), sizes.nights)
         pq.write_table(part, folder / "source" / f"live{batch}.parquet")
-        stream.append(None, uri, part, source="requests", batch=batch)
+        stream.append(None, uri, part, source="requests", batch=batch, storage_options=options)

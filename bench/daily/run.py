@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bench.daily.measure_questions import measure_questions
 from bench.daily.peers import other_peers
 from bench.daily.question import SLACK_MS, Question, condition
 from bench.daily.rows import DAY, LIVE, WEEK, Sizes, fill
-from bench.daily.ways import measure_ways
+from bench.daily.ways import measure_far_ways, measure_ways
 from bench.engines import Duck
 from bench.latency import MS, timed
 from bench.report import Section, number, say, table
@@ -32,6 +32,8 @@ TIMES = 1.1  # a question takes at most so much more than DuckDB, and SLACK_MS
 FEW_TURNS, LONG_MS = 3, 1_000.0  # of the others: turns, and one turn where a question takes longer than this
 QUICK = (Sizes(3_000, 20, 300, 1, nights=9),)
 SIZES = (Sizes(3_000_000), Sizes(30_000_000))
+FAR_NIGHTS = 9  # of a warehouse in an object store, with at most so many of the rows:
+FAR_ROWS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ def run(work: Path, all_sizes: Sequence[Sizes]) -> Section:
     section = Section("daily", "Daily: what analysts ask, beside scans")
     for sizes in all_sizes:
         _measure_all(section, work / "daily", sizes, questions(sizes), chooses=sizes is all_sizes[0])
+    first = all_sizes[0]
+    far = replace(first, rows=min(first.rows, FAR_ROWS), nights=FAR_NIGHTS)
+    measure_far_ways(section, work / "far", far, questions(far), min(far.turns, FEW_TURNS))
     return section
 
 

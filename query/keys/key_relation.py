@@ -185,10 +185,8 @@ class KeyDatabase:
         return found.combine_chunks()
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns; a question that may be stopped waits for it in another thread."""
-        if not spending.may_be_stopped():
-            return ask()
-        return run_query(self.connection, ask, check=spending.check_stop)
+        """What `ask` returns; a question or a way that may be stopped waits for it in another thread."""
+        return run_query(self.connection, ask) if spending.may_be_stopped() else ask()
 
     def explain(self, error: Exception) -> TidemarkError | None:
         """The error for a file that cannot be read."""

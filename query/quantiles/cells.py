@@ -98,19 +98,26 @@ class Part(NamedTuple):
         )
         return self._replace(rows=taken)
 
-    def within(self, first: int, last: int) -> Part:
-        """Only the rows with the ticks from the first to the last, exclusive; these are indices of ticks."""
-        rows = self.rows
-        if (first, last) == (0, len(rows.ticks)):
+    def within(self, first: int, last: int, *, with_codes: bool) -> Part:
+        """Only the rows with the ticks from the first to the last, exclusive; these are indices of ticks.
+
+        with_codes: whether the tick of a row will be asked.
+        """
+        rows, most = self.rows, len(self.rows.ticks)
+        if (first, last) == (0, most):
             return self
-        chosen = np.flatnonzero((rows.codes >= first) & (rows.codes < last))
+        inside = rows.codes < last if last < most else rows.codes >= first
+        if 0 < first and last < most:
+            inside &= rows.codes >= first
+        chosen = np.flatnonzero(inside)
         edges = chosen.searchsorted(np.append(0, np.cumsum(rows.sizes)))
+        codes = rows.codes[chosen] - rows.codes.dtype.type(first) if with_codes else rows.codes[:0]
         taken = replace(
             rows,
             sizes=_by_kind(np.diff(edges)),
             values=rows.values[chosen],
             ticks=rows.ticks[first:last],
-            codes=rows.codes[chosen] - rows.codes.dtype.type(first),
+            codes=codes,
         )
         return self._replace(rows=taken)
 
@@ -279,7 +286,7 @@ class _AskedRows(NamedTuple):
 
         The same cell may be returned several times.
         """
-        part = self.part.between(first, last).within(*self.ticks)
+        part = self.part.between(first, last).within(*self.ticks, with_codes=self.window is None)
         if self.window is not None:
             return _in_window(part, self.window, self.windows)
         return _in_windows(part, self.of_tick[slice(*self.ticks)], self.windows)

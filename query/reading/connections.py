@@ -35,6 +35,7 @@ _OFF = (
 MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
 IDLE = 4  # connections that wait for the next scan, of all warehouses together
 _REPORT_SECONDS = 0.25  # between two reports of progress
+_LEAST_WAIT = 0.001  # seconds
 _INTERRUPT_SECONDS = 0.05  # between two interrupts: one that comes before the query starts is lost
 
 
@@ -172,7 +173,7 @@ def _wait_for(
     future: Future[Any], progress: Progress | None, share: Callable[[], float], check: Callable[[], None]
 ) -> None:
     done = 0.0
-    while wait([future], _REPORT_SECONDS).not_done:
+    while wait([future], min(_REPORT_SECONDS, max(_LEAST_WAIT, spending.seconds_left()))).not_done:
         check()
         if progress is not None:
             done = max(done, min(share(), 1.0))

@@ -4,15 +4,21 @@ A cost is a sum of units of work (windows and runs to bound, keys to look up, ro
 times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. For
 each way and topic (rows, groups, keys) a factor is learned: the time that the way took on this machine and
 store, divided by the estimate. The first scan about a topic sets the factor of its scans. Each later answer
-applies a share of the correction to the factor of its way. The factors of ways that are not taken return to 1
-slowly, so that these ways are tried again. A scan that also had to compare files with their digests, which is
-done once in a process, is not used to correct the factors.
+applies a share of the correction to the factor of its way. A scan that also had to compare files with their
+digests, which is done once in a process, is not used to correct the factors.
+
+A way whose rates are too large is never the cheapest, so it would never be corrected. Therefore such a way is
+*tried* beside a way whose time is known, if it would be faster with a tenth of its estimate. It is left when
+it has taken twice this tenth, and as long as the known way takes. If it has answered, its time sets the
+factor. The first trial of a way is at the third question of a topic, the next ones after twice as many
+questions each. So all trials together cost about log2(questions) times what one question costs, while rates
+that are wrong by ten, and those that became wrong, are corrected. A process with one question tries nothing.
 
 No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
-the next one, is stopped, and the next one is used (`spending.py`). No way is stopped during its first
-PATIENCE seconds, because a new process or a busy machine may need this time for any way. So with two ways the
-whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the time of the
-second way; a way stops only where it looks at its limit.
+the next one, is stopped, and the next one is used (`spending.py`). Apart from trials, no way is stopped during
+its first PATIENCE seconds, because a new process or a busy machine may need this time for any way. So with two
+ways the whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the
+time of the second way; a way stops only where it looks at its limit.
 
 To read whole runs into memory is worth it only if more questions about them follow, which nobody knows. A
 question that another way answers pays for the reading: as much as this way costs more than the runs would if
@@ -35,10 +41,11 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 PATIENCE = 0.25  # seconds
-_LEAST_US = 5000.0  # nothing is learned from an answer with a smaller estimate or a shorter time
-_FACTORS = 1 / 16, 16.0  # within which the rates are corrected
-_SHARE = 0.3  # the share of a correction that one answer applies; the first scan applies all of it
-_RETURN = 0.98  # each answer of another way multiplies the logarithm of a factor by this
+DOUBT = 10.0  # how many times too large an estimate may be
+FIRST_TRIAL = 3  # the question of a topic from which ways are tried
+_LEAST_US = 5000.0  # shorter times and estimates count as this; what can save no more than this is not tried
+_FACTORS = 1 / 64, 64.0  # within which the rates are corrected
+_SHARE = 0.3  # the share of a correction that one answer applies; the first scan and a trial apply all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,17 @@ class Costs:
 
     def __init__(self, patience: float = PATIENCE) -> None:
         self.rates, self.patience = Rates(), patience
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was learned.
+
+        `factors` are by topic and way. `_asked` counts the questions of a topic that had several ways, and a
+        way is tried next at the question `_due`.
+        """
         self.factors: dict[tuple[str, Way], float] = {}
+        self._asked: dict[str, int] = {}
+        self._due: dict[tuple[str, Way], int] = {}
 
     def windows(self, windows: int, targets: int, runs: int) -> float:
         """To bound each of these windows in each run, and to find the targets there."""
@@ -165,13 +182,13 @@ class Costs:
         reading: the part of the estimate of the way RUNS that questions share.
         """
         costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
-        shown = dict(costs)
+        shown, again = dict(costs), dict(costs)  # again: what the way costs once runs are in memory
         if reading is not None:
-            known = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
-            shown[RUNS] = max(known, costs[RUNS] - reading.paid)
+            again[RUNS] = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
+            shown[RUNS] = max(again[RUNS], costs[RUNS] - reading.paid)
         order = sorted(shown, key=shown.__getitem__)
         if reading is not None and order[0] != RUNS:
-            reading.pay(max(0.0, costs[order[0]] - known))
+            reading.pay(max(0.0, costs[order[0]] - again[RUNS]))
         spent = current()
         if spent is None or (len(order) == 1 and spent.limits):
             yield Attempt(order[0], None, self, topic, 0.0)
@@ -180,22 +197,45 @@ class Costs:
         if is_told:
             told = spent.plan.estimates
             told.update({way: told.get(way, 0.0) + cost / 1000 for way, cost in shown.items()})
+        trial = self._trial(topic, order, shown, again)
+        if trial is not None:
+            way, most = trial
+            order.remove(way)
+            yield Attempt(way, spent, self, topic, estimates[way], most / 1e6, is_told=is_told, is_trial=True)
         for way, after in zip(order, [*order[1:], None], strict=True):
             most = math.inf if after is None else max(2 * costs[way], costs[after]) / 1e6
             most = max(most, self.patience)
             yield Attempt(way, spent, self, topic, estimates[way], most, is_told=is_told)
 
-    def learn(self, topic: str, way: Way, cost: float, seconds: float) -> None:
-        """Corrects the factor of the way by the time that it took."""
+    def _trial(
+        self, topic: str, order: Sequence[Way], shown: Mapping[Way, float], again: Mapping[Way, float]
+    ) -> tuple[Way, float] | None:
+        """A way to try before the cheapest one, if its turn has come, and how many microseconds it may take.
+
+        What is spent once has to be saved by as many questions as there were.
+        """
+        if len(order) == 1:
+            return None
+        asked = self._asked[topic] = self._asked.get(topic, 0) + 1
+        best = order[0]
+        if (topic, best) not in self.factors:
+            return None
+        for way in order[1:]:
+            saved = shown[best] - again[way] / DOUBT
+            is_due = asked >= self._due.get((topic, way), FIRST_TRIAL)
+            if is_due and saved > _LEAST_US and (shown[way] - again[way]) / DOUBT <= asked * saved:
+                self._due[topic, way] = 2 * asked
+                return way, max(2 * shown[way] / DOUBT, shown[best])
+        return None
+
+    def learn(self, topic: str, way: Way, cost: float, seconds: float, *, is_trial: bool = False) -> None:
+        """Corrects the factor of the way by the time that it took; a trial sets it."""
         took = seconds * 1e6
-        if min(took, cost) < _LEAST_US:
+        if took < _LEAST_US and not is_trial:
             return
         least, most = _FACTORS
-        ratio = min(max(took / max(cost, 1.0), least), most)
-        known = self.factors.get((topic, way), None if way == SCAN else 1.0)
-        for other in list(self.factors):
-            if other != (topic, way):
-                self.factors[other] **= _RETURN
+        ratio = min(max(max(took, _LEAST_US) / max(cost, _LEAST_US), least), most)
+        known = None if is_trial else self.factors.get((topic, way), None if way == SCAN else 1.0)
         self.factors[topic, way] = ratio if known is None else known * (ratio / known) ** _SHARE
 
 
@@ -205,7 +245,7 @@ class Attempt:
 
     spent: the question; None: nothing is measured, and the way is not stopped.
     cost: the estimate, not corrected, in microseconds. most: for how many seconds it may go on.
-    is_told: whether the plan names the way.
+    is_told: whether the plan names the way. is_trial: whether it is tried before a cheaper one.
     """
 
     way: Way
@@ -215,6 +255,7 @@ class Attempt:
     cost: float
     most: float = math.inf
     is_told: bool = False
+    is_trial: bool = False
     _began: float = field(init=False)
     _outer: Way | None = field(init=False)
     _limit: Limit = field(init=False)
@@ -234,8 +275,10 @@ class Attempt:
             spent.plan.left.append(self.way)
         if error is None and self.is_told:
             spent.plan.took(spent.way or self.way)
-        if is_stopped or (error is None and spent.way == self.way and not spent.compared):
-            self.costs.learn(self.topic, self.way, self.cost, spent.seconds() - self._began)
+        is_learned = error is None and spent.way == self.way and not spent.compared
+        if is_learned or (is_stopped and not self.is_trial):
+            took = spent.seconds() - self._began
+            self.costs.learn(self.topic, self.way, self.cost, took, is_trial=self.is_trial)
         spent.way = self._outer
         spent.limits.remove(self._limit)
         return is_stopped

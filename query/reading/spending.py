@@ -5,15 +5,14 @@ question, such as those of a check of all files, are not counted. Statements of 
 their own: those of our batches get the question of the thread that started them (duckdb_errors.py).
 
 A way that takes too long is stopped at the next call of `check`: between the blocks of a look-up, between
-windows, and while a scan waits for DuckDB. A statement over the runs of a key is never stopped for another
-way, because its estimate is reliable.
+windows, and while a scan waits for DuckDB.
 
-A question with a time limit (`Reader.with_time_limit`) is stopped at the same places, and inside those
-statements, too.
+A question with a time limit (`Reader.with_time_limit`) is stopped at the same places.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -81,6 +80,11 @@ class Spending:
                 if now > limit.at:
                     raise Left(limit)
 
+    def left(self) -> float:
+        """For how many seconds no way is stopped: infinite while one way is left."""
+        ends = [limit.at for limit in self.limits]
+        return min(ends) - self.seconds() if ends else math.inf
+
 
 _current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
 _limit: ContextVar[BegunLimit | None] = ContextVar("tidemark_limit", default=None)
@@ -103,8 +107,14 @@ def limited(limit: BegunLimit | None) -> Iterator[None]:
 
 
 def may_be_stopped() -> bool:
-    """Whether somebody may stop the question of this thread."""
-    return _limit.get() is not None
+    """Whether the question of this thread, or the way that it takes, may be stopped."""
+    return _limit.get() is not None or seconds_left() < math.inf
+
+
+def seconds_left() -> float:
+    """For how many seconds no way of the question of this thread is stopped."""
+    known = _current.get()
+    return math.inf if known is None else known.left()
 
 
 def check_stop() -> None:
