@@ -92,7 +92,9 @@ def _measure(section: Section, title: str, wh: Any, asked: Sequence[Question], t
     exact = most.pop("right")
     several = f"{len(worst['right'])} questions with several ways"
     section.add(f"{title}: the way that is taken / the best, slowest of {several}", exact, "x", TIMES)
-    section.add(f"{title}: the same with rates of a way that are wrong by ten", max(most.values()), "x", TIMES)
+    section.add(
+        f"{title}: the same with rates of a way that are wrong by ten", max(most.values()), "x", TIMES
+    )
 
 
 def _variants() -> Iterator[tuple[str, Rates]]:

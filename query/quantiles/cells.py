@@ -107,7 +107,7 @@ class Part(NamedTuple):
         if (first, last) == (0, most):
             return self
         inside = rows.codes < last if last < most else rows.codes >= first
-        if 0 < first and last < most:
+        if first > 0 and last < most:
             inside &= rows.codes >= first
         chosen = np.flatnonzero(inside)
         edges = chosen.searchsorted(np.append(0, np.cumsum(rows.sizes)))

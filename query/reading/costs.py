@@ -15,10 +15,10 @@ questions each. So all trials together cost about log2(questions) times what one
 that are wrong by ten, and those that became wrong, are corrected. A process with one question tries nothing.
 
 No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
-the next one, is stopped, and the next one is used (`spending.py`). Apart from trials, no way is stopped during
-its first PATIENCE seconds, because a new process or a busy machine may need this time for any way. So with two
-ways the whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the
-time of the second way; a way stops only where it looks at its limit.
+the next one, is stopped, and the next one is used (`spending.py`). Apart from trials, no way is stopped
+during its first PATIENCE seconds, because a new process or a busy machine may need this time for any way. So
+with two ways the whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE)
++ the time of the second way; a way stops only where it looks at its limit.
 
 To read whole runs into memory is worth it only if more questions about them follow, which nobody knows. A
 question that another way answers pays for the reading: as much as this way costs more than the runs would if

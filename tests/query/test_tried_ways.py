@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.query.test_plans import Work
+from tests.query.test_ways_left import Work
 from tests.soak import draws
 from tidemark.query.reading import costs, spending
 from tidemark.query.reading.costs import Costs, Reading
@@ -73,7 +73,8 @@ def worlds() -> st.SearchStrategy[tuple[dict[str, float], dict[str, float]]]:
     ways = st.sampled_from([("index", "scan"), ("index", "runs"), WAYS])
     return ways.flatmap(
         lambda some: st.tuples(
-            st.fixed_dictionaries(dict.fromkeys(some, TRUE)), st.fixed_dictionaries(dict.fromkeys(some, ERRORS))
+            st.fixed_dictionaries(dict.fromkeys(some, TRUE)),
+            st.fixed_dictionaries(dict.fromkeys(some, ERRORS)),
         )
     )
 
