@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +32,7 @@ class Sizes:
 
 
 def fill(
-    folder: Path, sizes: Sizes, uri: Path | str | None = None, options: Mapping[str, str] | None = None
+    folder: Path, sizes: Sizes, uri: Path | str | None = None, options: dict[str, str] | None = None
 ) -> None:
     """Makes the rows, loads them, and keeps the files that were loaded.
 

@@ -132,7 +132,7 @@ def _duckdb_threads(threads: int) -> Iterator[None]:
     """Inside, scans have so many threads."""
     right = connections.open_connection
     connections._idle.clear()  # noqa: SLF001  those that wait have other threads
-    connections.open_connection = partial(right, threads=str(threads))  # type: ignore[assignment]
+    connections.open_connection = partial(right, threads=str(threads))
     try:
         yield
     finally:

@@ -98,7 +98,7 @@ class Part(NamedTuple):
         )
         return self._replace(rows=taken)
 
-    def within(self, first: int, last: int, *, with_codes: bool) -> Part:
+    def within(self, first: int, last: int, *, with_codes: bool = True) -> Part:
         """Only the rows with the ticks from the first to the last, exclusive; these are indices of ticks.
 
         with_codes: whether the tick of a row will be asked.

@@ -301,7 +301,9 @@ def the_rows_of_a_share_are_left_out(patch: pytest.MonkeyPatch) -> None:
 
 def the_last_tick_is_cut(patch: pytest.MonkeyPatch) -> None:
     right = cells.Part.within
-    patch.setattr(cells.Part, "within", lambda self, first, last: right(self, first, last - 1))
+    patch.setattr(
+        cells.Part, "within", lambda self, first, last, **asked: right(self, first, last - 1, **asked)
+    )
 
 
 def parts_are_not_merged(patch: pytest.MonkeyPatch) -> None:
