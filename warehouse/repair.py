@@ -8,6 +8,7 @@ from it, by the code that a load, a stream and `alter` compute it with:
     runs       a damaged run is built from the batches of its steps, and so is a run for each gap
     ledger     what neither a plan nor a sound file of the ledger has is summarised again
     load       steps that a projection lacks are loaded, and levels are merged, as after a killed load
+    contents   then runs and ledger are compared with `events`: those that were written wrong are made again
 
 Each commit is one of a load's kind, so readers see the old state or the new one; after a kill the same call
 goes on with what is left. Damaged files of `events` itself, and records of `rejected`, cannot be built: they
@@ -33,13 +34,13 @@ from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, REMOVALS, REM
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.removals import NONE, removed_at
-from tidemark.warehouse.events.steps import StepPlan
+from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.repairs import ledger, plans, removed_parts, runs
+from tidemark.warehouse.repairs import contents, ledger, plans, removed_parts, runs
 from tidemark.warehouse.runs.run_tables import net_of
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
@@ -102,7 +103,7 @@ def repair(
     again. Calling it again after a crash goes on with what is left.
 
     Raises NotAWarehouse if `events` is missing, DamagedWarehouse if its log cannot be opened: then nothing
-    can be built. The cost is one read of everything, and for what is damaged that of loading its rows.
+    can be built. The cost is two reads of everything, and for what is damaged that of loading its rows.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     store.files.check_place(writing=not dry_run)
@@ -173,6 +174,23 @@ class _Repair:
             self._guarded("history", self._catch_up)
         self._check_rows(left)
         self._check_contents()
+        if not self.report.only_a_copy and not (self.dry_run and self.report.actions):
+            self._compare(left)
+
+    def _compare(self, left: list[StepPlan]) -> None:
+        """Makes again what is as it was written, but is not what `events` has. All else is sound by now."""
+        work = self.work
+        work.reached("events: compare")
+        differs = contents.compare(work.store)
+        is_changed, _ = batch_counts.changed_by_tool(work.store) if differs.is_unlike_events else (False, "")
+        if is_changed:  # the runs and the ledger may have the rows that came
+            self.report.only_a_copy.append(batch_counts.describe_changes(work.store, []))
+            return
+        for projection, unlike in differs.runs.items():
+            self._mend_runs(runs.find_damage(work.store, work.options, projection, left, unlike), left)
+        if differs.ledger is not None:
+            self._mend_ledger(ledger.all_wrong(work.store, differs.ledger), left)
+        self.report.only_a_copy += differs.others
 
     def _act(self, *actions: str) -> None:
         self.report.actions += actions
@@ -200,7 +218,16 @@ class _Repair:
         with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is told
             if not batch_counts.is_complete(self.work.store, files, expected):
                 changes = batch_counts.changed_ranges(self.work.store, expected)
-                self.report.only_a_copy.append(batch_counts.describe_changes(self.work.store, changes))
+                if not self._is_of_ledger(changes, left):
+                    self.report.only_a_copy.append(batch_counts.describe_changes(self.work.store, changes))
+
+    def _is_of_ledger(self, changes: list[batch_counts.ChangedRange], left: list[StepPlan]) -> bool:
+        """Whether the ledger lacks rows of live batches, which `_compare` then makes again."""
+        planned = planned_batches(left)
+        is_more = [
+            one.actual > one.expected and not any(map(one.batches.overlaps, planned)) for one in changes
+        ]
+        return bool(changes) and all(is_more) and not batch_counts.changed_by_tool(self.work.store)[0]
 
     def _check_contents(self) -> None:
         """Tells the files of `events` whose rows are not those that were written."""
@@ -248,12 +275,12 @@ class _Repair:
         reason = unreadable(self.work.store, REJECTED)
         if reason is None:
             try:
-                data_files.read(self.work.store, REJECTED, tables.open_table(self.work.store, REJECTED))
+                rejected.read(self.work.store, tables.open_table(self.work.store, REJECTED))
             except DamagedWarehouse as error:
                 reason = str(error)
         if reason is not None:
             self.report.only_a_copy.append(
-                f"{REJECTED} cannot be read: {reason} Put it back from a copy; without one delete its folder "
+                f"{REJECTED} is damaged: {reason} Put it back from a copy; without one delete its folder "
                 "and repair again: the records that could not be taken are lost then."
             )
 
@@ -302,16 +329,19 @@ class _Repair:
     def _runs(self, left: list[StepPlan]) -> None:
         for projection in self.work.options.projections:
             self.work.reached(f"{projection.name}: look")
-            damage = runs.find_damage(self.work.store, self.work.options, projection, left)
-            if damage:
-                self._act(*damage.texts())
-                if not self.dry_run:
-                    mend = partial(runs.mend, self.work, damage, left)
-                    self._guarded(projection.name, mend)
+            self._mend_runs(runs.find_damage(self.work.store, self.work.options, projection, left), left)
+
+    def _mend_runs(self, damage: runs.RunsDamage, left: list[StepPlan]) -> None:
+        if damage:
+            self._act(*damage.texts())
+            if not self.dry_run:
+                self._guarded(damage.projection.name, partial(runs.mend, self.work, damage, left))
 
     def _ledger(self, left: list[StepPlan]) -> None:
         self.work.reached("ledger")
-        damage = ledger.find_damage(self.work.store)
+        self._mend_ledger(ledger.find_damage(self.work.store), left)
+
+    def _mend_ledger(self, damage: ledger.LedgerDamage, left: list[StepPlan]) -> None:
         missing = ledger.find_missing(self.work.store, damage, left).streamed
         if damage.log is not None:
             self._act(f"ledger: its log is put right ({damage.log})")

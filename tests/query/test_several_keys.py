@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from tests.query.answers import several, single
 from tests.query.groupworld import HOUR, ROWS, SCHEMA, START, GroupWorld, Row
 from tests.soak import draws
+from tests.warehouse.damages import rewrite
 from tests.warehouse.disk import replace_rows, rows_of
-from tests.warehouse.test_verify import failures, rewrite
+from tests.warehouse.test_verify import failures
 from tests.warehouse.test_verify_keys import at
 from tidemark import query, stream, warehouse
 from tidemark.query import InputError

@@ -230,7 +230,7 @@ def first_value(self: Tally, column: pa.Array, times: Any) -> Any:
 
 
 @pytest.mark.parametrize("load", [True, False])
-def test_verify_finds_a_summary_of_other_rows(
+def test_verify_finds_a_summary_of_other_rows_and_repair_makes_it_again(
     load: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes are sound, the rows are counted. In a tick all origins are equal, so these are right."""
@@ -239,6 +239,8 @@ def test_verify_finds_a_summary_of_other_rows(
         world = world_of(tmp_path, [(load, rows_of(40))])
     broken = [check.name for check in warehouse.verify(world.path).checks if not check.ok]
     assert broken == ["companion values: cells are those of the rows"]
+    assert warehouse.repair(None, world.path).outcome == "repaired"
+    assert warehouse.verify(world.path).ok
 
 
 REAL = Tally.summarise

@@ -200,6 +200,7 @@ def test_a_wrong_summary_is_made_again_as_its_error_says(loader: Loader, fault: 
 
 def test_a_repair_that_opens_no_summary_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.warehouse.repairs.ledger.check_summaries", lambda _: None)
+    monkeypatch.setattr("tidemark.warehouse.repairs.contents._of_ledger", lambda _: ())
     with pytest.raises(AssertionError):
         test_a_wrong_summary_is_made_again_as_its_error_says(loader, "holds")
 

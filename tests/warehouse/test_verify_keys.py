@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.warehouse.damages import other_key, rewrite
 from tests.warehouse.keyworld import KeyWorld
-from tests.warehouse.test_verify import failures, rewrite
+from tests.warehouse.test_verify import failures
 
 EXACT = "keys of k: runs are sorted and summed, marks are exact"
 SAME = "keys of k: nothing is lost or counted twice"
@@ -44,13 +45,6 @@ def swapped(rows: pa.Table) -> pa.Table:
     order = np.arange(rows.num_rows)
     order[[3, 50]] = order[[50, 3]]
     return rows.take(pa.array(order))
-
-
-def other_key(rows: pa.Table) -> pa.Table:
-    """A key that was not there takes the place of the last one."""
-    last = rows.column("key")[-1].as_py()
-    keys = [f"{key}!" if key == last else key for key in rows.column("key").to_pylist()]
-    return rows.set_column(0, "key", pa.array(keys))
 
 
 @pytest.mark.slow

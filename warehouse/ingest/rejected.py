@@ -20,6 +20,7 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import REJECTED
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 
 # What describes a refused record: where it is in its source, the record itself, and why it was refused.
@@ -47,6 +48,14 @@ def write_rows(store: Store, source: str, batch: int, rows: pa.Table) -> AddActi
 def _stats(source: str, batch: int) -> dict[str, Any]:
     bound = {"source": source, "batch": batch}
     return {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+
+
+def read(store: Store, table: DeltaTable) -> pa.Table:
+    """All records; DamagedWarehouse if one has no reason."""
+    rows = data_files.read(store, REJECTED, table)
+    if without := rows.column("reason").null_count:
+        raise DamagedWarehouse(f"{without} rejected records have no reason.")
+    return rows
 
 
 def has_rejected(table: DeltaTable, batch: BatchRange) -> bool:

@@ -138,7 +138,7 @@ def describe_changes(store: Store, changes: Iterable[ChangedRange]) -> str:
     texts = [str(change) for change in changes]
     more = f", and {len(texts) - _SHOWN_RANGES} more" if len(texts) > _SHOWN_RANGES else ""
     shown = "; ".join(texts[:_SHOWN_RANGES]) + more or "each batch has its number of rows, but other rows"
-    tool, remedy = _remedy(store)
+    tool, remedy = changed_by_tool(store)
     by_whom = "were changed by another tool" if tool else "are not those that came"
     return f"rows of the table {EVENTS} {by_whom}: {shown}. {remedy}"
 
@@ -148,7 +148,7 @@ def changed_rows_error(store: Store, expected: Mapping[BatchRange, int], reason:
     return DamagedWarehouse(f"{reason}: {describe_changes(store, changed_ranges(store, expected))}")
 
 
-def _remedy(store: Store) -> tuple[bool, str]:
+def changed_by_tool(store: Store) -> tuple[bool, str]:
     """Whether the log of `events` shows a change by another tool, and how to restore the rows.
 
     If the log shows which version has the rows, the text names it.

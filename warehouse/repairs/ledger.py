@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, Transaction
 
@@ -26,7 +27,7 @@ from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import batch_counts, ledger_rows, ledger_table, unaccounted
 from tidemark.warehouse.ledger.batch_summaries import TickSummary
-from tidemark.warehouse.ledger.ledger_rows import to_arrow
+from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS, to_arrow
 from tidemark.warehouse.ledger.unaccounted import Unaccounted
 from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.settings.options import Options
@@ -55,11 +56,29 @@ def find_damage(store: Store) -> LedgerDamage:
     for file in data_files.list_files(tables.open_table(store, LEDGER)):
         try:
             rows = data_files.read_file(store, LEDGER, file.path)
+            _check_once(rows)
             check_summaries(rows)
             ranges[file.path] = set(ledger_table.range_of_each(rows))
         except (DamagedWarehouse, FileNotFoundError) as error:
             faults[file.path] = first_line(error)
     return LedgerDamage(None, faults | _copied(ranges))
+
+
+def _check_once(rows: pa.Table) -> None:
+    """DamagedWarehouse if a tick of a range is there twice in a file: its rows would count twice."""
+    ticks = rows.group_by([*RANGE_COLUMNS, "tick"]).aggregate([([], "count_all")])
+    if ticks.num_rows < rows.num_rows:
+        raise DamagedWarehouse("a tick of a range is in it more than once")
+
+
+def all_wrong(store: Store, fault: str) -> LedgerDamage:
+    """The damage of a ledger of which no summary is trusted; files of batches without rows stay."""
+    faults = {}
+    for file in data_files.list_files(tables.open_table(store, LEDGER)):
+        rows = data_files.read_file(store, LEDGER, file.path)
+        if pc.sum(rows.column("rows")).as_py():
+            faults[file.path] = fault
+    return LedgerDamage(None, faults)
 
 
 def check_summaries(rows: pa.Table) -> None:

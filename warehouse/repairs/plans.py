@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -59,9 +60,19 @@ def find_damage(store: Store, last_run_step: int) -> PlansDamage:
     left = tuple(plan for number, plan in enumerate(found) if plan.step == number)
     if len(left) < len(found) and not faults:
         faults.append(f"the plan of step {len(left)} is missing")
+    if (step := _shared_batch(left)) is not None:
+        faults.append(f"the plan of step {step} has a batch of an earlier one")
+        left = left[:step]
     if last_run_step >= len(left) and not faults:
         faults.append(f"runs have step {last_run_step}, the newest plan is that of step {len(left) - 1}")
     return PlansDamage(left, tuple(faults), None, tuple(file.path for file in files))
+
+
+def _shared_batch(plans: Sequence[StepPlan]) -> int | None:
+    """The first step with a batch that an earlier step has, too; None without one."""
+    ranges = sorted((batches, plan.step) for plan in plans for batches in plan.batches)
+    shared = [max(a[1], b[1]) for a, b in pairwise(ranges) if a[0].overlaps(b[0])]
+    return min(shared, default=None)
 
 
 def put_right(store: Store, grace_us: int) -> None:

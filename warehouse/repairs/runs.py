@@ -106,13 +106,20 @@ def _unreadable(store: Store, projection: Projection[Any]) -> dict[str, str]:
 
 
 def find_damage(
-    store: Store, options: Options, projection: Projection[Any], plans: Sequence[StepPlan]
+    store: Store,
+    options: Options,
+    projection: Projection[Any],
+    plans: Sequence[StepPlan],
+    unlike: Mapping[Run, str] | None = None,
 ) -> RunsDamage:
-    """What is wrong with the projection's tables, if `plans` are the steps. Reads every run once."""
+    """What is wrong with the projection's tables, if `plans` are the steps. Reads every run once.
+
+    unlike: runs that are as they were written, but have other rows than `events`, and the difference
+    """
     logs, runs = _unreadable(store, projection), present_runs(store, projection)
     removed = removed_at(store, tables.open_table(store, EVENTS))
     found = {run: _fault(store, projection, run, runs[run], plans, removed) for run in runs}
-    faults = {run: fault for run, fault in found.items() if fault is not None}
+    faults = {run: fault for run, fault in found.items() if fault is not None} | dict(unlike or {})
     plan = plan_layout(runs, runs.keys() - faults.keys(), len(plans) - 1, options.kappa)
     marks: list[DataFile] = []
     if projection.marks_table not in logs:

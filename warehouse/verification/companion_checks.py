@@ -28,19 +28,32 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
     deterministic, the bytes must be equal, too. Without the kind only the numbers of rows are checked: the
     detail says so. So they are where rows left that the cells still have.
     """
-    snapshot = pinned.snapshot
-    if not snapshot.options.columns:
+    if not pinned.snapshot.options.columns:
         return "no rows yet"
-    view, plans = snapshot.cells_view(), pinned.plans
+    is_after = pinned.snapshot.cells_view().removed == pinned.removed.number
+    checked = run_cells_hold(pinned, companion) + live_cells_hold(pinned, companion)
+    if not is_registered(companion.kind):
+        return f"{checked} cells, only their rows: the kind {companion.kind!r} is not registered here"
+    return f"{checked} cells{'' if is_after else '; run a load to take out removed rows'}"
+
+
+def run_cells_hold(pinned: PinnedTables, companion: Companion) -> int:
+    """Checks the cells of every run; returns how many there are, 0 while runs have removed rows."""
+    view, plans, checked = pinned.snapshot.cells_view(), pinned.plans, 0
     events = data_files.list_files(pinned.table(EVENTS))
-    is_after = view.removed == pinned.removed.number
-    checked = 0
-    for marks in view.runs if is_after else ():
+    for marks in view.runs if view.removed == pinned.removed.number else ():
         cells = marks.cells_of(companion)
         of_run = [plan for plan in plans if marks.run.first <= plan.step <= marks.run.last]
         batches = [batches for plan in of_run for batches in plan.batches]
         gone = np.empty(0, np.int64) if view.kept is None else view.kept.ticks_of(marks.run)
         checked += _check(pinned, companion, cells, batches, f"run {marks.run.name}", events, gone)
+    return checked
+
+
+def live_cells_hold(pinned: PinnedTables, companion: Companion) -> int:
+    """Checks the cells of every live range; returns how many there are."""
+    view, checked = pinned.snapshot.cells_view(), 0
+    events = data_files.list_files(pinned.table(EVENTS))
     live: dict[BatchRange, list[LiveCell]] = {batches: [] for batches in view.batches}
     for row in live_cells(pinned.store, view.ledger, view.batches, companion.name):
         live[row.batches].append(row)
@@ -50,9 +63,7 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
             raise DamagedWarehouse(f"{live_range.text} has no cell of the companion {companion.name!r}")
         nothing = np.empty(0, np.int64)
         checked += _check(pinned, companion, cells, [live_range], live_range.text, events, nothing)
-    if not is_registered(companion.kind):
-        return f"{checked} cells, only their rows: the kind {companion.kind!r} is not registered here"
-    return f"{checked} cells{'' if is_after else '; run a load to take out removed rows'}"
+    return checked
 
 
 def _check(

@@ -20,8 +20,10 @@ from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, files_o
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.ledger_rows import RANGE_COLUMNS
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Marks, Projection
 from tidemark.warehouse.runs.run_files import read_blocks
+from tidemark.warehouse.runs.run_tables import net_of, runs_of
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 
@@ -70,12 +72,16 @@ def check_run(store: Store, projection: Projection[Any], marks: Marks) -> int:
 
 def _content(pinned: PinnedTables, projection: Projection[Any]) -> int:
     """The sum of the content digests of all runs; they are read if `runs_exact` did not come to their end."""
-    known, filesystem = pinned.contents.get(projection.name), pinned.store.filesystem()
+    known = pinned.contents.get(projection.name)
     if known is not None:
         return known
+    return sum(_content_of(pinned, projection, marks) for marks in pinned.snapshot.marks(projection))
+
+
+def _content_of(pinned: PinnedTables, projection: Projection[Any], marks: Marks) -> int:
+    filesystem = pinned.store.filesystem()
     return sum(
         projection.content_digest(rows)
-        for marks in pinned.snapshot.marks(projection)
         for file in marks.files
         for rows in read_blocks(filesystem, projection.runs_table, file, projection)
     )
@@ -91,7 +97,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     marks_of_runs = pinned.snapshot.marks(projection)
     last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
     plans = [plan for plan in pinned.plans if plan.step <= last_step]
-    live = _check_live_rows(pinned, projection, planned_batches(plans))
+    live = check_live_rows(pinned, projection, planned_batches(plans))
     in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
     kept = pinned.snapshot.kept(projection)
     if kept is not None:
@@ -124,7 +130,30 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     return f"{in_runs.rows} rows in history, {live} live"
 
 
-def _check_live_rows(pinned: PinnedTables, projection: Projection[Any], loaded: Sequence[BatchRange]) -> int:
+def runs_unlike_events(pinned: PinnedTables, projection: Projection[Any]) -> dict[Run, str]:
+    """The runs that do not have the rows which their steps have in `events`, each with the difference.
+
+    Runs that still have rows of a later removal are not compared: `events` has these rows no more.
+    """
+    table, found = pinned.snapshot.table(projection.runs_table), {}
+    files = {} if table is None else runs_of(table)
+    for marks in pinned.snapshot.marks(projection):
+        run = marks.run
+        if pinned.removed.pending(run.first, run.last, net_of(files[run][0].path)):
+            continue
+        batches = planned_batches(pinned.plans[run.first : run.last + 1])
+        pieces, digest = [], 0
+        for rows, counts in scan_events(pinned, projection, batches):
+            pieces.append(counts)
+            digest += projection.content_digest(rows)
+        if not _same_counts(sum_tick_counts(pieces), sum_tick_counts([marks.totals])):
+            found[run] = "events has other ticks, or other counts of NaN or NULL, of its steps"
+        elif (digest - _content_of(pinned, projection, marks)) % 2**64:
+            found[run] = "events has other values of its steps"
+    return found
+
+
+def check_live_rows(pinned: PinnedTables, projection: Projection[Any], loaded: Sequence[BatchRange]) -> int:
     """DamagedWarehouse unless `events` has as many rows outside the loaded batches as the ledger counts."""
     ranges_by_file = ledger_table.ranges_by_file(pinned.store, pinned.table(LEDGER))
     live = ledger_table.live_ranges(chain.from_iterable(ranges_by_file.values()), loaded)
