@@ -21,6 +21,7 @@ from tidemark.jobs.cli.named_warehouses import is_local_address, named_warehouse
 from tidemark.jobs.cli.options import parsed, shared
 from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.jobs.serve.tokens import Grant, Tokens, all_rights, digest_of, line_of, new_token, parse_rights
+from tidemark.query.reading.budgets import share_scans
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.ticks import width_us
 from tidemark.warehouse.errors import InputError
@@ -57,8 +58,8 @@ def _serve(given: argparse.Namespace) -> int:
 
     secure = _check_door(given)
     printed, tokens = _tokens(given)
-    warehouses = opened_warehouses(given)
     queue, stopping = queue_of(given), threading.Event()
+    warehouses = opened_warehouses(given)
     chosen = Chosen(given.metrics_phi or PHIS, parse_span(given.metrics_last))
     metrics = Metrics(warehouses, chosen)
     served = Served(warehouses, tokens, queue, metrics)
@@ -108,6 +109,7 @@ def queue_of(given: argparse.Namespace) -> QuestionQueue:
             raise InputError(f"--{name} must be at least {least}, got {getattr(given, name)}.")
     from tidemark.jobs.serve.question_queue import QuestionQueue
 
+    share_scans(given.parallel)
     return QuestionQueue(given.parallel, given.queue, width_us(given.timeout) / 1e6)
 
 

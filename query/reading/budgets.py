@@ -1,9 +1,12 @@
-"""How much memory the readers of a process take for decoded rows, where nobody says how much.
+"""How much memory the readers of a process take for decoded rows, where nobody says how much; and its scans.
 
 All of them share a tenth of the machine's memory, at least LEAST. They may use it for runs that are read
 whole, because a question about many groups or windows goes through these in a fraction of the time of a scan.
 Live rows of a reader take at most LIVE of it: each new batch is merged with all of them, so questions would
 wait for more.
+
+A scan of DuckDB may take a quarter of the machine's memory beside these, and spills what it has more. Where
+several questions are answered at the same time, as by a server, all of their scans together take half of it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,19 @@ _GROUP_LIMITS = (  # of the container in which the process runs, by the two vers
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
+
+
+_at_once = [1]  # questions of this process
+
+
+def share_scans(questions: int) -> None:
+    """Says that so many questions are answered at the same time in this process, each with a scan."""
+    _at_once[0] = questions
+
+
+def scan_memory() -> int:
+    """The bytes that a scan may take."""
+    return machine_memory() // max(4, 2 * _at_once[0])
 
 
 @per_process

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.query.reading import spending
+from tidemark.query.reading.budgets import scan_memory
 from tidemark.query.reading.duckdb_errors import connect
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.temporary_folders import make_folder
@@ -32,7 +33,6 @@ _OFF = (
     "python_enable_replacements",  # names of tables never mean variables of Python
     "enable_external_access",
 )
-MEMORY = "25%"  # of the machine's memory, which DuckDB may use for one scan
 IDLE = 4  # connections that wait for the next scan, of all warehouses together
 _REPORT_SECONDS = 0.25  # between two reports of progress
 _LEAST_WAIT = 0.001  # seconds
@@ -87,7 +87,7 @@ def take_connection(*readable: str | None) -> ScanConnection:
     spills = make_folder("scan-")
     connection = open_connection(
         sorted(folders),
-        memory_limit=MEMORY,
+        memory_limit=f"{scan_memory()}B",
         temp_directory=spills,
         preserve_insertion_order=False,
         parquet_metadata_cache=True,  # the files never change: checked_files.py

@@ -17,7 +17,7 @@ from tests.query.scanworld import (
     World,
     read_without_duckdb,
 )
-from tidemark.query.reading import connections
+from tidemark.query.reading import budgets, connections
 from tidemark.query.scans import event_scan, open_scan, row_source
 
 
@@ -73,6 +73,28 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
     last = connections._idle[os.getpid()][-1].connection
     assert last.execute("FROM duckdb_tables()").fetchall() != []
     connections._idle[os.getpid()].pop()
+
+
+def _scans_at_once(questions: int) -> int:
+    """The bytes that so many scans at once may take in DuckDB, of connections that are made now."""
+    budgets.share_scans(questions)
+    taken = [connections.take_connection() for _ in range(questions)]
+    for one in taken:
+        one.connection.close()
+    return sum(one.memory for one in taken)
+
+
+def test_the_scans_of_all_questions_share_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan alone may take a quarter. The broken variant gives each a quarter."""
+    memory = 2**33
+    monkeypatch.setattr(budgets, "machine_memory", lambda: memory)
+    monkeypatch.setattr(budgets, "_at_once", [1])
+    monkeypatch.setattr(connections, "_idle", {})
+    for questions in (2, 3, 7):
+        assert 0.45 < _scans_at_once(questions) / memory < 0.55  # DuckDB tells it rounded
+    assert 0.22 < _scans_at_once(1) / memory < 0.28
+    monkeypatch.setattr(connections, "scan_memory", lambda: memory // 4)
+    assert _scans_at_once(7) / memory > 0.55
 
 
 def test_ctrl_c_ends_a_query_and_the_connection_stays_usable() -> None:
