@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.query.reading import spending
-from tidemark.query.reading.connections import give_back, take_connection
+from tidemark.query.reading.connections import taken_connection
 from tidemark.query.reading.sql_text import parquet_rows, quoted
 from tidemark.warehouse.memory_cache import LRUCache
 
@@ -71,11 +71,9 @@ def duckdb_reads(folder: str, path: str, columns: Sequence[str]) -> bool:
     import duckdb
 
     digest = f"bit_xor(hash({', '.join(map(quoted, columns))}))"
-    taken = take_connection(folder)
-    try:
-        taken.connection.execute(f"SELECT {digest} FROM {parquet_rows([path])}").fetchall()
-    except duckdb.Error:
-        return False
-    finally:
-        give_back(taken)
+    with taken_connection(folder) as taken:
+        try:
+            taken.connection.execute(f"SELECT {digest} FROM {parquet_rows([path])}").fetchall()
+        except duckdb.Error:
+            return False
     return True

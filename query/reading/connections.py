@@ -99,11 +99,12 @@ def take_connection(*readable: str | None) -> ScanConnection:
 
 
 def give_back(used: ScanConnection) -> None:
-    """Drops what a scan has made; the connection waits for the next scan."""
+    """Drops what a scan has made; the connection waits for the next scan, unless its database is broken."""
     import duckdb
 
     waiting = _idle.setdefault(os.getpid(), [])
     try:
+        used.connection.execute("SELECT 1").fetchall()  # refused after an error that ended the database
         for name in used.tables:
             used.connection.execute(f"DROP TABLE IF EXISTS {name}")
     except duckdb.Error:
@@ -114,6 +115,16 @@ def give_back(used: ScanConnection) -> None:
     while len(waiting) > IDLE:
         with suppress(IndexError):
             waiting.pop(0).connection.close()
+
+
+@contextmanager
+def taken_connection(*readable: str | None) -> Iterator[ScanConnection]:
+    """As `take_connection`; it is given back at the end."""
+    taken = take_connection(*readable)
+    try:
+        yield taken
+    finally:
+        give_back(taken)
 
 
 def open_connection(folders: Sequence[str] = (), **settings: str | bool) -> DuckDBPyConnection:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.query.reading.connections import open_connection
+from tidemark.query.reading.connections import ScanConnection, taken_connection
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list
 from tidemark.query.scans.exact_constants import with_exact_constants
@@ -104,13 +104,15 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
 
 def _checked_expression(text: str, columns: Mapping[str, str], scope: _Scope) -> Expression:
     _check_text(text)
-    with open_connection() as connection:
+    with taken_connection() as taken:
+        connection = taken.connection
         bare, enclosed = (_parse(connection, text, part) for part in (f"{text}\n", f"({text}\n)"))
         tree = scope.copied(bare, text)
         if tree != scope.copied(enclosed, text):
             raise _not_one_expression(text)
         constants = tuple(dict.fromkeys(_constants(tree)))
-        tree = _with_exact_constants(connection, scope, tree, text)
+        _make_table(taken, scope.used)
+        tree = _with_exact_constants(connection, tree, text)
         sql = _written(connection, tree)
         again = _Scope(columns)
         if again.copied(_parse(connection, text, sql), text) != tree:
@@ -132,10 +134,9 @@ def checked_values(text: str, columns: Mapping[str, str]) -> Expression:
     InputError for values of a type that can be neither ranked nor grouped.
     """
     found = checked_expression(text, columns)
-    with open_connection() as connection:
-        fields = [f"{quoted(name)} {duckdb_name(column_type(columns[name]))}" for name in found.columns]
-        connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
-        sql = found.sql
+    with taken_connection() as taken:
+        connection, sql = taken.connection, found.sql
+        _make_table(taken, {name: column_type(columns[name]) for name in found.columns})
         arrow = _type_of(connection, sql)
         if pa.types.is_timestamp(arrow) and arrow.tz is None:
             sql = f"CAST({sql} AS TIMESTAMPTZ)"  # times are in UTC, and so is the connection
@@ -457,12 +458,17 @@ def _written(connection: DuckDBPyConnection, condition: Node) -> str:
     return str(query).removeprefix(_PREFIX)
 
 
-def _with_exact_constants(connection: DuckDBPyConnection, scope: _Scope, tree: Node, text: str) -> Any:
-    """The tree with constants that DuckDB would round written otherwise; makes a table `t` of the columns."""
+def _make_table(taken: ScanConnection, columns: Mapping[str, ColumnType]) -> None:
+    """Makes a table `t` of the columns, without rows."""
+    fields = [f"{quoted(name)} {duckdb_name(kind)}" for name, kind in columns.items()]
+    taken.connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
+    taken.tables.add("t")
+
+
+def _with_exact_constants(connection: DuckDBPyConnection, tree: Node, text: str) -> Any:
+    """The tree with constants that DuckDB would round written otherwise; `t` has the columns."""
     import duckdb
 
-    fields = [f"{quoted(name)} {duckdb_name(kind)}" for name, kind in scope.used.items()]
-    connection.execute(f"CREATE TEMP TABLE t ({', '.join(fields or ['x INTEGER'])})")
     columns: dict[str, str] = {row[0]: row[1] for row in connection.execute("DESCRIBE t").fetchall()}
     known: dict[str, str] = {}
 

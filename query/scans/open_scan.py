@@ -5,14 +5,21 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 import pyarrow as pa
 
 from tidemark.query.answers.plan import SCAN
 from tidemark.query.reading import spending
-from tidemark.query.reading.connections import Progress, give_back, run_query, take_connection
+from tidemark.query.reading.connections import (
+    Progress,
+    ScanConnection,
+    give_back,
+    run_query,
+    take_connection,
+)
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.scans.expressions import Expression, unfit
 from tidemark.query.scans.row_source import ROWS, WINDOWS, RowSource, TimeRange, key_of
@@ -21,6 +28,9 @@ from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.snapshots.site_contents import AnyContents
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
 
@@ -89,16 +99,30 @@ class OpenScan:
         self._progress = progress
         self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
         self._raised, self._is_reading = Raised(), False
-        with report_duckdb_errors(_OPERATION, self._raised):
-            taken = take_connection(*(store.files.folder for store in contents.stores))
         spending.takes(SCAN)
-        self.connection, self._table_of, self.memory = taken.connection, taken.table_of, taken.memory
+
+    @cached_property
+    def _taken(self) -> ScanConnection:
+        """Taken when a statement needs it: before, files are tried, by the connection that waits."""
+        with report_duckdb_errors(_OPERATION, self._raised):
+            taken = take_connection(*(store.files.folder for store in self._source.contents.stores))
         self._finalizer = weakref.finalize(self, give_back, taken)
+        return taken
+
+    @property
+    def connection(self) -> DuckDBPyConnection:
+        """The connection of the scan."""
+        return self._taken.connection
+
+    @property
+    def memory(self) -> int:
+        """The bytes that DuckDB may use."""
+        return self._taken.memory
 
     def close(self) -> None:
         """Frees the memory and the temporary files. May be called again."""
-        self.__dict__.pop("connection", None)  # the next scan may have it
-        self._finalizer()
+        if self.__dict__.pop("_taken", None) is not None:  # the next scan may have it
+            self._finalizer()
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +148,7 @@ class OpenScan:
 
     def keep(self, name: str, rows: str) -> None:
         """Keeps rows, SQL, in a table of this name until the scan is closed."""
-        self.rows(self._table_of(name, rows))
+        self.rows(self._taken.table_of(name, rows))
 
     @contextmanager
     def _reading(self) -> Iterator[str]:
@@ -133,9 +157,9 @@ class OpenScan:
         Errors inside are those of the expression, and progress is that of the files.
         """
         source = self._source
+        relation, batches = source.relation(self._progress)
         if source.buckets is not None and not source.buckets.are_windows:
             self.connection.register(WINDOWS, source.buckets.pairs)
-        relation, batches = source.relation(self._progress)
         if batches is not None:
             kept = self._raised.kept(batches)
             self.connection.register(ROWS, pa.RecordBatchReader.from_batches(source.schema, kept))

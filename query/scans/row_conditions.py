@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.connections import give_back, registered, run_query, take_connection
+from tidemark.query.reading.connections import registered, run_query, taken_connection
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.scans.encoded_rows import native_column
 from tidemark.query.scans.expressions import Expression, checked_expression, unfit
@@ -55,15 +55,12 @@ class WhereCondition:
         places = arrow_array(np.arange(rows.num_rows))
         table = pa.Table.from_arrays([*columns, places], [*self.columns, _PLACE])
         statement = f'SELECT "{_PLACE}" FROM "{_ROWS}" WHERE ({self.expression.sql})'
-        taken = take_connection()
-        try:
-            with (
-                report_duckdb_errors(_OPERATION, Raised(), lambda error: unfit(self.expression.text, error)),
-                registered(taken.connection, **{_ROWS: table}),
-            ):
-                found = run_query(taken.connection, lambda: taken.connection.sql(statement).to_arrow_table())
-        finally:
-            give_back(taken)
+        with (
+            taken_connection() as taken,
+            report_duckdb_errors(_OPERATION, Raised(), lambda error: unfit(self.expression.text, error)),
+            registered(taken.connection, **{_ROWS: table}),
+        ):
+            found = run_query(taken.connection, lambda: taken.connection.sql(statement).to_arrow_table())
         selected = np.zeros(rows.num_rows, np.bool_)
         selected[as_numpy(single_array(found.column(0)))] = True
         return selected

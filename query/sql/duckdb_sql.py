@@ -28,6 +28,7 @@ from tidemark.query.reading.duckdb_errors import Raised, connect, report_duckdb_
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
+from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import RowsView, function_name, rows_views
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
 from tidemark.query.sql.relations import Database
@@ -76,7 +77,25 @@ def register(
 
     Returns what they read by.
     """
-    readers = PinnedReaders(wh, raised or Raised())
+    readers, macros = _registered(
+        connection, wh, prefix, temporary=temporary, rows_view=rows_view, raised=raised or Raised()
+    )
+    with report_duckdb_errors("making the SQL functions", readers.raised):
+        macros.make(connection)
+    return readers
+
+
+def _registered(
+    connection: DuckDBPyConnection,
+    wh: Reader,
+    prefix: str,
+    *,
+    temporary: bool,
+    rows_view: str,
+    raised: Raised,
+) -> tuple[PinnedReaders, Macros]:
+    """As `register`, with macros that are not made yet."""
+    readers = PinnedReaders(wh, raised)
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     with report_duckdb_errors("making the SQL functions", readers.raised):
         define = _FunctionRegistry(connection, f"tidemark_{prefix}")
@@ -87,12 +106,10 @@ def register(
         for name, text in views.items():
             connection.execute(f'{make}VIEW "{name}" AS {text}')
         readers.has_views = True
+        macros = {prefix + name: text for name, text in _macros(define, wh, readers).items()}
         for part, text in () if temporary else found.items():
-            connection.execute(f"{make}MACRO {quoted(function_name(prefix + part))}(asked) AS TABLE {text}")
-        for name, text in _macros(define, wh, readers).items():
-            connection.execute(f"{make}MACRO {quoted(prefix + name)}{text}")
-        readers.has_macros = True
-    return readers
+            macros[function_name(prefix + part)] = partial(str, f"(asked) AS TABLE {text}")
+    return readers, Macros(f"{make}MACRO", macros, readers)
 
 
 def _views(
@@ -104,14 +121,11 @@ def _views(
     `asked`. It is empty without an index.
     """
     rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
-    tables = {
-        name: (define(name, partial(readers.rows_of, name), ["VARCHAR"]), columns)
-        for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS))
-    }
+    rows_of = define("rows", readers.rows_of, ["VARCHAR", "VARCHAR"])
+    tables = {"steps": STEP_COLUMNS, "runs": RUN_COLUMNS}
 
     def table(name: str, site: str) -> str:
-        function, columns = tables[name]
-        return _table(f"{function}({literal(site)}, {_NOW})", columns)
+        return _table(f"{rows_of}('{name}', {literal(site)}, {_NOW})", tables[name])
 
     private = [f"{_token_struct(f'e.{quoted(name)}')} AS {quoted(name)}" for name in _private(wh.options)]
     tokens = f" REPLACE ({', '.join(private)})" if private else ""
@@ -126,7 +140,7 @@ def _views(
         return f"SELECT {columns(site)} FROM query({found}[1]) e"
 
     views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
-    views |= {name: _of_all(readers, partial(table, name)) for name in ("steps", "runs")}
+    views |= {name: _of_all(readers, partial(table, name)) for name in tables}
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
@@ -135,19 +149,18 @@ def _views(
     return views, {part: _of_all(readers, partial(rows, part, "asked")) for part in (EVENTS, *PARTS)}
 
 
-def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, str]:
-    """The parameters and the bodies of the macros by their names without the prefix."""
-    macros = {}
+def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, Callable[[], str]]:
+    """What makes the parameters and the bodies of the macros, by their names without the prefix."""
+    functions = (
+        define("answers", readers.answers_of, ["VARCHAR"] * 4),
+        define("columns", readers.columns_of, ["VARCHAR"] * 3, "VARCHAR"),
+    )
+    options, several, macros = wh.options, readers.are_named, dict[str, Callable[[], str]]()
     for name in SIGNATURES:
-        functions = (
-            define(name, partial(readers.answers_of, name), ["VARCHAR", "VARCHAR", "VARCHAR"]),
-            define(f"{name}_columns", partial(readers.columns_of, name), ["VARCHAR", "VARCHAR"], "VARCHAR"),
-        )
         measures = [column.name for column in wh.measures] if sql_rows.of_measure(name) else []
         for measure in (None, *measures):
-            shown = sql_rows.columns(name, wh.options, measure, several=readers.are_named)
             full_name = name if measure is None else f"{measure}_{name}"
-            macros[full_name] = _macro_definition(name, functions, shown, measure)
+            macros[full_name] = partial(_macro_definition, name, functions, options, measure, several=several)
     return macros
 
 
@@ -190,7 +203,7 @@ def _texts(call: str) -> str:
 
 
 def _macro_definition(
-    name: str, functions: tuple[str, str], shown: Sequence[tuple[str, str]], measure: str | None
+    name: str, functions: tuple[str, str], options: Options, measure: str | None, *, several: bool
 ) -> str:
     """The parameters and the body of a table macro: of one measure, or of the one that a call names."""
     signature = SIGNATURES[name]
@@ -201,9 +214,10 @@ def _macro_definition(
     parameters = ", ".join([*subjects, *optional])
     answers, columns = functions
     about = "NULL" if measure is None else literal(measure)
-    called = f"unnest({answers}(to_json(given), typeof(given), {about}, {_NOW})) AS text, given"
+    called = f"unnest({answers}('{name}', to_json(given), typeof(given), {about}, {_NOW})) AS text, given"
     source = f"{called} FROM (SELECT {{{fields}}} AS given)"
-    body = _rows_query(source, f"{columns}(typeof(given), {about}, {_NOW})", shown)
+    shown = sql_rows.columns(name, options, measure, several=several)
+    body = _rows_query(source, f"{columns}('{name}', typeof(given), {about}, {_NOW})", shown)
     return f"({parameters}) AS TABLE {body}"
 
 
@@ -274,7 +288,7 @@ def check_registered(wh: Reader) -> None:
 
 
 def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Database:
-    """A new in-memory database with the views and macros of warehouses.
+    """A new in-memory database with the views and macros of warehouses; macros are made when one is named.
 
     warehouses: each by its name, the prefix of its views and macros; one alone by "". The view of a name has
         the rows.
@@ -285,10 +299,11 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     connection = connect()
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
     connection.execute("SET parquet_metadata_cache = true")  # the files never change
-    raised, folders, views = Raised(), list[str](), dict[str, RowsView]()
+    raised, folders, views, macros = Raised(), list[str](), dict[str, RowsView](), list[Macros]()
     for name, wh in warehouses.items():
         prefix = f"{name}_" if name else ""
-        readers = register(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
+        readers, own = _registered(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
+        macros.append(own)
         folders += readers.folders
         sites = wh.sites.values()
         indexed = {one.column.name for site in sites for one in site.options.indexes}
@@ -297,7 +312,7 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     if locked:
         lock(connection, folders)
     has_tokens = any(wh.options.private for wh in warehouses.values())
-    return Database(connection, folders, raised, views, has_tokens=has_tokens)
+    return Database(connection, folders, raised, views, macros, has_tokens=has_tokens)
 
 
 def checked_query(statement: str) -> None:

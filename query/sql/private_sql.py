@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from tidemark.query.reading.connections import open_connection
+from tidemark.query.reading.connections import taken_connection
 from tidemark.query.reading.sql_text import literal
 from tidemark.query.scans.private_columns import COMPARED
 from tidemark.query.sql.calls import SIGNATURES
@@ -79,10 +79,10 @@ def with_tokens(
     if not private:
         return statement, params
     kind = next(iter(private.values()))
-    with open_connection() as connection:
+    with taken_connection() as taken:
 
         def one(sql: str, argument: str) -> Any:
-            row = connection.execute(sql, [argument]).fetchone()
+            row = taken.connection.execute(sql, [argument]).fetchone()
             return None if row is None else row[0]
 
         def token(text: str) -> Node:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.sql.explained import explained
+from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import Narrowing, Views
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
@@ -34,6 +35,11 @@ _READS = frozenset({
     "fetchnumpy", "fetchone", "limit", "pl", "record_batch", "shape", "show", "tf", "to_arrow_reader",
     "to_arrow_table", "to_csv", "to_df", "to_parquet", "torch", "types", "write_csv", "write_parquet",
 })  # fmt: skip
+# Those that read all rows at once, or none.
+WHOLE = frozenset({
+    "columns", "description", "df", "dtypes", "fetch_arrow_table", "fetchall", "fetchdf", "fetchnumpy", "pl",
+    "shape", "to_arrow_table", "to_df", "types",
+})  # fmt: skip
 _OF_A_STATEMENT = re.compile(r"[A-Z][A-Za-z ]* Error: ")
 
 
@@ -41,7 +47,7 @@ class Database:
     """A connection with the views and functions of a warehouse.
 
     folders: where the files of the warehouse's views lie. raised: the errors of its functions.
-    views: the views of rows. has_tokens: whether columns are private.
+    views: the views of rows. macros: made when one is named. has_tokens: whether columns are private.
     """
 
     def __init__(
@@ -50,10 +56,11 @@ class Database:
         folders: Iterable[str],
         raised: Raised,
         views: Views,
+        macros: Iterable[Macros] = (),
         *,
         has_tokens: bool = False,
     ) -> None:
-        self.connection, self._raised, self._views = connection, raised, views
+        self.connection, self._raised, self._views, self._macros = connection, raised, views, [*macros]
         self._has_indexes = any(view.indexed for view in views.values())
         self._has_tokens = has_tokens
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
@@ -81,8 +88,15 @@ class Database:
             return None
 
     def _relation(self, statement: str, params: Any) -> Relation:
+        values = params.values() if isinstance(params, dict) else params if isinstance(params, list) else ()
+        self._make_macros(" ".join([statement, *(value for value in values if isinstance(value, str))]))
         found = self.connection.sql(statement, params=params)
-        return Relation(found, self._report, only_read=self._has_tokens)
+        return Relation(found, self._report, self._make_macros, only_read=self._has_tokens)
+
+    def _make_macros(self, text: str | None = None) -> None:
+        with self.connection.cursor() as maker:  # the connection may have a result that is not read yet
+            for macros in self._macros:
+                macros.make(maker, text)
 
     def explain(self, sites: Mapping[str, Mapping[str, Contents]], statement: str, params: Any) -> SqlPlan:
         """How each view in the statement is read whose indexes may serve its WHERE."""
@@ -125,20 +139,31 @@ class Relation:
 
     It is executed each time that its rows are read: df, pl, arrow, fetchall, show ... With `only_read` it has
     no methods that take expressions.
+
+    make_macros: makes all macros, before what may need them: another method than WHOLE takes expressions, or
+    gives rows of which some are read later. Until then the connection does not see macros that come.
     """
 
-    __slots__ = ("__weakref__", "_only_read", "_relation", "_report")
+    __slots__ = ("__weakref__", "_make_macros", "_only_read", "_relation", "_report")
 
     def __init__(
-        self, relation: Any, report: Callable[[], AbstractContextManager[None]], *, only_read: bool = False
+        self,
+        relation: Any,
+        report: Callable[[], AbstractContextManager[None]],
+        make_macros: Callable[[], None],
+        *,
+        only_read: bool = False,
     ) -> None:
         self._relation, self._report, self._only_read = relation, report, only_read
+        self._make_macros = make_macros
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Relation.__slots__:
             raise AttributeError(name)
         with self._report():
             self._check(name)
+            if name not in WHOLE:
+                self._make_macros()
             return self._reporting(getattr(self._relation, name))
 
     def __getitem__(self, name: str) -> Any:
@@ -166,6 +191,7 @@ class Relation:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         with self._report():
+            self._make_macros()
             reader = self._reporting(pa.RecordBatchReader.from_stream(self._relation))
             return reader.__arrow_c_stream__(requested_schema)
 
@@ -180,7 +206,7 @@ class Relation:
     def _reporting(self, found: Any) -> Any:
         """What an attribute or a method gave; what runs later reports errors, too."""
         if isinstance(found, type(self._relation)):
-            return Relation(found, self._report, only_read=self._only_read)
+            return Relation(found, self._report, self._make_macros, only_read=self._only_read)
         if isinstance(found, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(found.schema, self._each(found))
         if isinstance(found, Iterator):

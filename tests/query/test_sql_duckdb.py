@@ -22,7 +22,9 @@ from tidemark import query, stream, warehouse
 from tidemark.query.keys import key_source, listed_keys
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reader import Reader
-from tidemark.query.sql import duckdb_sql
+from tidemark.query.reading import connections
+from tidemark.query.sql import duckdb_sql, relations
+from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.pinned_readers import CACHED_MOMENTS, PinnedReaders
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.keys import Key
@@ -322,3 +324,68 @@ def test_values_of_keys_and_groups_have_the_types_of_their_columns(tmp_path: Pat
     for groups in ("['1']", "['1,2,3']", "[{'a': '1'}]", "'1'"):
         with pytest.raises(InputError, match="groups"):
             ask(f"""SELECT value FROM quantile(1, "by" := 'a,b', groups := {groups})""")
+
+
+def macros_of(wh: query.Warehouse) -> set[str]:
+    """The macros of the warehouse that the database of this thread has."""
+    connection = wh._statements._own.database.connection
+    asked = "SELECT function_name FROM duckdb_functions() WHERE NOT internal AND macro_definition IS NOT NULL"
+    return {name for (name,) in connection.execute(asked).fetchall()}
+
+
+def test_macros_are_made_when_a_statement_names_them(uri: Path) -> None:
+    """In any case, also while rows of another statement are read; all before what may name them later."""
+    wh = query.open(uri)
+    assert wh.sql("SELECT count(*) FROM events").fetchall() == [(len(BOTH),)]
+    assert macros_of(wh) == set()
+    median = BOTH.oracle().quantile(0.5)
+    assert wh.sql("SELECT value FROM QUANTILE(0.5, 'exact')").fetchall() == [(median,)]
+    assert macros_of(wh) == {"quantile"}
+    reader = wh.sql("SELECT range FROM range(100000)").to_arrow_reader(1000)
+    assert reader.read_next_batch().num_rows == 1000
+    named = wh.sql("SELECT rank FROM \"Distance_Rank\"(60, 'exact')")
+    assert sum(batch.num_rows for batch in reader) == 99_000
+    assert named.fetchall() == [(BOTH.oracle("distance").le(60),)]
+    fresh = query.open(uri)
+    several = fresh.sql("SELECT 1 AS x").query("q", "SELECT value FROM quantile(0.5, mode => 'exact')")
+    assert several.fetchall() == [(median,)]
+    assert macros_of(fresh) == macros_of(wh)
+    given = query.open(uri).sql("FROM query(?)", params=["SELECT value FROM quantile(0.5, mode => 'exact')"])
+    assert given.fetchall() == [(median,)]
+    listed = query.open(uri)
+    listed.sql("SELECT * FROM duckdb_functions()").fetchall()
+    assert macros_of(listed) == macros_of(wh)
+
+
+def test_macros_that_come_beside_an_open_result_are_caught(
+    uri: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broken variant: a result that is read in parts begins before the macros are there."""
+    monkeypatch.setattr(relations, "WHOLE", frozenset(dir(duckdb.DuckDBPyRelation)))
+    with pytest.raises(InputError, match="rank"):
+        test_macros_are_made_when_a_statement_names_them(uri)
+
+
+def test_macros_that_are_named_in_another_case_are_caught(uri: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken variant: the text is searched for names as they are."""
+    make = Macros.make
+    monkeypatch.setattr(
+        Macros, "make", lambda own, connection, text=None: make(own, connection, text and swapped(text))
+    )
+    with pytest.raises(InputError, match="quantile"):
+        test_macros_are_made_when_a_statement_names_them(uri)
+
+
+def swapped(text: str) -> str:
+    """The text without the names that are not written as the macros are."""
+    return text.replace("QUANTILE", "").replace("Distance_Rank", "")
+
+
+def test_a_connection_whose_database_is_broken_is_not_kept() -> None:
+    with connections.taken_connection() as first:
+        first.connection.close()  # refuses statements from now on, as after an error inside DuckDB
+    with connections.taken_connection() as second:
+        assert second is not first
+        assert second.connection.execute("SELECT 1").fetchall() == [(1,)]
+    with connections.taken_connection() as third:
+        assert third is second

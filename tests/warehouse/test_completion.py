@@ -15,6 +15,7 @@ from tests.soak import some
 from tests.warehouse.hereloader import Loader
 from tests.warehouse.test_swept_loads import POINTS
 from tidemark import warehouse
+from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.log_versions import LogOfTable, newest_versions
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.delta.table_open import open_directly
@@ -170,9 +171,12 @@ def test_a_record_that_cannot_be_read_is_none() -> None:
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Loader:
     loader = Loader.create(tmp_path_factory.mktemp("lived") / "w")
-    for _ in range(7):  # a checkpoint of each log
+    for number in range(7):
         loader.stream()
         loader.load()
+        if number == 3:
+            for name in (EVENTS, STEPS):
+                tables.open_table(loader.store, name).create_checkpoint()
     return loader
 
 

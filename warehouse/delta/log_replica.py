@@ -79,7 +79,7 @@ class LogReplica:
     def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
         self._store, self._files, self.name = store, store.far_files, name
         # Where there are more commits after the checkpoint, they take another round.
-        self._ahead = min(commits_between_checkpoints(name) + 1, ahead)
+        self._ahead = min(commits_between_checkpoints(name, is_far=True) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
         self._is_listed = False  # whether the copy has what a list of the log named
         self.checked = float("-inf")
@@ -318,7 +318,8 @@ class LogReplica:
         try:
             for one in (name, LAST_CHECKPOINT):  # in this order: the second names the first
                 objects.put(self._log(one).path, (log / one).read_bytes())
-            if (version + 1) // commits_between_checkpoints(self.name) % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
+            number = (version + 1) // commits_between_checkpoints(self.name, is_far=True)
+            if number % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
                 table_open.open_directly(self._store, self.name).cleanup_metadata()
         except (OSError, DeltaError, TidemarkError) as error:
             _LOG.warning("%s: no checkpoint of version %d: %s", self.uri, version, error)

@@ -16,11 +16,11 @@ from tidemark.warehouse.columns.ticks import DAY_US, width_us
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED
 
 RETENTION = "delta.logRetentionDuration"
-# Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100. In an
-# object store a reader asks for all that may be there (log_replica.py).
+# Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100.
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
-COMMITS_OF_LOADS = 4
+COMMITS_OF_LOADS = 10  # of another one: to write a checkpoint takes as long as three commits
+COMMITS_OF_FAR_LOADS = 4  # in an object store a reader asks for all that may be there (log_replica.py)
 _MIN_DAYS = 30  # the default of Delta
 _MARGIN_DAYS = 1  # Spark cleans logs by whole days, and clocks differ
 
@@ -45,6 +45,8 @@ def retention_us(properties: Mapping[str, str | None]) -> int:
         return _MIN_DAYS * DAY_US
 
 
-def commits_between_checkpoints(name: str) -> int:
-    """After how many commits a table gets a checkpoint."""
-    return COMMITS_OF_STREAMS if name in (EVENTS, LEDGER, REJECTED) else COMMITS_OF_LOADS
+def commits_between_checkpoints(name: str, *, is_far: bool) -> int:
+    """After how many commits a table gets a checkpoint; `is_far`: in an object store."""
+    if name in (EVENTS, LEDGER, REJECTED):
+        return COMMITS_OF_STREAMS
+    return COMMITS_OF_FAR_LOADS if is_far else COMMITS_OF_LOADS

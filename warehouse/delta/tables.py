@@ -48,7 +48,7 @@ def create(
         return
     store.files.check_place(writing=True)
     configuration = {
-        CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name)),
+        CHECKPOINT_INTERVAL: str(commits_between_checkpoints(name, is_far=store.files.takes_rounds)),
         RETENTION: retention_interval(grace_us),
         **(properties or {}),
     }

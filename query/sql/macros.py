@@ -1,0 +1,47 @@
+"""The macros of a warehouse in DuckDB, made when a statement names them: to make all takes ten times as long.
+
+A name that stands in the text is looked for, whatever it is there: a macro more is never wrong. A statement
+about functions may list them, so for it all are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tidemark.query.reading.sql_text import quoted
+from tidemark.query.sql.pinned_readers import PinnedReaders
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_LISTS = "functions"  # duckdb_functions(), pragma_functions ...
+
+
+class Macros:
+    """The macros that are not made yet.
+
+    make: the beginning of a statement that makes one. definitions: by name what gives its parameters and its
+        body. readers: what they read by.
+    """
+
+    def __init__(
+        self, make: str, definitions: Mapping[str, Callable[[], str]], readers: PinnedReaders
+    ) -> None:
+        self._make, self._definitions, self._readers = make, dict(definitions), readers
+
+    def make(self, connection: DuckDBPyConnection, text: str | None = None) -> None:
+        """Makes those that are named in a text; all if it is None. `connection` has no open result."""
+        folded = None if text is None else text.casefold()
+        names = [
+            name
+            for name in self._definitions
+            if folded is None or _LISTS in folded or quoted(name)[1:-1].casefold() in folded
+        ]
+        if not names:
+            return
+        self._readers.has_macros = False
+        for name in names:
+            connection.execute(f"{self._make} {quoted(name)}{self._definitions[name]()}")
+            del self._definitions[name]
+        self._readers.has_macros = True
