@@ -128,7 +128,9 @@ class ScannedRows(Protocol):
 class Asker(Protocol):
     """Runs statements of DuckDB."""
 
-    connection: DuckDBPyConnection
+    @property
+    def connection(self) -> DuckDBPyConnection:
+        """The connection that runs them."""
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
