@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ import pytest
 from tidemark import query, stream, warehouse
 from tidemark.query.alerts import alert as alerts
 from tidemark.query.alerts import at_site, over_sites
+from tidemark.query.alerts import linear as linear_forms
 from tidemark.query.alerts.alert import Alert
 from tidemark.query.alerts.at_site import AlertSite
 from tidemark.query.alerts.levels import conditions_of
-from tidemark.query.alerts.linear import Sum, linear
+from tidemark.query.alerts.linear import Counted, Sum, linear
 from tidemark.query.alerts.places import level_of, level_text
 from tidemark.sketches.geometric.linear import LinearSite
 from tidemark.warehouse.delta.object_client import ObjectClient
@@ -33,6 +36,7 @@ SCHEMA = pa.schema(
     ]
 )
 START = datetime(2024, 3, 1, 12, tzinfo=UTC)
+OPERATORS = (">", ">=", "<", "<=")
 LONG = int(os.environ.get("TIDEMARK_SOAK_STREAMS", "0"))  # `make soak` sets it
 SECRET = b"sixteen bytes or more"
 
@@ -177,6 +181,72 @@ def test_no_quiet_state_differs_from_that_of_asking_all(
     run(tmp_path, clock, sites, steps, seed=sites)
 
 
+VALUES: list[tuple[Any, ...]] = [
+    (1.0, 1, Decimal("0.10"), date(2024, 3, 1)),
+    (0.1, 2, Decimal("0.20"), date(2024, 3, 2)),
+    (math.inf, 2, Decimal("-7.00"), date(2024, 3, 2)),
+    (math.nan, 3, None, date(2024, 3, 9)),
+    (-0.0, -(2**63), Decimal("9.99"), None),
+    (2.5, 2**53 + 1, Decimal("0.20"), date(1999, 12, 31)),
+    (None, None, None, None),
+]
+TYPES = {"x": pa.float64(), "i": pa.int64(), "d": pa.decimal128(9, 2), "day": pa.date32()}
+
+
+def comparisons(folder: Path) -> None:
+    """Every operator, levels on and between values of every type, the ends of phi, NaN and NULL."""
+    schema = pa.schema([("k", pa.string()), *TYPES.items()])
+    uris = [str(folder / name) for name in ("eu", "us")]
+    for place, uri in enumerate(uris):
+        rows = [{"k": "ab"[i % 2], **dict(zip(TYPES, one, strict=True))} for i, one in enumerate(VALUES)]
+        warehouse.create(None, uri, list(TYPES), schema=schema, key="k")
+        warehouse.load(None, uri, pa.Table.from_pylist(rows[place::2], schema), "b")
+    levels = {"x": ("0.1", "0", "1", "3e300"), "i": ("2", "2.5", f"{2**53 + 1}"), "d": ("0.2", "0.15")}
+    asked = [
+        f"quantile({phi}, measure='{name}')"
+        for name, phi in [("x", "0"), ("x", "0.5"), ("x", "1"), ("i", "0.4"), ("i", "1"), ("d", "0.5")]
+    ]
+    when = [f"{one} {op} {level}" for one in asked for op in OPERATORS for level in levels[one[-3]]]
+    days = ["'2024-03-02'", "'2024-03-02 12:00'"]
+    when += [f"quantile(0.5, measure='day') {op} {day}" for op in OPERATORS for day in days]
+    others = ("rank(1, measure='i')", "count(measure='x')", "frequency('a')", "frequency('none')")
+    when += [f"{one} {op} {level}" for one in others for op in OPERATORS for level in (2, 3, "3.5")]
+    shares = ("cdf(2, measure='i')", "burn(1, 0.5, measure='x')")
+    when += [f"{one} {op} {level}" for one in shares for op in OPERATORS for level in ("0.5", "2", "0.28")]
+    exchange = query.Exchange(uri=folder / "exchange", topic="slow", secret=SECRET)
+    sites = [query.alert_site(i, exchange=exchange, wh=query.open(uri)) for i, uri in enumerate(uris)]
+    alert = query.alert(*when, sites=2, exchange=exchange)
+    asking = query.alert(*when, wh=query.open(uris))
+    asking.check()
+    for _ in range(12):
+        for site in sites:
+            site.turn()
+        alert.check()
+    assert [(one.when, one.state) for one in alert.states] == [(one.when, one.state) for one in asking.states]
+    assert {one.state for one in alert.states} == {"clear", "certain"}
+
+
+def test_each_comparison_over_sites_is_what_its_question_says(tmp_path: Path) -> None:
+    comparisons(tmp_path)
+
+
+def rows_equal_to_x_count(asked: Any, point: Any = None, is_less: bool = False) -> Counted:  # noqa: ARG001
+    return Counted(asked, point)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [("Counted", rows_equal_to_x_count), ("_moment", lambda _: "2024-03-02 06:00")],
+)
+def test_a_comparison_that_says_something_else_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mistake: Any
+) -> None:
+    """Rows equal to x, and a time that is rounded."""
+    monkeypatch.setattr(linear_forms, name, mistake, raising=False)
+    with pytest.raises((AssertionError, TidemarkError)):
+        comparisons(tmp_path)
+
+
 def test_random_streams_in_the_long(tmp_path: Path, clock: Clock) -> None:
     """`make soak` sets how many."""
     for seed in range(100, 100 + LONG):
@@ -208,8 +278,9 @@ def test_far_from_the_threshold_little_is_said(tmp_path: Path, clock: Clock) -> 
     assert "traffic" not in asking.states[0].to_dict()
 
 
-def test_a_window_that_slides_and_rows_that_leave_end_an_alert(tmp_path: Path, clock: Clock) -> None:
-    lab = Lab(tmp_path, 2, clock)
+def rises_and_falls(folder: Path, clock: Clock) -> None:
+    """A count rises, falls by a removal, rises, and falls because its window slides; each is told."""
+    lab = Lab(folder, 2, clock)
     alert = lab.alert("frequency('a', last='10m') >= 6", stale="1d")
     lab.get(0, [1.0] * 4)
     lab.get(1, [1.0], "b")
@@ -224,6 +295,10 @@ def test_a_window_that_slides_and_rows_that_leave_end_an_alert(tmp_path: Path, c
     assert [one.state for one in lab.quiet(alert)] == ["certain"]
     clock.wait(minutes=12)  # nothing comes
     assert [one.state for one in lab.quiet(alert)] == ["clear"]
+
+
+def test_a_window_that_slides_and_rows_that_leave_end_an_alert(tmp_path: Path, clock: Clock) -> None:
+    rises_and_falls(tmp_path, clock)
 
 
 def test_a_site_that_gets_no_rows_or_says_nothing_makes_it_stale(tmp_path: Path, clock: Clock) -> None:
@@ -449,7 +524,7 @@ def test_a_mistake_is_caught(
     MOST.clear()
     monkeypatch.setattr(*MISTAKES[mistake])
     with pytest.raises((AssertionError, TidemarkError)):
-        run(tmp_path, clock, 2, 7, seed=2)
+        rises_and_falls(tmp_path, clock)
 
 
 def test_sums_are_each_there_once() -> None:
