@@ -37,8 +37,9 @@ def run(given: argparse.Namespace) -> int:
         asked[name] = columns and parse_columns(columns)
     asked["widen"] = types_of(given, "widen") or None
     asked["rename"] = names_of(given) or None
+    asked["rotate_secret"] = given.rotate_secret
     check_changes(Store.from_uri(given.warehouse, given.storage_options), **asked)
-    sorts = any(asked[name] is not None for name in _SORTING)
+    sorts = asked["rotate_secret"] or any(asked[name] is not None for name in _SORTING)
     spark = session_for(
         given.engine,
         lambda: engine_for_history(given.warehouse, given.storage_options) if sorts else "local",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from tidemark import query, warehouse
 from tidemark.jobs.cli.exit_codes import DONE, run_job
@@ -19,7 +20,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _make(given: argparse.Namespace) -> int:
     if given.action == "new":
-        what, text = "secret", warehouse.new_secret()
+        what, text = "secret", f"{_older(given.after)}{warehouse.new_secret()}"
     else:
         what, text = "token", str(query.token(sys.stdin.readline().rstrip("\r\n")))
     if given.to is not None:
@@ -27,6 +28,14 @@ def _make(given: argparse.Namespace) -> int:
         what, text = "file", given.to
     print(json_text({what: text}) if given.json else text)
     return DONE
+
+
+def _older(path: str | None) -> str:
+    """The lines of a file of secrets, which a new one is to wrap; InputError for another file."""
+    if path is None:
+        return ""
+    warehouse.use_secret(file=path)
+    return f"{Path(path).read_text().strip()}\n"
 
 
 def _write(path: str, text: str) -> None:

@@ -138,6 +138,7 @@ SLOW = (
     "warehouse/test_remove.py",
     "warehouse/test_repair.py",
     "warehouse/test_restore.py",
+    "warehouse/test_rotation.py",
     "warehouse/test_step_history.py",
     "warehouse/test_summaries_of_any_cut.py",
     "warehouse/test_swept_loads.py",

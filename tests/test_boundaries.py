@@ -37,7 +37,7 @@ FLOORS = {
         "ledger work",
         "ingest loads snapshots",
         "removals",
-        "create load maintain verification",
+        "create load maintain rotate verification",
         "repairs",
         "alter remove repair verify",
         "copy correct expire restore",

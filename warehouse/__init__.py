@@ -53,10 +53,10 @@ The rooms, from the lowest floor to the highest:
                       snapshots is hard: tables are looked at one after the other while others commit, and
                       no row may be missed or counted twice
     removals          how rows are removed: selected, files written without them, decided, applied to runs
-    create, load, maintain, verification
-                      a new warehouse; a load from end to end; old files; the checks of verify. load.py is
-                      the hardest file, with loads/history.py: it must go on from any crash, and beside
-                      other loaders
+    create, load, maintain, rotate, verification
+                      a new warehouse; a load from end to end; old files; a newer secret of private columns;
+                      the checks of verify. load.py is the hardest file, with loads/history.py: it must go on
+                      from any crash, and beside other loaders
     repairs           how damaged tables are made again
     alter, remove, repair, verify
                       measures, keys and groups that come and go; unload and delete; what is damaged, made

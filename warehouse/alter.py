@@ -1,4 +1,4 @@
-"""Alter: measures, keys, groups and indexes come and go; columns and options change.
+"""Alter: measures, keys, groups and indexes come and go; columns and options change; secrets are rotated.
 
     types      one commit gives columns wider types (ingest/wider_types.py)
     ledger     the column of a new key is added, so that live batches can have its summaries
@@ -6,7 +6,8 @@
     history    every step that a projection lacks is sorted from `events`, as a load does it, a commit a step
     options    one commit drops what is dropped, once all that stays has all steps
 
-To rename is one commit of the options alone (columns/column_names.py).
+To rename is one commit of the options alone (columns/column_names.py). To rotate the secret of private
+columns is a rewrite of `events` (rotate.py), after which history is built as that of what is added.
 
 From the second commit on, loads and streams write what is new. Questions about a new measure or key are
 refused until history has all steps; a new group is answered by a scan until then, and all other questions go
@@ -39,9 +40,10 @@ from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.wider_types import widen as widen_columns
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
-from tidemark.warehouse.load import catch_up
+from tidemark.warehouse.load import catch_up, load_live
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.rotate import check_rotation, rotate
 from tidemark.warehouse.settings.changes import (
     Asked,
     changed_properties,
@@ -76,6 +78,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     drop_index: str | None = None,
     widen: Mapping[str, str] | None = None,
     rename: Mapping[str, str] | None = None,
+    rotate_secret: bool = False,
     kappa: int | None = None,
     grace: str | None = None,
     eps: float | None = None,
@@ -112,6 +115,12 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                written again. From then on questions, answers and batches have the new names; rows that come
                under the old one are refused. `events` keeps the stored names for other engines. A later call
                can give a name that came free to another column
+    rotate_secret
+               private columns get tokens of the newest secret that this process has (`use_secret`), in a call
+               of its own. It wraps the warehouse's: its file has a further line. `events` is written anew,
+               what has tokens is sorted again, and live batches are loaded. Rows that were removed before are
+               not restored any more, and batches that lost rows are compared by their number of rows when
+               they come again. Not where a companion summarises a private column
     kappa      the most runs of a level from now on; runs are merged until no level has more
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps
@@ -144,6 +153,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         drop_index=drop_index,
         widen=widen,
         rename=rename,
+        rotate_secret=rotate_secret,
         kappa=kappa,
         grace=grace,
         eps=eps,
@@ -155,14 +165,17 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     before = read_options(store)
     _check(before, asked)
     executor.check_sendable(before.companions.known_kinds())
+    work = Work(executor, store, before, progress)
     if asked.widen:
-        widen_columns(Work(executor, store, before, progress), asked.widen)
+        widen_columns(work, asked.widen)
         _check(read_options(store), asked)  # another call may have given a column another type
-    options = _declare(store, asked)
+    options = rotate(work) if asked.rotate_secret else _declare(store, asked)
     if asked.rename:
         return LoadReport(outcome="known" if options == before else "altered")
-    work = Work(executor, store, options, progress)
+    work = replace(work, options=options)
     report = catch_up(work)
+    if asked.rotate_secret:
+        load_live(work)  # the ledger has older tokens of live batches
     if asked.drops:
         work.reached("built")
         options = _drop(replace(work, options=options), asked)
@@ -184,6 +197,8 @@ def check_changes(store: Store, **given: Any) -> None:
 
 def _check(options: Options, asked: Asked) -> None:
     """InputError for what cannot be changed."""
+    if asked.rotate_secret:
+        check_rotation(options)
     wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)
     KeyPromise.of(wanted).check()
 

@@ -24,6 +24,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, name_text
 from tidemark.warehouse.execution.executors import Input, LocalExecutor
 from tidemark.warehouse.ingest.append_rows import GivenBatch
+from tidemark.warehouse.ingest.private_rows import StoredTokens
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.load import bulk_batch, unloads
 from tidemark.warehouse.os_errors import report_os_errors
@@ -165,7 +166,8 @@ def _check_given(rows: Any, before: Any, on: Sequence[str] | None, changes: Any)
 def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes: Any) -> _Given:
     if changes is not None:
         came, gone = net_changes(work, changes)
-        return _Given(LocalExecutor(work.store.tuning).input(came), gone)  # it has tokens already
+        stored = LocalExecutor(work.store.tuning).input(came)
+        return _Given(StoredTokens(stored, work.options.fingerprint), gone)
     if isinstance(rows, pa.RecordBatchReader):
         rows = rows.read_all()  # they are read more than once
     names = [name for name, _ in work.options.columns]

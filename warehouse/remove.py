@@ -313,8 +313,8 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
         work = _settled(work)
         if work.options.names != asked:
             raise Contended(
-                "columns were renamed since the call began. Nothing was removed: run it again with the names "
-                "that they have now."
+                "columns were renamed, or a secret was rotated, since the call began. Nothing was removed: "
+                "run it again with the names, and the secret, that are valid now."
             )
         finished = finish_open(work)
         if (known := _done_before(work, finished, wanted)) is not None:

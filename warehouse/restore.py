@@ -194,8 +194,13 @@ class _RemovedRows(ArrowRows):
         types = self.options.names.of_schema(pa.schema(tables.open_table(self.store, EVENTS).schema()))
         self.schema = pa.schema([types.field(name) for name, _ in self.options.columns])
 
+    @property
+    def tokens_of(self) -> str:
+        """See `ArrowRows.tokens_of`."""
+        return self.options.fingerprint
+
     def check(self) -> None:
-        """InputError if one of the files is deleted."""
+        """InputError if one of the files is deleted, or has tokens of a secret that was rotated since."""
         paths = [one.old for one in self.files] + [one.new.path for one in self.files if one.new is not None]
         gone = self.store.files.absent([f"{EVENTS}/{path}" for path in paths])
         if gone:
@@ -204,6 +209,14 @@ class _RemovedRows(ArrowRows):
                 "for the grace, and until maintenance. Load the rows again from where they came, or from a "
                 "copy."
             )
+        for path in filter(None, (one.old for one in self.files)):
+            with open_sealed(self.store.filesystem(), f"{EVENTS}/{path}") as opened:
+                names = opened.metadata.schema.to_arrow_schema().names
+            if not self.options.names.private <= {*names}:
+                raise InputError(
+                    f"removal {self.removal.number} cannot be undone: its rows have tokens of a secret that "
+                    "was rotated since. Nothing was changed. Load the rows again from where they came."
+                )
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """The rows, a row group at a time. DamagedWarehouse unless there are as many as the record says."""

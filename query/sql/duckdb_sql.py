@@ -36,7 +36,7 @@ from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
-from tidemark.warehouse.private.tokens import PREFIX
+from tidemark.warehouse.private.tokens import secrets_of, text_prefix
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import PARTS, RUN_COLUMNS, STEP_COLUMNS
@@ -127,17 +127,20 @@ def _views(
     def table(name: str, site: str) -> str:
         return _table(f"{rows_of}('{name}', {literal(site)}, {_NOW})", tables[name])
 
-    private = [f"{_token_struct(f'e.{quoted(name)}')} AS {quoted(name)}" for name in _private(wh.options)]
+    prefix = text_prefix(secrets_of(wh.options.fingerprint))
+    private = [
+        f"{_token_struct(f'e.{quoted(name)}', prefix)} AS {quoted(name)}" for name in _private(wh.options)
+    ]
     tokens = f" REPLACE ({', '.join(private)})" if private else ""
 
-    def columns(site: str) -> str:
+    def named(site: str, found: str) -> str:
         pairs = readers.sites[site].names.renamed
-        named = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
-        return f"e.*{tokens}" + (f" RENAME ({named})" if named else "")
+        own_names = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
+        return f"(SELECT * RENAME ({own_names}) FROM {found})" if pairs else found
 
     def rows(part: str, asked: str, site: str) -> str:
         found = _texts(f"{rows_sql}('{part}', {literal(site)}, {asked}, {_NOW})")
-        return f"SELECT {columns(site)} FROM query({found}[1]) e"
+        return f"SELECT e.*{tokens} FROM {named(site, f'query({found}[1])')} e"
 
     views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
     views |= {name: _of_all(readers, partial(table, name)) for name in tables}
@@ -169,9 +172,9 @@ def _private(options: Options) -> list[str]:
     return [name for name, _ in options.columns if name in options.private]
 
 
-def _token_struct(column: str) -> str:
+def _token_struct(column: str, prefix: str) -> str:
     """SQL of a private column as statements see it: a struct, which DuckDB compares with no text."""
-    return f"CASE WHEN {column} IS NOT NULL THEN struct_pack(token := '{PREFIX}' || lower(hex({column}))) END"
+    return f"CASE WHEN {column} IS NOT NULL THEN struct_pack(token := '{prefix}' || lower(hex({column}))) END"
 
 
 def _of_all(readers: PinnedReaders, query_of: Callable[[str], str]) -> str:

@@ -6,7 +6,7 @@ import base64
 import contextlib
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -193,11 +193,17 @@ def traces(folder: Path, said: list[str]) -> list[str]:
     """Where a name is found: files below a folder, also inside of compressed pages, and texts."""
     values: list[str | int] = [*NAMES, *CARDS]
     wanted = [form for name in values for form in texts_of(name)]
+    found = [f"said: {text}" for text in said if any(form in text.encode() for form in wanted)]
+    return found + has_bytes(folder, wanted)
+
+
+def has_bytes(folder: Path, wanted: Sequence[bytes]) -> list[str]:
+    """The files below a folder that have one of these, also inside of compressed pages."""
 
     def has(content: bytes) -> bool:
         return any(form in content for form in wanted)
 
-    found = [f"said: {text}" for text in said if has(text.encode())]
+    found = []
     for path in folder.rglob("*"):
         if not path.is_file():
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import subprocess
 import sys
@@ -185,6 +186,20 @@ def test_a_private_column_has_an_index_from_the_start(
     with pytest.raises(InputError):
         wh.explain("SELECT id FROM events WHERE user > 'a'")
     assert traces(tmp_path / "w", []) == []
+
+
+def test_rows_that_come_back_have_the_tokens_that_they_had(tmp_path: Path) -> None:
+    created(tmp_path)
+    for day in range(2):
+        warehouse.load(None, tmp_path / "w", rows(100 * day, 60, day), f"b{day}")
+    before = {name: query.open(tmp_path / "w").frequency(name).count for name in NAMES}
+    warehouse.delete(None, tmp_path / "w", where=f"user = '{NAMES[1]}'")
+    warehouse.unload(None, tmp_path / "w", "b1")
+    for removal in range(2):
+        warehouse.restore(tmp_path / "w", removal=removal)
+    wh = query.open(tmp_path / "w")
+    assert {name: wh.frequency(name, mode="exact").count for name in NAMES} == before
+    assert warehouse.verify(tmp_path / "w").ok
 
 
 def created(folder: Path, **options: Any) -> Path:
@@ -474,6 +489,13 @@ def test_conditions_of_alerts_have_tokens(life: Life, tmp_path: Path) -> None:
 # Mistakes that the tests above find.
 
 
+def test_tokens_of_tokens_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    restored = importlib.import_module("tidemark.warehouse.restore")
+    monkeypatch.setattr(restored._RemovedRows, "tokens_of", "")
+    with pytest.raises(AssertionError):
+        test_rows_that_come_back_have_the_tokens_that_they_had(tmp_path)
+
+
 def test_values_that_are_written_as_they_came_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -500,7 +522,7 @@ def test_a_reason_with_the_value_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_door_that_compares_the_name_is_found(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "with_tokens", lambda statement, params, *_: (statement, params))
-    monkeypatch.setattr(duckdb_sql, "_token_struct", lambda column: column)
+    monkeypatch.setattr(duckdb_sql, "_token_struct", lambda column, _: column)
     found = query.open(life.private).sql("SELECT count(*) FROM events WHERE user = 'plain name'").fetchall()
     assert found == [(0,)]  # without a word
 

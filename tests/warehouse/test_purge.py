@@ -258,7 +258,7 @@ def nothing(*_: object) -> None:
     [
         (gone, "_cut_logs", nothing, {"events log", "keys log"}),
         (forget, "_forget_records", lambda *_: [], {"rejected"}),
-        (forget, "_forget_digests", nothing, {"removed"}),
+        (forget, "forget_digests", nothing, {"removed"}),
     ],
 )
 def test_without_a_part_of_a_purge_the_search_finds_the_rows(

@@ -6,6 +6,9 @@ names of a column are known, and they are translated at few places: where rows o
 written, and where tables are named. Everywhere else a name is the user's.
 
 A name that came free may be given again. A new column gets a stored name that no column has.
+
+A private column gets another stored name when its secret is rotated: so no file with tokens of one secret is
+taken for one of another. No file lacks it.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """Pairs (name, stored name) of the columns whose two names differ."""
+    """Pairs (name, stored name) of the columns whose two names differ; the stored names of private ones."""
 
     renamed: tuple[tuple[str, str], ...] = ()
+    private: frozenset[str] = frozenset()
 
     def stored(self, name: str) -> str:
         """The stored name of a column."""

@@ -40,6 +40,7 @@ from tidemark.warehouse.companions.declared import Companions
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.origins import Origins, origins_in
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
@@ -220,7 +221,7 @@ def read_event_rows(
                 if overlap == "none":
                     continue
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
-                table = with_plain_types(read_columns(file, group, needed), texts)
+                table = with_plain_types(read_columns(file, group, needed, own.private), texts)
                 if origins is not None:
                     table = _with_origins(table, origins, first_row(file.metadata, group), places)
                 table = own.of_table(table)
@@ -246,13 +247,16 @@ def _with_origins(rows: pa.Table, origins: Origins, first: int, names: Sequence[
 def read_named(store: Store, file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
     """As `read_columns`, by the names of the columns."""
     names = store.column_names
-    return names.of_table(read_columns(file, group, names.stored_of(columns)))
+    return names.of_table(read_columns(file, group, names.stored_of(columns), names.private))
 
 
-def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
+def read_columns(
+    file: SealedFile, group: int, columns: Sequence[str], private: Collection[str] = ()
+) -> pa.Table:
     """Columns of a row group of `events`, by their stored names; what the file lacks is NULL, of type null.
 
     ValueError if it lacks a column of tidemark's own, or one that was written. `columns` has one of these.
+    DamagedWarehouse if it lacks a private one: it has tokens of a secret that was rotated since, or before.
     """
     rows = file.read_group(group, columns)
     for name in columns:
@@ -260,6 +264,11 @@ def read_columns(file: SealedFile, group: int, columns: Sequence[str]) -> pa.Tab
             continue
         if name in _OWN_COLUMNS:
             raise ValueError(f"it lacks the column {name!r}")
+        if name in private:
+            raise DamagedWarehouse(
+                f"a file of {EVENTS} lacks the private column {name!r}: the secret was rotated meanwhile. "
+                "Run it again."
+            )
         rows = rows.append_column(name, pa.nulls(rows.num_rows))
     return rows
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 from deltalake import Field
@@ -54,6 +54,10 @@ class RowsTask(Protocol):
 
 class Input(Protocol):
     """The caller's rows. They may be read more than once."""
+
+    @property
+    def tokens_of(self) -> str:
+        """The fingerprint of the secret whose tokens private columns have; empty if they have values."""
 
     def fields(self, *excluded: str) -> list[Field]:
         """All columns except the excluded ones, as Delta fields.
@@ -139,6 +143,11 @@ class LocalInput:
 
     rows: ArrowRows
 
+    @property
+    def tokens_of(self) -> str:
+        """See `Input.tokens_of`."""
+        return self.rows.tokens_of
+
     def fields(self, *excluded: str) -> list[Field]:
         """All columns except the excluded ones, as Delta fields."""
         return delta_fields(pa.schema([field for field in self.rows.schema if field.name not in excluded]))
@@ -205,6 +214,7 @@ class SparkInput:
 
     frame: DataFrame
     cores: int
+    tokens_of: ClassVar[str] = ""
 
     def fields(self, *excluded: str) -> list[Field]:
         """All columns except the excluded ones, as Delta fields."""

@@ -39,6 +39,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Input
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.event_files import WriteRows, WrittenFile
+from tidemark.warehouse.ingest.private_rows import check_current
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS, has_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused_error
 from tidemark.warehouse.ingest.wider_types import widen, with_types
@@ -184,9 +185,10 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
     tick     the tick of the rows, if the warehouse has no time column
     events   the opened table; columns that it lacks are taken from the rows, and so are wider types
 
-    Raises InputError for rows that do not fit the warehouse's columns.
+    Raises InputError for rows that do not fit the warehouse's columns, and Contended as `check_current`.
     """
     options = read_options(store, events)
+    check_current(given.rows, options)
     given.check_columns(options)
     new_fields, has_columns = given.new_fields(options), bool(options.columns)
     wider, stored_fields = given.wider(options), given.stored_fields(options)

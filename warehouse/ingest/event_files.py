@@ -35,6 +35,7 @@ from tidemark.warehouse.events import origins
 from tidemark.warehouse.events.origins import Ints, OriginsCollector, origins_in
 from tidemark.warehouse.events.reader import BatchRange, decode_rows
 from tidemark.warehouse.ingest.column_casts import cast_rows
+from tidemark.warehouse.ingest.private_rows import WrappedTokens
 from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample, RowSampler
@@ -147,11 +148,17 @@ def sampler_of(options: Options) -> RowSampler:
 
 @dataclass(frozen=True, slots=True)
 class JoinFiles:
-    """Writes the rows of several files of `events` into one file. `paths` are relative to the table."""
+    """Writes the rows of several files of `events` into one file.
+
+    schema   that of the new file
+    paths    relative to the table
+    tokens   newer tokens that the rows get, or None
+    """
 
     store: Store
     schema: pa.Schema
     paths: tuple[str, ...]
+    tokens: WrappedTokens | None = None
 
     def run(self) -> NewFile:
         """Writes the file and returns it."""
@@ -162,6 +169,8 @@ class JoinFiles:
                     old, start = origins_in(old_file, path), 0
                     for group in range(old_file.metadata.num_row_groups):
                         rows = with_plain_types(old_file.read_group(group))
+                        if self.tokens is not None:
+                            rows = self.tokens.of(rows)
                         of_rows = old.of_rows(start, start + rows.num_rows)
                         file.write(with_columns_of(self.schema, rows), of_rows)
                         start += rows.num_rows

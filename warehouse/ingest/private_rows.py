@@ -6,7 +6,7 @@ no message of it has a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from deltalake.schema import PrimitiveType
 from tidemark.warehouse.columns.arrow_buffers import binary_array
 from tidemark.warehouse.columns.column_types import find_column_type
 from tidemark.warehouse.columns.keys import as_names
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.columns.value_encoding import single_array
+from tidemark.warehouse.errors import Contended, InputError
 from tidemark.warehouse.execution.executors import Input, RowsTask
 from tidemark.warehouse.private.secrets import Secret, secret_of
 from tidemark.warehouse.private.tokens import canonical
@@ -26,11 +27,12 @@ from tidemark.warehouse.text.records import hidden
 
 
 def with_tokens(rows: Input, options: Options) -> Input:
-    """The rows with tokens in the private columns; as they are, if there is none.
+    """The rows with tokens in the private columns; as they are, if there is none, or they have them.
 
     InputError if this process does not have the warehouse's secret.
     """
-    if not options.private:
+    if rows.tokens_of or not options.private:
+        check_current(rows, options)
         return rows
     return TokenRows(rows, frozenset(options.private), secret_of(options.fingerprint))
 
@@ -62,6 +64,11 @@ class TokenRows:
     private: frozenset[str]
     secret: Secret
 
+    @property
+    def tokens_of(self) -> str:
+        """See `Input.tokens_of`."""
+        return self.secret.fingerprint
+
     def fields(self, *excluded: str) -> list[Field]:
         """See `Input.fields`; InputError as `as_token_field`."""
         return [
@@ -73,6 +80,31 @@ class TokenRows:
         """See `Input.each`."""
         places = tuple(place for place, name in enumerate(names) if name in self.private)
         return self.rows.each(names, MakeTokens(places, self.secret, task))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTokens:
+    """An input whose rows have tokens already, of the secret with the fingerprint `tokens_of`."""
+
+    rows: Input
+    tokens_of: str
+
+    def fields(self, *excluded: str) -> list[Field]:
+        """See `Input.fields`."""
+        return self.rows.fields(*excluded)
+
+    def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
+        """See `Input.each`."""
+        return self.rows.each(names, task)
+
+
+def check_current(rows: Input, options: Options) -> None:
+    """Contended if the rows have tokens of another secret than the warehouse: it was rotated meanwhile."""
+    if rows.tokens_of != options.fingerprint:
+        raise Contended(
+            "the secret of the private columns was rotated since the call began. Nothing was changed: run it "
+            "again with the newer secret."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +139,33 @@ def token_column(secret: Secret, values: pa.Array) -> pa.Array:
         names = as_names(names)
     tokens = binary_array([secret.token(canonical(_number(one)) or b"") for one in names.to_pylist()])
     return tokens.take(coded.indices).cast(pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedTokens:
+    """Rows of `events` with newer tokens in newer columns.
+
+    secrets   each wraps the tokens of the one before
+    columns   the stored names of the newer columns, by those whose tokens they wrap
+    """
+
+    secrets: tuple[Secret, ...]
+    columns: Mapping[str, str]
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The rows with the newer columns in the places of the others."""
+        for place, name in enumerate(rows.column_names):
+            if name in self.columns:
+                tokens = self._wrapped(single_array(rows.column(name)))
+                rows = rows.set_column(place, self.columns[name], tokens)
+        return rows
+
+    def _wrapped(self, tokens: pa.Array) -> pa.Array:
+        coded = tokens.dictionary_encode()
+        found: list[bytes] = coded.dictionary.to_pylist()
+        for secret in self.secrets:
+            found = [secret.wrapped(one) for one in found]
+        return binary_array(found).take(coded.indices).cast(pa.binary())
 
 
 def _number(value: Any) -> Any:

@@ -4,6 +4,10 @@ A secret is a line of hexadecimal digits, of at least 32 random bytes (`tidemark
 what a command prints. The secrets that a process has read are kept in memory, by their fingerprints. A
 warehouse has the fingerprint alone: a hash keyed by the secret, from which nobody can find the secret.
 
+A secret that is rotated is *wrapped*: the new token is that of the old token by the new secret. So a file
+may have several secrets, one a line, the oldest first: each makes tokens of what the ones above it made.
+Their fingerprint is those of all, in this order.
+
 A secret is never part of an option, a log, an error text or a repr. It goes to the tasks that make tokens, in
 their pickled form.
 """
@@ -19,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 from hashlib import blake2b
 from pathlib import Path
 
@@ -30,27 +35,48 @@ FILE_VARIABLE, COMMAND_VARIABLE = "TIDEMARK_SECRET_FILE", "TIDEMARK_SECRET_COMMA
 _LEAST_DISTINCT = 16  # of 32 random bytes, fewer are different only once in 10**12 times
 _COMMAND_SECONDS = 60
 _MOST_READ = 4096
-_FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+_FINGERPRINT = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{32})*")
 _MAKE = "Make one: `tidemark secret new --to FILE`."
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret; `fingerprint` may be known to everybody."""
+    """A secret, which may wrap an `older` one; `fingerprint` may be known to everybody."""
 
     key: bytes = field(repr=False)
+    older: Secret | None = None
 
     @property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that belong to this secret alone."""
-        return blake2b(b"", key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-finger").hexdigest()
+        """32 hexadecimal digits that belong to this secret alone, after those of the older ones and '-'."""
+        own = blake2b(b"", key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-finger").hexdigest()
+        return own if self.older is None else f"{self.older.fingerprint}-{own}"
 
     def token(self, name: bytes) -> bytes:
         """The token of a value, given as bytes: 16 bytes. O(length)."""
-        return blake2b(name, key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-token").digest()
+        return self.wrapped(name if self.older is None else self.older.token(name))
+
+    def wrapped(self, token: bytes) -> bytes:
+        """The token that replaces one of the older secrets."""
+        return blake2b(token, key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-token").digest()
+
+    def since(self, fingerprint: str) -> list[Secret]:
+        """The secrets that wrap the tokens of this fingerprint, the oldest first, each without older ones.
+
+        InputError if they do not begin with those of the fingerprint.
+        """
+        if self.fingerprint == fingerprint:
+            return []
+        if self.older is None:
+            raise InputError(
+                f"the warehouse has tokens of the secret with the fingerprint {fingerprint}, which is not "
+                "the first one that was given. Give its file with a new secret in a further line: "
+                "`tidemark secret new --after OLD --to NEW`. Nothing was changed."
+            )
+        return [*self.older.since(fingerprint), Secret(self.key)]
 
 
-_known: dict[str, Secret] = {}
+_known: dict[str, Secret] = {}  # of a file with several also those without its last ones
 _tokens_alone: ContextVar[bool] = ContextVar("tokens_alone", default=False)
 
 
@@ -62,7 +88,8 @@ def new_secret() -> str:
 def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | None = None) -> str:
     """Reads a secret, so that this process can make and ask tokens with it; returns its fingerprint.
 
-    file      a file with the secret: a line of at least 64 hexadecimal digits
+    file      a file with the secret: a line of at least 64 hexadecimal digits; or with several, which were
+              rotated, the oldest first
     command   a command that prints it, such as 'pass show tidemark'. It is run without a shell
 
     Without a call, the file of TIDEMARK_SECRET_FILE or the command of TIDEMARK_SECRET_COMMAND is read when a
@@ -71,7 +98,10 @@ def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | Non
     if (file is None) == (command is None):
         raise InputError("a secret comes from a file or from a command. Give one of them.")
     secret = _parsed(_printed(command), "the command") if command is not None else _of_file(str(file))
-    _known[secret.fingerprint] = secret
+    part: Secret | None = secret
+    while part is not None:
+        _known[part.fingerprint] = part
+        part = part.older
     return secret.fingerprint
 
 
@@ -82,6 +112,8 @@ def secret_of(fingerprint: str) -> Secret:
     if found is not None:
         return found
     what = "another secret was given" if _known else "no secret was given"
+    if any(fingerprint.startswith(f"{known}-") for known in _known):
+        what = "its secret was rotated since the one that was given"
     raise InputError(
         f"the warehouse has private columns, and {what}. Expected the one with the fingerprint "
         f"{fingerprint}: set {FILE_VARIABLE} to its file, or call warehouse.use_secret(file=...). Nothing "
@@ -127,13 +159,35 @@ def named_fingerprint() -> str:
 
     InputError if there is none, or several.
     """
-    found = _read_variables() or list(_known)
+    found = _read_variables() or newest_fingerprints()
     if len(found) != 1:
         raise InputError(
             f"private columns need a secret, and this process has {len(found) or 'none'}. Give "
             f"secret_file=, or set {FILE_VARIABLE}. {_MAKE}"
         )
     return found[0]
+
+
+def newest_secret(fingerprint: str) -> Secret:
+    """The secret of this process that wraps the one with this fingerprint, or that one itself.
+
+    InputError if there is none, or several.
+    """
+    _read_variables()
+    found = [one for one in newest_fingerprints() if f"{one}-".startswith(f"{fingerprint}-")]
+    if len(found) != 1:
+        secret_of(fingerprint)  # its error tells more
+        raise InputError(
+            f"{len(found)} secrets of this process wrap the one with the fingerprint {fingerprint}. Give the "
+            "file of one. Nothing was changed."
+        )
+    return _known[found[0]]
+
+
+def newest_fingerprints() -> list[str]:
+    """The fingerprints of the secrets of this process that no other one of it wraps."""
+    wrapped = {one.older.fingerprint for one in _known.values() if one.older is not None}
+    return [fingerprint for fingerprint in _known if fingerprint not in wrapped]
 
 
 def _read_variables() -> list[str]:
@@ -154,7 +208,7 @@ _read: dict[str, str] = {}  # fingerprints by what the environment named
 def _of_file(path: str) -> Secret:
     try:
         with Path(path).open("rb") as file:
-            return _parsed(file.read(_MOST_READ), f"the file {path}")
+            return _parsed(file.read(_MOST_READ + 1), f"the file {path}")
     except OSError as error:
         raise InputError(f"the secret cannot be read: {error.strerror} ({path}). {_MAKE}") from None
 
@@ -172,14 +226,19 @@ def _printed(command: str) -> bytes:
 
 
 def _parsed(text: bytes, where: str) -> Secret:
-    """The secret of a line of digits. The error does not show what came."""
+    """The secret of lines of digits. The error does not show what came."""
     try:
-        key = bytes.fromhex(text.decode("ascii").strip())
+        keys = [bytes.fromhex(line.strip()) for line in text.decode("ascii").strip().splitlines()]
     except ValueError:
-        key = b""
-    if not LEAST_BYTES <= len(key) <= MOST_BYTES or len(set(key)) < _LEAST_DISTINCT:
+        keys = []
+    if (
+        not keys
+        or len(text) > _MOST_READ
+        or not all(LEAST_BYTES <= len(key) <= MOST_BYTES and len({*key}) >= _LEAST_DISTINCT for key in keys)
+    ):
         raise InputError(
             f"{where} has no secret: expected a line of {2 * LEAST_BYTES} to {2 * MOST_BYTES} random "
-            f"hexadecimal digits. {_MAKE}"
+            f"hexadecimal digits, or such a line for each secret, the oldest first. {_MAKE}"
         )
-    return Secret(key)
+    first, *later = keys
+    return reduce(lambda older, key: Secret(key, older), later, Secret(first))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.data_files import DataFile, NewFile
 from tidemark.warehouse.delta.races import Race, replace_files
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
@@ -33,6 +33,7 @@ from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.removals import NOTHING, TRANSACTION, VOIDED, Removal, Removed, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
+from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.loads import history
 from tidemark.warehouse.loads.run_builder import RunOfSteps
 from tidemark.warehouse.removals.upkeep import replaced_files
@@ -151,8 +152,20 @@ def _actions(
         return None
     if store.files.absent([f"{EVENTS}/{one.path}" for one in new]):
         return None
+    if not _fit(store, events, [one.new for one in files if one.new is not None and one.old is None]):
+        return None
     removed = [data_files.remove_action(named[old]) for old in olds]
     return [*removed, *(one.action() for one in new)]
+
+
+def _fit(store: Store, events: DeltaTable, files: Sequence[NewFile]) -> bool:
+    """Whether files of rows that come have the private columns of the table: the secret may be rotated."""
+    private = read_options(store, events).names.private if files else frozenset[str]()
+    for one in files if private else ():
+        with open_sealed(store.filesystem(), f"{EVENTS}/{one.path}") as opened:
+            if not private <= {*opened.metadata.schema.to_arrow_schema().names}:
+                return False
+    return True
 
 
 # The runs of a projection that are to be written, each with those in whose place it comes and their files.

@@ -87,7 +87,7 @@ def forget(
         _, plans = open_complete(work)
         _renew_facts(work, plans, {step for one in newly for step in one.steps})
         work.reached("samples purged")
-        _forget_digests(store, newly)
+        forget_digests(store, newly)
         work.reached("digests purged")
         for projection in work.options.projections:
             take_marks(store, projection, removed)
@@ -194,7 +194,7 @@ def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> 
             return
 
 
-def _forget_digests(store: Store, purged: Iterable[Removal]) -> None:
+def forget_digests(store: Store, purged: Iterable[Removal]) -> None:
     """Writes the files of removals anew, without rows, digests of rows and statistics."""
     new: dict[Removal, RemovedFile] = {}
     for one in purged:

@@ -39,6 +39,7 @@ class Asked:
                                 the columns of a key
     widen                       Delta's names of wider types, by the names of columns
     rename                      new names, by the names of columns
+    rotate_secret               whether tokens get the newest secret
     settings                    stored forms of other options, by the options' names
     """
 
@@ -52,6 +53,7 @@ class Asked:
     drop_index: str | None = None
     widen: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
+    rotate_secret: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -68,6 +70,7 @@ class Asked:
         drop_index: str | None = None,
         widen: Mapping[str, str] | None = None,
         rename: Mapping[str, str] | None = None,
+        rotate_secret: bool = False,
         **settings: Any,
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
@@ -79,14 +82,15 @@ class Asked:
             "an index": (new_index and new_index[0], drop_index),
         }
         others = stored or widen or any(one is not None for one in (*keys, *chain(*named.values())))
-        if rename is not None:
-            if others:
-                raise InputError("rename goes alone: make two calls. Nothing was changed.")
-            return cls(rename=new_names(rename))
+        if rename is not None or rotate_secret:
+            if others or (rename is not None and rotate_secret):
+                what = "rename" if rename is not None else "rotate_secret"
+                raise InputError(f"{what} goes alone: make two calls. Nothing was changed.")
+            return cls(rotate_secret=True) if rename is None else cls(rename=new_names(rename))
         if not others:
             raise InputError(
                 "alter needs something to change: add_measure, add_key, add_group, add_index, drop_measure, "
-                f"drop_key, drop_group, drop_index, widen, rename, {' or '.join(SETTINGS)}."
+                f"drop_key, drop_group, drop_index, widen, rename, rotate_secret, {' or '.join(SETTINGS)}."
             )
         for what, names in named.items():
             for name in names:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark.warehouse.delta.table_names import folder_name, group_folder, is_runs_table
 from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.private.secrets import is_fingerprint
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
 
@@ -91,6 +92,20 @@ def check_earlier_names(names: Any) -> None:
         or len({earlier[0].lower() for earlier in names.values()}) < len(names)
     ):
         raise ValueError('earlier_names must map columns to lists of their earlier names: {"tip": ["extra"]}')
+
+
+def check_rotation(rotation: Any) -> None:
+    """ValueError unless the value is empty, or has a fingerprint, stored names, a step and a moment."""
+    if rotation == {}:
+        return
+    kinds = {"fingerprint": str, "columns": dict, "step": int, "at": int}
+    if (
+        not isinstance(rotation, dict)
+        or {name: type(value) for name, value in rotation.items()} != kinds
+        or not is_fingerprint(rotation["fingerprint"])
+        or not is_list_of_names([*rotation["columns"].values()])
+    ):
+        raise ValueError(f"rotation must have {', '.join(kinds)}")
 
 
 def is_unicode(text: str) -> bool:

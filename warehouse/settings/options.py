@@ -53,7 +53,10 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 FORMAT = 1
 
 # What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
-_BESIDE = ("built_from", "dropped", "added_columns", "features", "horizon", "fingerprint", "earlier_names")
+_BESIDE = (
+    *("built_from", "dropped", "added_columns", "features"),
+    *("horizon", "fingerprint", "earlier_names", "rotation"),
+)
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
@@ -82,7 +85,8 @@ class Options:
     earlier_names       by name of the columns that were renamed, or that were added under a name which is the
                         stored one of another column: the stored name, then other names that they had
     private             the columns that have tokens in place of values
-    fingerprint         that of their secret; empty without private columns
+    fingerprint         that of their secret, or secrets; empty without private columns
+    rotation            a newer secret, which takes effect once the table has its columns (rotation.py)
     features            what only later versions than 0.2.0 know, with the first that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
@@ -111,6 +115,7 @@ class Options:
     horizon: int | None = None
     private: tuple[str, ...] = ()
     fingerprint: str = ""
+    rotation: Mapping[str, Any] = field(default_factory=dict, hash=False)
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     @property
@@ -128,7 +133,10 @@ class Options:
     def names(self) -> ColumnNames:
         """The names of the columns, and their stored names."""
         pairs = ((name, stored[0]) for name, stored in self.earlier_names.items())
-        return ColumnNames(tuple((name, stored) for name, stored in pairs if name != stored))
+        renamed = tuple((name, stored) for name, stored in pairs if name != stored)
+        there = (name for name, _ in self.columns if name in self.private)
+        stored_of = ColumnNames(renamed).stored_of
+        return ColumnNames(renamed, frozenset(stored_of(there)))
 
     def told_renamed(self, names: Iterable[Any]) -> str:
         """A sentence for each of the names that a column has no more, which says its name; empty if none."""
@@ -331,8 +339,36 @@ class Options:
             reason = "private columns and the fingerprint of their secret go together"
             raise _damaged_property(uri, "fingerprint", stored.get("fingerprint"), reason)
         user = {name: kind for name, kind in columns.items() if name not in SYSTEM_COLUMNS}
-        own = options.with_token_types(options.names.of_types(user))
-        return replace(options, columns=tuple(own.items()))
+        if options.rotation and {*options.rotation["columns"].values()} <= {*user}:
+            return options.rotated(user)
+        return options.with_types(user)
+
+    def with_types(self, stored: Mapping[str, str]) -> Options:
+        """The options with their columns, from stored names to Delta's types."""
+        own = self.with_token_types(self.names.of_types(stored))
+        return replace(self, columns=tuple(own.items()))
+
+    def rotated(self, stored: Mapping[str, str]) -> Options:
+        """The options with the newer secret, of a table that has the columns of its tokens.
+
+        Projections whose rows have tokens get other tables, which are built anew.
+        """
+        to, before = self.rotation, self.earlier_names
+        names = {name: [new, *before.get(name, [name])] for name, new in to["columns"].items()}
+        found = replace(
+            self, fingerprint=to["fingerprint"], earlier_names={**before, **names}, rotation={}
+        ).with_types(stored)
+        earlier = replace(found, earlier_names=before)
+        own, others = ([one.runs_table for one in options.projections] for options in (found, earlier))
+        gone = [name for name in others if name not in own]
+        return replace(
+            found,
+            built_from={
+                **{name: step for name, step in self.built_from.items() if name not in gone},
+                **dict.fromkeys((name for name in own if name not in others), to["step"]),
+            },
+            dropped={**self.dropped, **dict.fromkeys(gone, to["at"])},
+        )
 
     def with_token_types(self, columns: Mapping[str, str]) -> dict[str, str]:
         """The columns, name to type, with the type of tokens for those that are private and binary."""
@@ -538,6 +574,8 @@ def _check_beside(name: str, value: Any) -> None:
                 raise ValueError("fingerprint must be 32 hexadecimal digits")
         case "earlier_names":
             option_checks.check_earlier_names(value)
+        case "rotation":
+            option_checks.check_rotation(value)
 
 
 @contextmanager

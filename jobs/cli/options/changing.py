@@ -35,6 +35,11 @@ ALTER: tuple[Part, ...] = (
         metavar="OLD=NEW",
         help="another name of a column, alone in a call; may be repeated",
     ),
+    option(
+        "--rotate-secret",
+        action="store_true",
+        help="give private columns tokens of the newest secret, alone in a call",
+    ),
     *of_warehouse((OPTIONS[name] for name in SETTINGS), with_defaults=False),
     ENGINE,
 )

@@ -179,6 +179,11 @@ SERVE = (
 SECRET = (
     option("action", choices=("new", "token"), help="what to make"),
     option("--to", metavar=FILE, help="a new file for the secret, which its owner alone may read"),
+    option(
+        "--after",
+        metavar=FILE,
+        help="the file of the secret that the new one is to wrap; the new file has both",
+    ),
     JSON,
 )
 MCP = (
