@@ -23,7 +23,7 @@ OPTIONS: dict[str, Any] = {
     "eps": 0.02,
     "kappa": 2,
 }
-GROUPED = {**OPTIONS, "keys": ["kind", list(PAIR)], "groups": ["kind", list(PAIR)]}
+GROUPED = {**OPTIONS, "keys": ["kind", list(PAIR)], "groups": ["kind", list(PAIR)], "private": ["page"]}
 KINDS = ("", "web", "a\x00", None)
 _DAY_US = 86_400_000_000
 _FILES = 2  # each batch lies in several files, so `events` gets several and a load sorts in chunks

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from tests.stores.faults import TRIES, insist
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.private.secrets import FILE_VARIABLE, new_secret
 
 if TYPE_CHECKING:
     from tests.stores.server import Server
@@ -220,14 +222,43 @@ def new_warehouse(
 
 
 @pytest.fixture(scope="session")
-def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("crash")
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the secret of the warehouses with private columns."""
+    file = tmp_path_factory.mktemp("secret") / "secret"
+    file.write_text(new_secret())
+    return file
+
+
+@contextmanager
+def has(secret: Path) -> Iterator[None]:
+    """This process has the secret, and so have those that it starts."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(FILE_VARIABLE, str(secret))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _has_secret(secret: Path) -> Iterator[None]:
+    with has(secret):
+        yield
+
+
+@pytest.fixture(scope="session")
+def stage(spark: SparkSession, secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with has(secret):
+        built = _built(spark, tmp_path_factory.mktemp("crash"))
+    yield built
+    print(f"the reader looked {built.looks} times")
+    built.reader.end()
+
+
+def _built(spark: SparkSession, folder: Path) -> Stage:
     reader = ReaderProcess(folder)
     # Eight steps and two live batches: the next load merges two levels. What attacks a copy is Spark's, too.
     deep = new_warehouse(None, folder, "loaded")
     reader.connect()
     reader.watch(deep.uri)
-    # Two steps, three keys and two groups: the next load merges.
+    # Two steps, three keys and two groups, a private column: the next load merges.
     shallow = loaded_twice(None, folder, GROUPED)
     for number in range(7):
         deep.load(number)
@@ -240,9 +271,7 @@ def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     assert problems(journal, deep.truth) == []
     deep.check()
     shallow.check()
-    yield built
-    print(f"the reader looked {built.looks} times")
-    reader.end()
+    return built
 
 
 def loaded_twice(spark: SparkSession | None, folder: Path, options: dict[str, Any]) -> Attacked:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import Attacked, Stage, load_batch_script
+from tests.crash.conftest import Attacked, Stage, has, load_batch_script
 from tests.crash.loader import Job
 from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, start, submit
 from tests.crash.truth import Truth
@@ -35,12 +36,13 @@ def crash_at(point: str) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="module")
-def pair(stage: Stage) -> Iterator[tuple[LoaderProcess, LoaderProcess]]:
+def pair(stage: Stage, secret: Path) -> Iterator[tuple[LoaderProcess, LoaderProcess]]:
     """A process without Spark, which is a driver in a soak, and a driver by spark-submit."""
-    both = (
-        LoaderProcess(stage.folder, "racer-0", engine="spark" if SOAK_KILLS else "local"),
-        LoaderProcess(stage.folder, "racer-1", submitted=True),
-    )
+    with has(secret):
+        both = (
+            LoaderProcess(stage.folder, "racer-0", engine="spark" if SOAK_KILLS else "local"),
+            LoaderProcess(stage.folder, "racer-1", submitted=True),
+        )
     yield both
     for one in both:
         one.end()

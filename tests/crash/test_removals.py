@@ -20,7 +20,7 @@ import pytest
 
 from tests import soak
 from tests.crash.batches import GROUPED, OPTIONS, Gone
-from tests.crash.conftest import Attacked, Stage, loaded_twice
+from tests.crash.conftest import Attacked, Stage, has, loaded_twice
 from tests.crash.loader import Job, Kill
 from tests.crash.processes import SOAK_KILLS, LoaderProcess, ReaderProcess
 from tests.crash.truth import Change
@@ -58,13 +58,14 @@ DAY_US = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Warehouses of two steps; one has groups. Nothing runs in Spark."""
+def stage(secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Warehouses of two steps with a private key; one has groups. Nothing runs in Spark."""
     folder = tmp_path_factory.mktemp("removals")
-    reader = ReaderProcess(folder)
-    models = {"plain": loaded_twice(None, folder / "plain", OPTIONS)}
-    if SOAK_KILLS:
-        models["grouped"] = loaded_twice(None, folder / "grouped", GROUPED)
+    with has(secret):
+        reader = ReaderProcess(folder)
+        models = {"plain": loaded_twice(None, folder / "plain", {**OPTIONS, "private": True})}
+        if SOAK_KILLS:
+            models["grouped"] = loaded_twice(None, folder / "grouped", GROUPED)
     yield Stage(None, folder, reader, models)
     reader.end()
 
