@@ -17,8 +17,8 @@ _TOKEN = re.compile(r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[(),\[\]]|[^\s"'(),\[\
 class Kind:
     """A type.
 
-    name: in lower case, with the digits of a decimal; `list` also of an array. None for that of NULL, and
-        while a macro is made.
+    name: in lower case, with the digits of a decimal; an array is a `list`. None for the type of NULL, and
+        while a macro is defined, when types are not known yet.
     parts: the fields of a struct by name, or the types of an element, and of a key and a value.
     """
 

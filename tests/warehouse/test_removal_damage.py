@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -92,3 +93,25 @@ def test_runs_from_before_a_removal_are_written_again(tmp_path: Path) -> None:
     warehouse.repair(None, world.path)
     assert world.open().quantile(0.5).N == 16
     assert warehouse.verify(world.path).ok
+
+
+def test_a_horizon_that_another_tool_took_away_is_told_and_comes_back(tmp_path: Path) -> None:
+    """Rows expired, and the options do not say by which moment."""
+    world = GroupWorld.create(tmp_path, groups=[], keys=["origin"])
+    world.add([(START + i * HOUR, "ab"[i % 2], i % 5, float(i), None) for i in range(60)], load=True)
+    moment = START + 30 * HOUR
+    warehouse.expire(None, world.path, moment, tuning=TINY)
+    for entry in (world.path / "events/_delta_log").glob("0*.json"):
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        for action in actions:
+            action.get("metaData", {}).get("configuration", {}).pop("tidemark.horizon", None)
+        entry.write_text("\n".join(map(json.dumps, actions)))
+    for checksum in (world.path / "events/_delta_log").glob("*.crc"):
+        checksum.unlink()
+    assert broken(world.path) == {"expiry"}
+    report = warehouse.repair(None, world.path)
+    assert report.outcome == "damaged"
+    assert "Expire again with the same moment" in report.only_a_copy[0]
+    warehouse.expire(None, world.path, moment, tuning=TINY)
+    assert broken(world.path) == set()
+    assert warehouse.repair(None, world.path).outcome == "sound"

@@ -172,8 +172,8 @@ class Rebuilt:
 def rebuild(work: Work, wanted: Sequence[RunOfSteps]) -> list[list[NewRun]]:
     """Writes runs from one version of `events`, and commits nothing; DamagedWarehouse as `Rebuilt.write`.
 
-    Runs that one task sorts are sorted in one job, so that tasks of several runs go on side by side; each
-    other run has a job of its own, so that the chunks of one run at a time are there.
+    Runs that need one task each are sorted in one job, side by side. Each other run has a job of its own, so
+    that the chunks of only one run are on the disk at a time.
     """
     events, most = tables.open_table(work.store, EVENTS), work.store.tuning.sort_rows
     small = [one for one in wanted if sum(plan.rows for plan in one.plans) * len(one.projections) <= most]
@@ -340,7 +340,7 @@ def _merge_source(
 
     Runs with kept rows are not merged: the inputs may lack the rows of different removals. The output is
     built from `events` as it is now, so it lacks those of all removals so far. The options may be older than
-    the runs, so runs that say of which removal they are net count, too.
+    the runs: so a removal also counts if the name of a run says that its rows are out.
     """
     nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
     if SIGNED not in work.options.features and max(nets.values()) == NONE:

@@ -47,16 +47,21 @@ class Differences:
 def compare(store: Store) -> Differences:
     """Compares runs and ledger with `events`, and removals with their records; reads all of them.
 
-    While others commit, what differs is compared again at the newest versions.
+    What differs is compared again, as others may commit and maintenance may delete files meanwhile.
+    DamagedWarehouse if a file cannot be read in any try.
     """
-    pinned = pin_tables(store.uri, store.options)
-    for _ in range(_TRIES):
-        found, before = _differences(pinned), pinned.versions
-        if not (found.is_unlike_events or found.others):
-            break
+    versions, found = None, Differences()
+    for tries_left in reversed(range(_TRIES)):
         pinned = pin_tables(store.uri, store.options)
-        if pinned.versions == before:
+        try:
+            found = _differences(pinned)
+        except (DamagedWarehouse, FileNotFoundError):
+            if not tries_left:
+                raise
+            continue
+        if not (found.is_unlike_events or found.others) or pinned.versions == versions:
             break
+        versions = pinned.versions
     return found
 
 
