@@ -1,1 +1,1 @@
-"""The projections of history: the sorted values of a measure, and the sorted row counts of keys."""
+"""The projections of history: measures, measures by group, keys, indexes and companions."""

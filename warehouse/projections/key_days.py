@@ -5,8 +5,8 @@ each of them the run has the number of keys with rows in it, exactly: rows ascen
 pair (key, day) is a stretch of rows. For each day it has a sample of its keys, by the same hashes as all
 samples (sketches/sampling/key_sample.py): all keys whose hash is below the day's threshold. A sample has
 DAY_KEYS keys, fewer where the run has so many days that they would be more than RUN_DAY_KEYS together. So it
-does not thin out as a run grows, as the entries by tick of the whole run do. A day of which these know as
-much has no sample. Rows without a time are in no day.
+does not thin out as a run grows, as the entries by tick of the whole run do. A day whose keys these entries
+tell as well has no sample of its own. Rows without a time are in no day.
 
 They are two row groups of the run's key marks, with a row for each day (``days``) or week (``weeks``):
 

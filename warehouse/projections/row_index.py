@@ -10,8 +10,8 @@ An index may *include* other columns. Its rows are then (value, included values,
 question about these columns alone is answered by them, without `events`: all columns of the index are stored
 as they were written (included_columns.py). Purges and merges treat included values as they treat values.
 
-Files of `events` never change, but they leave: maintenance, removals and other tools replace them. Places of
-files that nobody has rows of mean nothing any more, and nobody has to take them out. What a question needs to
+Files of `events` never change, but they leave: maintenance, removals and other tools replace them. Places in
+files that left are never looked up, so nobody has to take them out. What a question needs to
 know of a file is whether the index has *all* of its rows. The row group `places` of the marks says how many
 rows of each file a run has; `query/scans/covered_files.py` compares these numbers with those of the files.
 
