@@ -7,12 +7,13 @@ store, divided by the estimate. The first scan about a topic sets the factor of 
 applies a share of the correction to the factor of its way. A scan that also had to compare files with their
 digests, which is done once in a process, is not used to correct the factors.
 
-A way whose rates are too large is never the cheapest, so it would never be corrected. Therefore such a way is
-*tried* beside a way whose time is known, if it would be faster with a tenth of its estimate. It is left when
-it has taken twice this tenth, and as long as the known way takes. If it has answered, its time sets the
-factor. The first trial of a way is at the third question of a topic, the next ones after twice as many
-questions each. So all trials together cost about log2(questions) times what one question costs, while rates
-that are wrong by ten, and those that became wrong, are corrected. A process with one question tries nothing.
+A way whose rates are too large is never the cheapest, so it would never be corrected. Therefore such a way
+is *tried* beside a way whose time is known, if it would be faster with a thirtieth of its estimate (DOUBT):
+rates that are wrong by ten, of estimates that may be three times too high anyhow. It is left when it has
+taken twice this thirtieth, and as long as the known way takes. If it has answered, its time sets the factor.
+The first trial of a way is at the third question of a topic, the next ones after twice as many questions
+each. So all trials together cost about log2(questions) times what one question costs, while rates that are
+wrong by ten, and those that became wrong, are corrected. A process with one question tries nothing.
 
 No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
 the next one, is stopped, and the next one is used (`spending.py`). Apart from trials, no way is stopped
@@ -41,7 +42,8 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 PATIENCE = 0.25  # seconds
-DOUBT = 10.0  # how many times too large an estimate may be
+DOUBT = 30.0  # how many times too large an estimate may be
+READ = 0.2  # of the estimate of what is spent once, which a trial may take beside
 FIRST_TRIAL = 3  # the question of a topic from which ways are tried
 _LEAST_US = 5000.0  # shorter times and estimates count as this; what can save no more than this is not tried
 _FACTORS = 1 / 64, 64.0  # within which the rates are corrected
@@ -225,7 +227,7 @@ class Costs:
             is_due = asked >= self._due.get((topic, way), FIRST_TRIAL)
             if is_due and saved > _LEAST_US and (shown[way] - again[way]) / DOUBT <= asked * saved:
                 self._due[topic, way] = 2 * asked
-                return way, max(2 * shown[way] / DOUBT, shown[best])
+                return way, max(2 * again[way] / DOUBT, shown[best]) + READ * (shown[way] - again[way])
         return None
 
     def learn(self, topic: str, way: Way, cost: float, seconds: float, *, is_trial: bool = False) -> None:
