@@ -107,9 +107,12 @@ class Index:
     @classmethod
     def of(cls, contents: Contents, projection: RowIndex) -> Index:
         """The index as `contents` has it. DamagedWarehouse if its marks cannot be read."""
-        found = dict(contents.runs).get(projection.title, {})
-        runs = (_read_run(contents.store, projection, run, files) for run, files in sorted(found.items()))
-        return cls(projection, tuple(runs))
+        known: Index | None = contents.made.get(projection)
+        if known is None:
+            found = dict(contents.runs).get(projection.title, {})
+            runs = (_read_run(contents.store, projection, run, files) for run, files in sorted(found.items()))
+            known = contents.made[projection] = cls(projection, tuple(runs))
+        return known
 
     def most(self, ends: Sequence[Ends]) -> int:
         """How many rows have values in the ranges at most, which are disjoint, by the marks."""

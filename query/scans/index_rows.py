@@ -64,8 +64,8 @@ def edges_of(marks: SpanMarks, ends: Ends) -> tuple[int, int]:
     """The rows of the run that may have values in the range, the end exclusive."""
     names: Any = marks.sort_keys[0]
     low, high = ends
-    first = 0 if low is None else count_less(names, low)  # marks before the range
-    after = len(names) if high is None else count_less(names, high, equal=True)
+    first = 0 if low is None else _less(names, low)  # marks before the range
+    after = len(names) if high is None else _less(names, high, equal=True)
     positions, rows = marks.positions, marks.rows
     start = 0 if low is None or first == 0 else int(positions[first - 1]) + 1
     stop = rows if high is None or after == len(positions) else int(positions[after])

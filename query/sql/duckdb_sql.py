@@ -120,7 +120,7 @@ def _views(
     The second mapping has, for each view of rows, the query of the rows that indexes find for the condition
     `asked`. It is empty without an index.
     """
-    rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"])
+    rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"], "VARCHAR")
     rows_of = define("rows", readers.rows_of, ["VARCHAR", "VARCHAR"])
     tables = {"steps": STEP_COLUMNS, "runs": RUN_COLUMNS}
 
@@ -139,8 +139,8 @@ def _views(
         return f"(SELECT * RENAME ({own_names}) FROM {found})" if pairs else found
 
     def rows(part: str, asked: str, site: str) -> str:
-        found = _texts(f"{rows_sql}('{part}', {literal(site)}, {asked}, {_NOW})")
-        return f"SELECT e.*{tokens} FROM {named(site, f'query({found}[1])')} e"
+        found = f"query({rows_sql}('{part}', {literal(site)}, {asked}, {_NOW}))"
+        return f"SELECT e.*{tokens} FROM {named(site, found)} e"
 
     views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
     views |= {name: _of_all(readers, partial(table, name)) for name in tables}
@@ -198,11 +198,6 @@ def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str
         f"SELECT r.* FROM (SELECT from_json_strict({_CHECKED}, {columns_text}) AS r FROM (SELECT {source}))"
     )
     return f"SELECT *{replaced} FROM ({rows})" if binary else rows
-
-
-def _texts(call: str) -> str:
-    """The list of texts that a function returns; a refusal becomes an error."""
-    return f"list_transform({call}, lambda text: {_CHECKED})"
 
 
 def _macro_definition(

@@ -93,7 +93,7 @@ def _selected(contents: Contents, part: Narrowed, connection: DuckDBPyConnection
     live = 0 if part.view.part == PARTS[0] else live
     condition = None
     if connection is not None and part.where is not None:
-        condition = condition_sql(connection, part.where)
+        condition = condition_sql(part.where)
     names = {name for name in part.view.columns if condition is not None and name.lower() in condition[1]}
     known = bounded(contents, part.asked, names)
     if known.values is None or condition is None or connection is None:

@@ -8,17 +8,17 @@ of batches that are not visible are left out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reading.sql_text import literal, parquet_rows
-from tidemark.query.scans.index_places import find
+from tidemark.query.scans.index_places import Found, find
 from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
 from tidemark.query.scans.sought import Sought
 from tidemark.query.scans.stored_sql import batches_sql
@@ -85,15 +85,20 @@ class Files(Protocol):
         """Whether a readable file has the columns of the view, of the same types in the same order."""
 
 
-def found_rows(files: Files, contents: Contents, part: str, asked: Sought | None, needed: Any) -> FoundSql:
-    """The query of the rows of a part of a warehouse.
+def looked_up(files: Files, contents: Contents, where: Sought, needed: Sequence[str] | None) -> Found | None:
+    """What indexes find of what a WHERE says, see `query/scans/sought.py`; None if a scan is faster.
 
-    asked: what the WHERE says, see `query/scans/sought.py`; None if it says nothing. needed: the columns that
-    the statement reads; None: any.
+    needed: the columns that the statement reads; None: any.
     """
     # A statement has the names of its views: of columns that were renamed since, indexes know others.
-    is_named = contents.options.names == files.names
-    found = find(contents, asked, {}, None if needed is None else {*needed}) if is_named else None
+    if contents.options.names != files.names:
+        return None
+    found = find(contents, where, {}, None if needed is None else {*needed})
+    return None if found is None or found.rows is None else found
+
+
+def found_rows(files: Files, contents: Contents, part: str, found: Found | None) -> FoundSql:
+    """The query of the rows of a part of a warehouse: of those that indexes found, None: of all."""
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
     whole, cut, pieces, values = dict[str, int](), dict[str, set[BatchRange]](), list[str](), None
     if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:

@@ -8,27 +8,24 @@ moment. The condition stays where it is and is asked of all these rows.
 
 A WHERE is asked of rows after joins, so the rows that it does not select may be left out before, if a row
 that is left out changes no other row of the join: not so of ASOF and positional joins. A sample of a table is
-of all of its rows. A name that a CTE has is not the view. The new text is parsed again, and its tree must be
-the first one but for the replaced names; else the statement stays as it is.
+of all of its rows. A name that a CTE has is not the view. What is replaced is the name of the view, with or
+without its alias; a statement that has other text at this place stays as it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.query.scans.sought import Sought, columns_of, sought
-from tidemark.query.sql.parse_trees import Node, nodes
+from tidemark.query.sql.parse_trees import Node, nodes, parsed, written
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.snapshots.system_tables import PARTS
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-_POSITIONS = {"query_location", "query_location_length"}
 _JOINS = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"}
 _OF_MORE = {"SUBQUERY", "PARAMETER", "WINDOW", "LAMBDA", "LAMBDA_REF"}  # no conditions on columns alone
 _READ_ANY = {"STAR", "POSITIONAL_REFERENCE", "PIVOT", "SHOW_REF", "COLUMN_DATA", "DELIM_GET"}  # any columns
@@ -95,6 +92,17 @@ class Narrowed:
     start: int
     stop: int
 
+    @property
+    def call(self) -> str:
+        """SQL of the function in the place of the view."""
+        asked = literal(json.dumps({"where": self.asked, "needed": self.needed}))
+        return f" {quoted(self.view.function)}({asked}) AS {quoted(self.alias)} "
+
+    def is_named_by(self, text: str) -> bool:
+        """Whether a text is the name of the view, and nothing else but its alias."""
+        name, alias = (rf'(?:{re.escape(one)}|"{re.escape(one)}")' for one in (self.name, self.alias))
+        return re.fullmatch(rf"\s*{name}(?:\s+(?:AS\s+)?{alias})?\s*", text, re.IGNORECASE) is not None
+
 
 def function_name(view: str) -> str:
     """The name of the function that takes the place of a view of rows."""
@@ -105,85 +113,38 @@ def function_name(view: str) -> str:
 class Narrowing:
     """The views of rows in a statement whose WHERE says something of columns with an index.
 
-    parts: in the order of the text. tree: the parse tree of the statement.
+    parts: in the order of the text.
     """
 
     parts: tuple[Narrowed, ...]
-    tree: Any
 
     @classmethod
-    def of(
-        cls,
-        connection: DuckDBPyConnection,
-        statement: str,
-        params: Any,
-        views: Views,
-    ) -> Narrowing:
+    def of(cls, statement: str, params: Any, views: Views) -> Narrowing:
         """Those of a statement."""
-        tree = _parsed(connection, statement)
+        tree = parsed(statement)
         if tree is None:
-            return cls((), None)
-        given, reads = _by_identifier(params), _Read.of(tree)
-        found = [
-            replace(one, needed=reads.of_view(one.alias, one.view.columns))
-            for select in nodes(tree)
+            return cls(())
+        given, every = _by_identifier(params), [*nodes(tree)]
+        parts = [
+            one
+            for select in every
             if select.get("type") == "SELECT_NODE"
             for one in _narrowed(select, views, given)
         ]
-        if _ctes(tree) & {one.name for one in found}:
-            return cls((), tree)
-        return cls(tuple(sorted(found, key=lambda one: one.start)), tree)
+        if _ctes(every) & {one.name for one in parts}:
+            return cls(())
+        reads = _Read.of(every)
+        found = [replace(one, needed=reads.of_view(one.alias, one.view.columns)) for one in parts]
+        return cls(tuple(sorted(found, key=lambda one: one.start)))
 
-    def statement(self, connection: DuckDBPyConnection, statement: str) -> str | None:
+    def statement(self, statement: str) -> str | None:
         """The statement with functions in the place of the views; None if it cannot be written so."""
         content = statement.encode()
         for one in reversed(self.parts):
-            content = content[: one.start] + _call(one).encode() + content[one.stop :]
-        text = content.decode(errors="replace")
-        written, calls = (
-            _parsed(connection, text),
-            {(one.alias, one.start): one.view.function for one in self.parts},
-        )
-        return text if written is not None and _is_same(self.tree, written, calls) and not calls else None
-
-
-def _call(one: Narrowed) -> str:
-    asked = literal(json.dumps({"where": one.asked, "needed": one.needed}))
-    return f" {quoted(one.view.function)}({asked}) AS {quoted(one.alias)} "
-
-
-def _is_same(node: Any, written: Any, calls: dict[tuple[str, int], str]) -> bool:
-    """Whether the tree is the first one but for calls in the place of views; those are taken out of `calls`.
-
-    calls: the names of the functions by the aliases of the views and their places in the text.
-    """
-    if isinstance(node, list):
-        return (
-            isinstance(written, list)
-            and len(node) == len(written)
-            and all(_is_same(one, other, calls) for one, other in zip(node, written, strict=True))
-        )
-    if not isinstance(node, dict) or not isinstance(written, dict):
-        return bool(node == written)
-    if node.get("type") == "BASE_TABLE" and written.get("type") == "TABLE_FUNCTION":
-        alias = str(node["alias"] or node["table_name"])
-        function = calls.pop((alias, node["query_location"]), None)
-        called = written["function"]["function_name"]
-        return function is not None and called == function and written["alias"] == alias
-    names = (node.keys() | written.keys()) - _POSITIONS
-    return all(
-        name in node and name in written and _is_same(node[name], written[name], calls) for name in names
-    )
-
-
-def _parsed(connection: DuckDBPyConnection, statement: str) -> Any:
-    """The parse tree; None if DuckDB does not give it."""
-    ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
-    try:
-        tree = json.loads(text)
-    except RecursionError:
-        return None
-    return None if tree.get("error") or len(tree["statements"]) != 1 else tree
+            if not one.is_named_by(content[one.start : one.stop].decode(errors="replace")):
+                return None
+            content = content[: one.start] + one.call.encode() + content[one.stop :]
+        return content.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +159,10 @@ class _Read:
     is_known: bool
 
     @classmethod
-    def of(cls, tree: Any) -> _Read:
-        """Those of a parse tree."""
+    def of(cls, every: Iterable[Node]) -> _Read:
+        """Those of the nodes of a parse tree."""
         names, alone, is_known = set[str](), set[str](), True
-        for node in nodes(tree):
+        for node in every:
             if node.get("class") == "COLUMN_REF":
                 own = [str(name).lower() for name in node["column_names"]]
                 names.update(own)
@@ -217,10 +178,10 @@ class _Read:
         return tuple(name for name in columns if name.lower() in self.names)
 
 
-def _ctes(tree: Any) -> set[str]:
+def _ctes(every: Iterable[Node]) -> set[str]:
     """The names of common table expressions, in lower case, which hide those of views."""
     names = set[str]()
-    for node in nodes(tree):
+    for node in every:
         entries = (node.get("cte_map") or {}).get("map", ())
         names.update(str(entry.get("key", "")).lower() for entry in entries)
         if name := node.get("cte_name") or node.get("ctename"):  # of a recursive one
@@ -275,14 +236,15 @@ def _is_of_rows(where: Node, view: RowsView, alias: str) -> bool:
     return True
 
 
-def condition_sql(connection: DuckDBPyConnection, where: Node) -> tuple[str, set[str]] | None:
+def condition_sql(where: Node) -> tuple[str, set[str]] | None:
     """A condition as SQL, and the names of its columns in lower case; None if DuckDB does not write it."""
-    tree = _parsed(connection, "SELECT 1 WHERE true")
+    tree = parsed("SELECT 1 WHERE true")
+    if tree is None:
+        return None
     tree["statements"][0]["node"]["where_clause"] = where
-    ((text,),) = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
-    before, found, condition = text.partition(" WHERE ")
+    before, found, condition = written(tree).partition(" WHERE ")
     is_whole = bool(found) and before == "SELECT 1"
-    return (condition.rstrip(";"), set(_Read.of(where).names)) if is_whole else None
+    return (condition.rstrip(";"), set(_Read.of(nodes(where)).names)) if is_whole else None
 
 
 def _are_all(node: Any) -> bool:

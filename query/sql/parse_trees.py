@@ -1,20 +1,67 @@
-"""Parse trees of statements, as DuckDB's json_serialize_sql gives them."""
+"""Parse trees of statements, as DuckDB's json_serialize_sql gives them, and statements of trees."""
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+from tidemark.query.reading.duckdb_errors import connect
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.per_process import per_process
+
 Node: TypeAlias = dict[str, Any]
+
+_CACHED_CHARACTERS = 2**22  # of trees
+
+
+def parsed(statement: str) -> Node | None:
+    """The tree of one SELECT, for the caller alone; None if DuckDB does not give it."""
+    try:
+        tree: Node = json.loads(_parser().tree_text(statement))
+    except RecursionError:
+        return None
+    return None if tree.get("error") or len(tree["statements"]) != 1 else tree
+
+
+def written(tree: Node) -> str:
+    """The statement of a tree."""
+    return _parser().ask("SELECT json_deserialize_sql(?::JSON)", json.dumps(tree))
+
+
+class _Parser:
+    """A connection that only parses; it has no tables, and plans without an optimizer."""
+
+    def __init__(self) -> None:
+        self._connection, self._lock = connect(), threading.Lock()
+        self._connection.execute("SET threads = 1; PRAGMA disable_optimizer")
+        self._trees: LRUCache[str] = LRUCache(_CACHED_CHARACTERS, len)
+
+    def ask(self, sql: str, argument: str) -> str:
+        """The text that SQL makes of a text."""
+        with self._lock:  # a connection takes one call at a time
+            ((text,),) = self._connection.execute(sql, [argument]).fetchall()
+        return str(text)
+
+    def tree_text(self, statement: str) -> str:
+        """The tree of a statement as JSON; kept for the next time."""
+        kept = self._trees.at(statement)
+        return kept.value or kept.keep(self.ask("SELECT json_serialize_sql(?)", statement))
+
+
+@per_process
+def _parser() -> _Parser:
+    return _Parser()
 
 
 def nodes(tree: Any) -> Iterator[Node]:
     """All nodes of a tree, each before those inside it."""
-    children: Iterable[Any] = ()
-    if isinstance(tree, dict):
-        yield tree
-        children = tree.values()
-    elif isinstance(tree, list):
-        children = tree
-    for child in children:
-        yield from nodes(child)
+    waiting = [tree]
+    while waiting:
+        one = waiting.pop()
+        children: Iterable[Any] = reversed(one)
+        if isinstance(one, dict):
+            yield one
+            children = reversed(one.values())
+        waiting += [child for child in children if isinstance(child, dict | list) and child]

@@ -10,19 +10,20 @@ import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import Raised
-from tidemark.query.reading.sql_text import parquet_rows
+from tidemark.query.reading.sql_text import literal, parquet_rows
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
-from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows
+from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows, looked_up
 from tidemark.query.sql.registered import Registered
 from tidemark.query.sql.shown_types import NOT_GIVEN
 from tidemark.warehouse.delta import data_files, tables
@@ -32,8 +33,10 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.sites import Site
-from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS
+from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS, Contents
 from tidemark.warehouse.temporary_folders import make_folder
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
@@ -41,21 +44,52 @@ _COPY_BYTES = 2**22  # read from a store at once
 _KNOWN_FILES = 2**10
 
 
-def _refusing(method: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """The method; an error of ours takes the place of its rows, so that DuckDB shows its line alone."""
+# `on` in a thread that binds a statement for its columns: of `events` it needs no rows.
+_columns_alone = threading.local()
 
-    @wraps(method)
-    def answer(readers: PinnedReaders, *arguments: Any) -> list[str]:
-        try:
-            return method(readers, *arguments)
-        except TidemarkError as error:
-            readers.raised.keep(error)
-            return [f"{duckdb_calls.REFUSED}{error}"]
-        except Exception as error:  # of this DuckDB passes on only the text
-            readers.raised.keep(error)
-            raise
 
-    return answer
+@contextmanager
+def binding_columns() -> Iterator[None]:
+    """Inside, what this thread binds has the columns of `events` and no rows, and nothing is looked at."""
+    _columns_alone.on = True
+    try:
+        yield
+    finally:
+        _columns_alone.on = False
+
+
+def _refusing(
+    told: Callable[[str], T],
+) -> Callable[[Callable[Concatenate[PinnedReaders, P], T]], Callable[Concatenate[PinnedReaders, P], T]]:
+    """A method that tells an error of ours as an answer, so that DuckDB shows its line alone."""
+
+    def refusing(
+        method: Callable[Concatenate[PinnedReaders, P], T],
+    ) -> Callable[Concatenate[PinnedReaders, P], T]:
+        @wraps(method)
+        def answer(readers: PinnedReaders, /, *given: P.args, **named: P.kwargs) -> T:
+            try:
+                return method(readers, *given, **named)
+            except TidemarkError as error:
+                readers.raised.keep(error)
+                return told(str(error))
+            except Exception as error:  # of this DuckDB passes on only the text
+                readers.raised.keep(error)
+                raise
+
+        return answer
+
+    return refusing
+
+
+def _first_row(message: str) -> list[str]:
+    """The refusal in the place of the rows of a table, which are texts."""
+    return [f"{duckdb_calls.REFUSED}{message}"]
+
+
+def _failing_sql(message: str) -> str:
+    """The refusal in the place of SQL of rows: it fails when it is bound."""
+    return f"SELECT * FROM query(error({literal(message)}))"
 
 
 class SiteFiles:
@@ -148,24 +182,29 @@ class PinnedReaders:
                 site.check()
             return kept.keep(self._wh.pinned())
 
-    @_refusing
-    def rows_sql(self, part: str, site: str, asked: str, moment: int) -> list[str]:
-        """SQL of the rows of a warehouse's part of which a WHERE may be true: in a list, as errors are.
+    @_refusing(_failing_sql)
+    def rows_sql(self, part: str, site: str, asked: str, moment: int) -> str:
+        """SQL of the rows of a warehouse's part of which a WHERE may be true.
 
         asked: JSON of what it says of columns, see `query/scans/sought.py`, and of the columns that the
             statement reads; "" for all rows.
         """
         own = self.sites[site]
-        if not self.has_views:
-            return [f"SELECT * FROM {parquet_rows([own.empty])}"]
-        contents = self.at(moment).contents_by_site()[site]
-        given = json.loads(asked) if asked else {"where": None, "needed": None}
-        kept = self._found.at((part, asked), topic=site, sources=(contents,))
-        if kept.value is not None and kept.value.is_there():  # a relation is bound again when it is run
-            return [kept.value.sql]
-        return [kept.keep(found_rows(own, contents, part, given["where"], given["needed"])).sql]
+        if not self.has_views or getattr(_columns_alone, "on", False):
+            return f"SELECT * FROM {parquet_rows([own.empty])}"
+        return self._rows_sql(part, site, asked, self.at(moment).contents_by_site()[site])
 
-    @_refusing
+    def _rows_sql(self, part: str, site: str, asked: str, contents: Contents) -> str:
+        own, sources = self.sites[site], (contents, contents.list_events())
+        kept = self._found.at((part, asked), topic=site, sources=sources)
+        if kept.value is not None and kept.value.is_there():  # a relation may be run again
+            return kept.value.sql
+        found = looked_up(own, contents, **json.loads(asked)) if asked else None
+        if asked and found is None:
+            return self._rows_sql(part, site, "", contents)
+        return kept.keep(found_rows(own, contents, part, found)).sql
+
+    @_refusing(_first_row)
     def rows_of(self, name: str, site: str, moment: int) -> list[str]:
         """The rows of a system table of a warehouse as JSON."""
         contents = self.at(moment).contents_by_site()[site]
@@ -175,7 +214,7 @@ class PinnedReaders:
         }[name]
         return _texts(columns, rows())
 
-    @_refusing
+    @_refusing(_first_row)
     def summary(self, moment: int) -> list[str]:
         """The rows of the view `summary` as JSON."""
         wh = self.at(moment)
@@ -187,7 +226,7 @@ class PinnedReaders:
         """Whether the warehouses have names, as those that are asked as one have."""
         return "" not in self.sites
 
-    @_refusing
+    @_refusing(_first_row)
     def answers_of(self, name: str, values: str, kinds: str, measure: str | None, moment: int) -> list[str]:
         """The rows of an answer as JSON; `values` are the arguments as JSON, `kinds` their types."""
         wh = self.at(moment)

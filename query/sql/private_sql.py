@@ -10,16 +10,14 @@ named by position, UNION of columns of which one is private.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from tidemark.query.reading.connections import taken_connection
 from tidemark.query.reading.sql_text import literal
 from tidemark.query.scans.private_columns import COMPARED
 from tidemark.query.sql.calls import SIGNATURES
-from tidemark.query.sql.parse_trees import Node, nodes
+from tidemark.query.sql.parse_trees import Node, nodes, parsed, written
 from tidemark.warehouse.columns.column_types import ColumnType, find_column_type
 from tidemark.warehouse.errors import InputError
 
@@ -35,7 +33,6 @@ _ALLOWED = (
     "It may stand in the list of columns, in GROUP BY and count(), and beside =, <>, IN or IS NULL, with "
     "text, whole numbers, parameters or private columns on the other side."
 )
-_SERIALIZE = "SELECT json_serialize_sql(?)"
 
 
 def columns_together(columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -79,23 +76,19 @@ def with_tokens(
     if not private:
         return statement, params
     kind = next(iter(private.values()))
-    with taken_connection() as taken:
 
-        def one(sql: str, argument: str) -> Any:
-            row = taken.connection.execute(sql, [argument]).fetchone()
-            return None if row is None else row[0]
+    def token(text: str) -> Node:
+        made = parsed(f"SELECT struct_pack(token := {literal(_text(kind, text))})")
+        if made is None:
+            raise _refused("a value in it cannot be a token")
+        node: Node = made["statements"][0]["node"]["select_list"][0]
+        return node
 
-        def token(text: str) -> Node:
-            parsed = json.loads(one(_SERIALIZE, f"SELECT struct_pack(token := {literal(_text(kind, text))})"))
-            node: Node = parsed["statements"][0]["node"]["select_list"][0]
-            return node
-
-        tree = json.loads(one(_SERIALIZE, statement))
-        if tree["error"]:
-            raise _refused("it cannot be looked at as one SELECT")
-        found = _Replaced(tree, set(private) | _of_answers(tree, prefixes), token)
-        written = str(one("SELECT json_deserialize_sql(?::JSON)", json.dumps(found.tree)))
-    return written, _with_token_params(kind, params, found.params)
+    tree = parsed(statement)
+    if tree is None:
+        raise _refused("it cannot be looked at as one SELECT")
+    found = _Replaced(tree, set(private) | _of_answers(tree, prefixes), token)
+    return written(found.tree), _with_token_params(kind, params, found.params)
 
 
 def _text(kind: ColumnType, value: Any) -> str:

@@ -19,6 +19,7 @@ from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.sql.explained import explained
 from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import Narrowing, Views
+from tidemark.query.sql.pinned_readers import binding_columns
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -90,7 +91,8 @@ class Database:
     def _relation(self, statement: str, params: Any) -> Relation:
         values = params.values() if isinstance(params, dict) else params if isinstance(params, list) else ()
         self._make_macros(" ".join([statement, *(value for value in values if isinstance(value, str))]))
-        found = self.connection.sql(statement, params=params)
+        with binding_columns():  # when its rows are read, the relation is bound for them
+            found = self.connection.sql(statement, params=params)
         return Relation(found, self._report, self._make_macros, only_read=self._has_tokens)
 
     def _make_macros(self, text: str | None = None) -> None:
@@ -102,16 +104,15 @@ class Database:
         """How each view in the statement is read whose indexes may serve its WHERE."""
         if not self._has_indexes:
             return SqlPlan([])
-        with self.connection.cursor() as parser:  # the connection may have a result that is not read yet
-            parts = Narrowing.of(parser, statement, params, self._views).parts
-            return explained(sites, parts, None if self._has_tokens else parser)
+        parts = Narrowing.of(statement, params, self._views).parts
+        with self.connection.cursor() as counting:  # the connection may have a result that is not read yet
+            return explained(sites, parts, None if self._has_tokens else counting)
 
     def _narrowed(self, statement: str, params: Any) -> str | None:
         if not self._has_indexes:
             return None
-        with self.connection.cursor() as parser:
-            found = Narrowing.of(parser, statement, params, self._views)
-            return found.statement(parser, statement) if found.parts else None
+        found = Narrowing.of(statement, params, self._views)
+        return found.statement(statement) if found.parts else None
 
     def _report(self) -> AbstractContextManager[None]:
         return report_duckdb_errors("sql", self._raised, self._explain)

@@ -65,6 +65,8 @@ class Contents:
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
     files_at: Callable[[int], Sequence[DataFile]] = field(compare=False, repr=False)
     removed: int = NONE
+    # What readers made of these contents, by what names it: it is kept as long as they are.
+    made: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     # By part: the files that were listed last, those of them with visible rows, and whether these are all.
     _visible: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 

@@ -1,0 +1,139 @@
+"""A statement of `sql` is bound, looked up and pinned once, and sees what is there when its rows are read."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark import query, warehouse
+from tidemark.query.scans import index_places
+from tidemark.query.scans.index_places import IndexRates
+from tidemark.query.sql import pinned_readers, relations
+from tidemark.query.sql.narrowed import Narrowed, RowsView
+from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.snapshots.system_tables import Contents
+
+STATEMENT, ROWS = "SELECT n FROM events WHERE n BETWEEN 14 AND 16 ORDER BY n", [(14,), (15,), (16,)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three loads of ten rows."""
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    warehouse.create(None, tmp_path / "w", ["n"], index=["n"], schema=schema)
+    for load in range(3):
+        load_more(tmp_path / "w", load)
+    return tmp_path / "w"
+
+
+def load_more(path: Path, load: int) -> None:
+    rows = {"n": [*range(10 * load, 10 * load + 10)], "s": ["x"] * 10}
+    warehouse.load(None, path, pa.table(rows), f"b{load}")
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done for statements, in order."""
+    done: list[str] = []
+
+    def counted(owner: Any, name: str) -> None:
+        honest = getattr(owner, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            done.append(name)
+            return honest(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(query.Warehouse, "pinned")
+    counted(pinned_readers, "looked_up")
+    return done
+
+
+@pytest.mark.parametrize("row_us", [1e9, 0.0], ids=["index", "scan"])
+@pytest.mark.parametrize("params", [None, [16]])
+def test_a_statement_is_pinned_and_looked_up_once(
+    path: Path, looks: list[str], monkeypatch: pytest.MonkeyPatch, row_us: float, params: Any
+) -> None:
+    monkeypatch.setattr(index_places, "RATES", IndexRates(row=row_us, group=1))
+    wh, statement = query.open(path), STATEMENT if params is None else STATEMENT.replace("16", "?")
+    assert wh.sql(statement, params=params).fetchall() == ROWS
+    looks.clear()
+    relation = wh.sql(statement, params=params)
+    assert (relation.columns, looks) == (["n"], [])
+    assert relation.fetchall() == ROWS
+    assert looks == ["pinned", "looked_up"]
+    load_more(path, 3)
+    load_more(path, 1)
+    assert relation.fetchall() == ROWS
+    assert wh.sql("SELECT count(*) FROM events").fetchall() == [(40,)]
+
+
+def test_a_statement_that_is_looked_up_twice_is_caught(
+    path: Path, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relations, "binding_columns", nullcontext)
+    with pytest.raises(AssertionError):
+        test_a_statement_is_pinned_and_looked_up_once(path, looks, monkeypatch, 1e9, None)
+
+
+def test_what_one_thread_binds_takes_no_rows_of_another(path: Path) -> None:
+    """One is about to bind a statement for its columns while the other reads rows of an earlier one."""
+    wh = query.open(path)
+    with ThreadPoolExecutor(1) as other:
+        relation = other.submit(wh.sql, STATEMENT).result()
+        with pinned_readers.binding_columns():
+            assert other.submit(relation.fetchall).result() == ROWS
+
+
+def test_a_sign_that_all_threads_see_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned_readers, "_columns_alone", SimpleNamespace(on=False))
+    with pytest.raises(AssertionError):
+        test_what_one_thread_binds_takes_no_rows_of_another(path)
+
+
+def test_an_open_warehouse_follows_files_that_maintenance_joined(path: Path) -> None:
+    wh = query.open(path)
+    before = wh.sql("SELECT count(*) FROM events").fetchall()
+    warehouse.maintain(None, path, grace="0 s")
+    assert len([*(path / "events").glob("*.parquet")]) == 1
+    assert wh.sql("SELECT count(*) FROM events").fetchall() == before == [(30,)]
+
+
+def test_a_list_of_files_that_is_kept_for_good_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first: list[Any] = []
+    honest = Contents.list_events
+
+    def kept(contents: Contents) -> Any:
+        first.append(first[0] if first else honest(contents))
+        return first[0]
+
+    monkeypatch.setattr(Contents, "list_events", kept)
+    with pytest.raises(DamagedWarehouse):
+        test_an_open_warehouse_follows_files_that_maintenance_joined(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("events", True),
+        ('"EVENTS" ', True),
+        ("events e", True),
+        ('Events AS "E"', True),
+        ("events\nas\te", True),
+        ("events /* e */ e", False),
+        ("events f", False),
+        ("vents e", False),
+        ("events, e", False),
+        ("", False),
+    ],
+)
+def test_the_name_of_a_view_and_its_alias_alone_are_replaced(text: str, is_named: bool) -> None:
+    view = RowsView("", "events", ("n",), ("n",))
+    assert Narrowed("events", view, "e", [], None, None, 0, 0).is_named_by(text) is is_named
