@@ -36,7 +36,8 @@ from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS, Contents
 from tidemark.warehouse.temporary_folders import make_folder
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects

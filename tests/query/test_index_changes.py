@@ -25,8 +25,10 @@ from tests.query.indexworld import (
 )
 from tidemark import query, warehouse
 from tidemark.query.scans.covered_files import CoveredFiles
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.origins import Origins, StayingOrigins, origins_in
 from tidemark.warehouse.ingest import event_files
+from tidemark.warehouse.runs import run_tables
 
 pytestmark = pytest.mark.usefixtures("index_pays")
 
@@ -186,3 +188,42 @@ def test_a_delete_from_a_joined_file_that_was_killed(made: IndexWorld, tmp_path:
         world.delete(where)
         assert list(differences(world, 3, number)) == []
     check(world)
+
+
+def made_by_an_earlier_version(world: IndexWorld) -> None:
+    """The index on k was made when its rows were those of a group (k, file), with the row as their value."""
+    log = world.path / "index_runs" / "k" / "_delta_log"
+    for one in log.glob("*checkpoint*"):
+        one.unlink()
+    first = log / f"{0:020}.json"
+    text = first.read_text()
+    for new, old in (("value", "group_1"), ("file", "group_2"), ("row", "value")):
+        text = text.replace(rf"\"name\":\"{new}\"", rf"\"name\":\"{old}\"")
+    first.write_text(text)
+
+
+def test_an_index_of_an_earlier_layout_is_refused_until_repair_makes_it_again(
+    made: IndexWorld, tmp_path: Path
+) -> None:
+    world = made.copy(tmp_path)
+    made_by_an_earlier_version(world)
+    uses: list[Callable[[], Any]] = [
+        lambda: query.open(world.path).sql("SELECT n FROM events WHERE k = 'a'").fetchall(),
+        lambda: warehouse.load(None, world.path, tuning=TINY),
+    ]
+    for use in uses:
+        with pytest.raises(
+            DamagedWarehouse, match=r"columns group_1, group_2, value.* Run `tidemark repair`"
+        ):
+            use()
+    assert warehouse.repair(None, world.path).outcome == "repaired"
+    assert rows_left(world) < len(world.kept) / 2
+    check(world)
+
+
+def test_a_reader_that_takes_any_layout_is_caught(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tables, "is_index_runs_table", lambda _: False)
+    with pytest.raises(pytest.fail.Exception):
+        test_an_index_of_an_earlier_layout_is_refused_until_repair_makes_it_again(made, tmp_path)

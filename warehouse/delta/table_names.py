@@ -58,6 +58,12 @@ def index_runs_table(columns: Sequence[str]) -> str:
     return f"{INDEX_RUNS}/{group_folder(columns)}"
 
 
+def is_index_runs_table(address: str) -> bool:
+    """Whether the table at an address is the runs table of an index, and not of a group by `index_runs`."""
+    *_, before, parent, _ = ["", "", *address.rstrip("/").split("/")]
+    return parent == INDEX_RUNS and before != GROUP_RUNS
+
+
 def index_marks_table(columns: Sequence[str]) -> str:
     """The path of its table of marks, relative to the warehouse."""
     return f"{INDEX_MARKS}/{group_folder(columns)}"

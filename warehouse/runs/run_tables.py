@@ -27,7 +27,7 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX
+from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, is_index_runs_table
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Layout, Merge, Run
@@ -47,6 +47,8 @@ from tidemark.warehouse.runs.projection import MarkedFile, Projection
 # are not read: `repair` makes them again from `events`.
 FORMAT = 1
 _FORMAT_PROPERTY = f"{PROPERTY_PREFIX}format"
+# The first indexes, of the same format, had rows of a group: group_1 ..., value, tick.
+_INDEX_COLUMNS = {"file", "row"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,14 @@ def net_of(path: str) -> int:
 def other_format(table: DeltaTable) -> str | None:
     """What is wrong with the format of a runs table and its marks; None if it is that of this version."""
     found = table.metadata().configuration.get(_FORMAT_PROPERTY, "0")
-    return None if found == str(FORMAT) else f"it has the format {found}, this version reads {FORMAT}"
+    if found != str(FORMAT):
+        return f"it has the format {found}, this version reads {FORMAT}"
+    if not is_index_runs_table(table.table_uri):
+        return None
+    names = [field.name for field in table.schema().fields]
+    if {*names} >= _INDEX_COLUMNS:
+        return None
+    return f"it has the columns {', '.join(names)}, this version reads indexes with file and row"
 
 
 def runs_of(table: DeltaTable | None, files: Sequence[DataFile] | None = None) -> dict[Run, list[DataFile]]:
