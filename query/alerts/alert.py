@@ -51,8 +51,9 @@ class GroupState:
         A share or a burn rate is a fraction.
     window: that of the first comparison.
     reason: why, in words.
-    traffic: of an alert over sites, the `messages` and `bytes` so far of all places, and `messages_of_asking`
-        and `bytes_of_asking`, those of asking each site whenever it looked. None without sites.
+    traffic: of an alert over sites, the `messages` and `bytes` that all places have sent so far, and in
+        `messages_of_asking` and `bytes_of_asking` what it would have cost to ask each site at every look.
+        None without sites.
     """
 
     when: str
@@ -111,7 +112,7 @@ class Seen(NamedTuple):
 class Look(NamedTuple):
     """What one look says about a condition.
 
-    seen: the groups by their names. problem: why nothing can be said about now; None if it can.
+    seen: the groups by their names. problem: why the present state is not known; None if it is.
     """
 
     seen: Mapping[str, Seen]
@@ -136,7 +137,7 @@ class Source(Protocol):
         """A look at all conditions begins."""
 
     def look(self, condition: Condition, now: int, fires: set[str]) -> Look | None:
-        """What is known of a condition; None if it is not known yet, and stays as it was.
+        """What is known of a condition; None if nothing is known yet, so that its state stays.
 
         fires: the names of the groups that are possible or certain.
         """

@@ -59,7 +59,7 @@ class _SiteMachine:
         self.stale: int | None = None
 
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
-        """Takes a message; see `Machine`. A look answers it. Without a task, it was for an earlier start."""
+        """Takes a message; see `Machine`. The next look answers it. Without a task it is dropped."""
         del sender
         with one_release(payload) as content:
             if kind == TASK:
@@ -71,7 +71,7 @@ class _SiteMachine:
         return []
 
     def joined(self, peer: int, *, again: bool) -> list[Message]:
-        """A coordinator says its task by itself; what an earlier one said is over. See `Machine`."""
+        """Forgets the conditions of an earlier coordinator; the new one sends its own. See `Machine`."""
         del peer, again
         self.watched = []
         return []
@@ -172,7 +172,7 @@ class AlertSite:
         return values
 
     def _sums(self, one: _Watched, now: int, *, all_modes: bool) -> tuple[list[int], bool]:
-        """The sums, and whether these, or that all are inside of their zones, are certain."""
+        """The sums, and whether they decide: they are exact, or all certainly lie inside of their zones."""
         end = window_end(self._wh, now, self._machine.lag)
         values, is_rough, is_outside = [0] * len(one.linear.sums), False, False
         for counted, places in one.linear.counts:

@@ -54,8 +54,9 @@ class Comparison:
 
     text: the comparison as it was written.
     question: the method of Reader that is asked. given: its arguments, as `resolve_arguments` returns them.
-    field: the number that is compared: None for the answer's own value; a field of a summary; "share", that
-        of the rows at most the value; or "burn", the share above it by the share that may be there.
+    field: the number that is compared: None for the answer's own value; a field of a summary; "share", the
+        share of the rows that are at most the value; or "burn", the burn rate: the share of the rows above
+        the value, divided by the share that the objective allows there.
     objective: of a burn rate: the share of rows that should be at most the value.
     threshold: a number; of a measure of times the text of one.
     least_rows: with fewer rows the comparison does not hold.
