@@ -11,10 +11,15 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tidemark import query, stream, warehouse
 from tidemark.jobs.serve.app import Served
@@ -114,6 +119,23 @@ def serving(
             thread.join()
             queue.close()
             metrics.close()
+
+
+def certificate_of_here(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost that signs itself, and its key."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2040, 1, 1, tzinfo=UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, secret = folder / "site.crt", folder / "site.key"
+    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return pem, secret
 
 
 NAMES = ("ATL", "SEA", "<img src=x onerror=alert(1)>", "a\x00b\x1b[31m\u202e", "x" * 2**20, "漢,字")

@@ -13,20 +13,16 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.jobs.asked import ASKED, W
-from tests.jobs.http_served import NAMES, TOKEN, Site, fill, serving, small_world
+from tests.jobs.http_served import NAMES, TOKEN, Site, certificate_of_here, fill, serving, small_world
 from tests.jobs.said import environment
 from tests.stores.gate import Fault
 from tests.stores.server import running
@@ -359,25 +355,8 @@ def test_the_description_has_every_parameter_as_it_is_taken(site: Site) -> None:
     assert (unknown.status, "nonsense" in unknown.json["message"]) == (400, True)
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of localhost that signs itself, and its key."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=localhost")
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2040, 1, 1, tzinfo=UTC))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem, secret = folder / "site.crt", folder / "site.key"
-    pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    return pem, secret
-
-
 def test_it_speaks_tls_and_nothing_else(wh: W, tmp_path: Path) -> None:
-    files = _certificate(tmp_path)
+    files = certificate_of_here(tmp_path)
     with serving({"w": wh}, certificate=files) as site:
         assert site.raw(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n")[:4] != b"HTTP"
         site.secure = ssl.create_default_context(cafile=files[0])

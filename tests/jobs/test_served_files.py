@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs.asked import ASKED, W
-from tests.jobs.http_served import TOKEN, Site, serving, small_world
+from tests.jobs.http_served import TOKEN, Site, certificate_of_here, serving, small_world
 from tests.jobs.said import environment
 from tests.query.siteworld import made
 from tests.soak import draws
@@ -559,6 +559,21 @@ def test_connections_are_used_again(started: Started, monkeypatch: pytest.Monkey
         idle._http.sock._sock.shutdown(2)
     assert wh.quantile(0.5).N
     assert len(made_ones) == 1
+
+
+def test_the_certificate_of_a_server_is_verified(tmp_path: Path) -> None:
+    files = certificate_of_here(tmp_path)
+    with serving({"w": query.open(tiny(tmp_path))}, certificate=files) as site:
+        place = f"https://127.0.0.1:{site.port}/w"
+        trusted = {**OPTIONS, "certificate": str(files[0])}
+        wh = query.open(place, trusted)
+        assert wh.quantile(0.5).value == 2
+        for idle in wh.store.far_files._server._idle:  # type: ignore[attr-defined]  # else the server waits for it
+            idle.close()
+        with pytest.raises(StoreUnavailable, match="certificate is not valid"):
+            query.open(place, OPTIONS)
+        with pytest.raises(StoreUnavailable, match="certificate is not valid"):  # it is of 127.0.0.1
+            query.open(place.replace("127.0.0.1", "localhost"), trusted)
 
 
 def test_no_warehouse_is_at_an_address(started: Started) -> None:

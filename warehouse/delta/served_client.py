@@ -306,7 +306,9 @@ def _told(body: bytes) -> tuple[str, str]:
 def _verifying(certificate: str | None) -> ssl.SSLContext:
     """What verifies the certificates of servers: those of the system, or of the file of an authority."""
     try:
-        return ssl.create_default_context(cafile=certificate)
+        secure = ssl.create_default_context(cafile=certificate)
+        secure.hostname_checks_common_name = False  # names of servers are in a field of their own
+        return secure
     except (OSError, ssl.SSLError) as error:
         raise InputError(
             f"the certificate {shortened(certificate)} of storage_options cannot be used: {error}. Give a "
