@@ -28,6 +28,11 @@ class MetadataWatch:
         self._is_there = False  # the entry of the version
         self._take(-1)
 
+    @property
+    def entry(self) -> str:
+        """The entry of the version that was looked at last."""
+        return self._entry
+
     def start_from(self, version: int) -> None:
         """The table was opened at its newest version: this one."""
         self._take(version)

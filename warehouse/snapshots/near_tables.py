@@ -1,6 +1,7 @@
 """The tables of a warehouse on a disk of this machine, kept open: one after the other is looked at.
 
-A look that finds nothing new asks for two files of each table: its newest entry, and the next one.
+A look that finds nothing new asks for two files of each table: its newest entry, and the next one. Where the
+logs have been quiet for a while it asks for one folder of each (quiet_logs.py).
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from tidemark.warehouse.events.versions import FilesBefore
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.quiet_logs import QuietLogs, quiet_logs
 from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
+_NOTED_SECONDS = 1.0  # between two notes of quiet logs
+_QUESTIONS = 4  # kinds of questions of which quiet logs are noted
 _LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
 
 
@@ -49,11 +53,38 @@ class NearTables:
         self._watch.start_from(self._events.existing.version())
         self._lock = threading.Lock()
         self._named: tuple[Options, Needed, list[str]] | None = None
+        self._quiet: list[tuple[Needed, TableState, list[str], QuietLogs]] = []  # of the last questions
+        self._noted = 0.0
         self.state = TableState.of(store, self._events.existing)
         self.look(ALL, self.state)
 
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
         """Looks at the options, the runs tables, steps, ledger, `events` and removals, in this order."""
+        for known, state, runs, logs in self._quiet:
+            if state is since and state is self.state and known == needed and logs.are_unchanged():
+                return runs
+        began = time.monotonic()
+        is_due = began - self._noted > _NOTED_SECONDS
+        before = self._quiet_logs(needed) if is_due else None
+        runs = self._look(needed, since, max_age)
+        if is_due:
+            self._noted = began
+            logs_now = None if before is None or self.state is not since else self._quiet_logs(needed)
+            if before is not None and logs_now is not None and logs_now.stamps == before.stamps:
+                others = [one for one in self._quiet if one[1] is since and one[0] != needed]
+                self._quiet = [(needed, since, runs, before), *others[: _QUESTIONS - 1]]
+        return runs
+
+    def _quiet_logs(self, needed: Needed) -> QuietLogs | None:
+        """The logs that a look for these looks at, as they are now; None if their times do not count."""
+        names = [*self._runs_tables(self.state.options, needed), LEDGER, *([STEPS] if needed.all else [])]
+        opened = [self._opened.get(name) for name in names]
+        entries = [one.entry for one in opened if one is not None and one.table is not None]
+        if len(entries) < len(names) or self.state.removed.damage is not None:
+            return None
+        return quiet_logs([self._watch.entry, *entries])
+
+    def _look(self, needed: Needed, since: TableState, max_age: float) -> list[str]:
         self.look_for_options(max_age)
         while True:
             options = self.state.options
@@ -152,6 +183,11 @@ class NearTable:
     checked: float = float("-inf")
     _entry: tuple[int, int, int] | None = None
     _paths: tuple[int, str, str] = (-1, "", "")  # a version, its entry in the log and the next one
+
+    @property
+    def entry(self) -> str:
+        """The newest entry of the log at the last update, unless that moved the table."""
+        return self._paths[1]
 
     @property
     def existing(self) -> DeltaTable:

@@ -174,6 +174,7 @@ class SitesReader:
             raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}, got {missing!r}.")
         self.readers = dict(readers)
         check_distinct(self.readers)
+        self._waits = _wait(self.readers)
         self._of: list[Options] = []
         self._common: Options
         self._take_options()
@@ -235,7 +236,7 @@ class SitesReader:
         """What `ask` returns for each that answers; and the errors of others, if these are bounded."""
         last = self._last
         if last is None:
-            found = of_each(self.readers, ask)
+            found = of_each(self.readers, ask, waits=self._waits)
             self._take_options()
             return found, {}
 
@@ -266,12 +267,12 @@ class _Failed:
 AnySnapshot: TypeAlias = SnapshotReader | Snapshot | SitesReader | SitesSnapshot
 
 
-def of_each(sites: Mapping[str, S], read: Callable[[S], T]) -> dict[str, T]:
+def of_each(sites: Mapping[str, S], read: Callable[[S], T], *, waits: bool | None = None) -> dict[str, T]:
     """What `read` returns for each site. An error names its site: `read` may be called again to find it.
 
-    Side by side if they wait for stores, one after the other on disks.
+    Side by side if they wait for stores, one after the other on disks. waits: which of both, if it is known.
     """
-    if not _wait(sites):
+    if not (_wait(sites) if waits is None else waits):
         with suppress(TidemarkError, OSError):  # quick questions feel a context for each site
             return {name: read(site) for name, site in sites.items()}
 

@@ -46,6 +46,10 @@ class SnapshotReader:
     def __init__(self, store: Store) -> None:
         self.store, self._tables = store, open_tables(store)
         self._snapshot = Snapshot(self._tables.state, self._tables)
+        self._whole: tuple[TableState | None, Sequence[str]] = (
+            None,
+            (),
+        )  # what was compared, and lacks nothing
         found = self._tables.state.files
         self._settle([name for name in ALL.runs_tables(self.options) if name in found])
 
@@ -125,10 +129,22 @@ class SnapshotReader:
 
     def _settle(self, runs_tables: Sequence[str]) -> None:
         """Takes the state of the tables after a look, once their steps are compared."""
-        told, before = self._compare(runs_tables), self._snapshot
+        before, state = self._snapshot, self._tables.state
+        known, tables_known = self._whole
+        if state is before.state and state is known and runs_tables == tables_known:
+            return
+        told = self._compare(runs_tables)
         state = self._tables.state
+        self._whole = (state, runs_tables) if told is None and self._is_whole(runs_tables) else (None, ())
         if state is not before.state or told not in (None, before.told):
             self._snapshot = Snapshot(state, self._tables, told)
+
+    def _is_whole(self, runs_tables: Sequence[str]) -> bool:
+        """Whether the tables have the same steps, and show all of each removal or nothing."""
+        with suppress(DamagedWarehouse):
+            state = self._tables.state
+            return not state.lacks_steps(runs_tables) and not state.is_torn(runs_tables)
+        return False
 
     def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
         """What the tables say of the steps; None if no table lacks a step that another one has.

@@ -1,0 +1,65 @@
+"""Whether anything was put into the logs of tables on a disk since a look, by the times of their folders.
+
+A look asks for two files of each table. A folder's time changes with each file that comes into it or leaves
+it, so where no time has changed, one question for each folder does. The times count only
+
+* if they are older than SETTLED: two files that come within the grain of a file system's clock give a folder
+  one time;
+* if the newest entry of the log came at the time of its folder, up to NEAR: not all file systems that are
+  mounted from elsewhere keep times of folders, and one that stands still would hide what comes;
+* for LISTING_SECONDS after a look, as in near_tables.py.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.warehouse.delta.metadata_watch import LISTING_SECONDS
+
+SETTLED_NS = 2_500_000_000
+NEAR_NS = 2_000_000_000
+
+Stamp = tuple[int, int]  # the number of a folder, and the time of its last change
+
+
+@dataclass(frozen=True, slots=True)
+class QuietLogs:
+    """The folders of logs as they were at a look that found nothing new."""
+
+    folders: tuple[str, ...]
+    stamps: tuple[Stamp, ...]
+    until: float
+
+    def are_unchanged(self) -> bool:
+        """Whether nothing came since."""
+        try:
+            return time.monotonic() < self.until and self.stamps == tuple(map(_stamp, self.folders))
+        except OSError:
+            return False
+
+
+def quiet_logs(entries: Sequence[str]) -> QuietLogs | None:
+    """The folders of these newest entries of logs; None while their times do not count.
+
+    Asked before a look and after it, with equal answers, it is what the look has seen.
+    """
+    folders = tuple(entry.rpartition("/")[0] for entry in entries)
+    try:
+        stamps = tuple(map(_stamp, folders))
+        newest = [os.stat(entry).st_mtime_ns for entry in entries]  # noqa: PTH116  quicker than Path
+    except OSError:
+        return None
+    settled = time.time_ns() - SETTLED_NS
+    if not all(
+        at < settled and 0 <= at - own <= NEAR_NS for (_, at), own in zip(stamps, newest, strict=True)
+    ):
+        return None
+    return QuietLogs(folders, stamps, time.monotonic() + LISTING_SECONDS)
+
+
+def _stamp(folder: str) -> Stamp:
+    found = os.stat(folder)  # noqa: PTH116  quicker than Path
+    return found.st_ino, found.st_mtime_ns
