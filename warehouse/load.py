@@ -436,6 +436,7 @@ def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None
         events, *runs = tables.open_tables(work.store, EVENTS, *names)
         fresh = replace(work, options=read_options(work.store, events))
         if SIGNED in fresh.options.features:
+            del events, runs  # tables that nobody uses are opened again sooner
             finish_open(fresh)
             events, *runs = tables.open_tables(work.store, EVENTS, *names)
         for projection, table in zip(projections, runs, strict=True):

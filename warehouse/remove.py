@@ -132,6 +132,7 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
             raise InputError(f"the batch {batch!r} was never loaded. Nothing was changed.")
     else:
         own = _range_of_stream(work, events, source, batches)
+    del events  # a table that nobody uses is opened again sooner
     wanted = Wanted("unload", (own,), None, request, may_keep=True)
     return remove(work, wanted, began, dry_run=dry_run)
 
@@ -348,12 +349,13 @@ def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | No
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The rows that leave at this version of `events`; of a correction also those that come.
+    """The rows that leave at a version of `events`; of a correction also those that come.
 
-    new: the files of rows that come, written and not committed. room: how many of the rows may be kept.
+    schema: that of `events`. new: the files of rows that come, written and not committed. room: how many of
+    the rows may be kept.
     """
 
-    events: DeltaTable
+    schema: pa.Schema
     plans: Sequence[StepPlan]
     selected: Sequence[Selected]
     parts: tuple[RemovedPart, ...]
@@ -385,7 +387,7 @@ def _find(work: Work, wanted: Wanted) -> _Found | None:
             new = coming.write(work, events, step_tick(work))
     parts = parts_of(wanted, plans, selected)
     room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
-    return _Found(events, plans, selected, parts, new, room)
+    return _Found(pa.schema(events.schema()), plans, selected, parts, new, room)
 
 
 def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | None:
@@ -414,6 +416,7 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     removal = Removal(number, wanted.kind, parts, kept=keeps, file=file, request=wanted.request)
     if not removals.commit_removal(store, Race(store, REMOVALS, table), removal):
         return None
+    del table
     work.reached("removal planned")
     work = replace(work, options=read_options(store))
     done = finish_open(work, with_kept=found.room.is_full)
@@ -438,11 +441,10 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
 
 
 def _write(work: Work, found: _Found, *, digests: bool) -> list[Rewritten]:
-    schema = pa.schema(found.events.schema())
     time = work.options.time_column
     keeps = found.room.fits
     time = time and replace(time, name=time.stored_name)  # rewritten rows have stored names
-    tasks = [RewriteTask(work.store, schema, time, one, digests, keeps) for one in found.selected]
+    tasks = [RewriteTask(work.store, found.schema, time, one, digests, keeps) for one in found.selected]
     return list(work.executor.run(tasks))
 
 

@@ -75,7 +75,8 @@ def sort_runs(
         for one in wanted:
             attempt = Attempt(work, one.run, run_tables.new_attempt(net_of), chunk_store)
             batches = tuple(planned_batches(one.plans))
-            sorts.append(_Sort(attempt, one.projections, batches, files_of_batches(events, batches)))
+            files = files_of_batches(events, batches)
+            sorts.append(_Sort(attempt, one.projections, batches, files, reads_once=len(wanted) > 1))
         results = iter(work.executor.run([task for one in sorts for task in one.tasks]))
         return [one.finish(results) for one in sorts]
 
@@ -91,7 +92,11 @@ def _chunk_store(executor: Executor, store: Store) -> Iterator[Store]:
 
 
 class _Sort:
-    """The tasks that sort a run for projections, in an attempt; `finish` takes their results."""
+    """The tasks that sort a run for projections, in an attempt; `finish` takes their results.
+
+    reads_once: whether one task is to sort few rows for all projections but indexes: they are read once, and
+        there are other runs for other tasks.
+    """
 
     def __init__(
         self,
@@ -99,9 +104,13 @@ class _Sort:
         projections: Sequence[Projection[Any]],
         batches: tuple[BatchRange, ...],
         event_files: Sequence[DataFile],
+        *,
+        reads_once: bool,
     ) -> None:
         self._attempt, self._projections = attempt, projections
-        self._groups = _task_groups(projections)
+        rows, most = sum(file.rows for file in event_files), attempt.work.store.tuning.sort_rows
+        is_small = rows * len(projections) <= most and all(file.rows >= 0 for file in event_files)
+        self._groups = _task_groups(projections, read_once=reads_once and is_small)
         self._of_groups = [_sort_tasks(attempt, group, batches, event_files) for group in self._groups]
         self.tasks = [*chain.from_iterable(self._of_groups)]
 
@@ -137,16 +146,17 @@ def merge_runs(
     return _new_run(attempt, projection, _merge(attempt, projection, inputs, totals, store), totals, cells)
 
 
-def _task_groups(projections: Sequence[Projection[Any]]) -> list[list[Projection[Any]]]:
+def _task_groups(projections: Sequence[Projection[Any]], *, read_once: bool) -> list[list[Projection[Any]]]:
     """The projections in groups; one task sorts its share of the rows for all projections of a group.
 
-    A projection that merges equal rows is a group of its own. Its tasks hold only distinct rows in memory, so
-    they take larger shares. So is an index: it has few columns in common with others, so nothing is gained if
-    they share tasks, and the tasks of more projections take fewer rows, which makes chunks and a merge.
+    A projection that merges equal rows is a group of its own, unless few rows are read once. Its tasks hold
+    only distinct rows in memory, so they take larger shares. So is an index: it has few columns in common
+    with others, so nothing is gained if they share tasks, and the tasks of more projections take fewer rows,
+    which makes chunks and a merge.
     """
-    shared = [projection for projection in projections if not projection.sorts_alone]
-    single = [[projection] for projection in projections if projection.sorts_alone]
-    return [*([shared] if shared else []), *single]
+    single = [one for one in projections if one.sorts_alone and not (read_once and one.merges_equal)]
+    shared = [one for one in projections if one not in single]
+    return [*([shared] if shared else []), *([one] for one in single)]
 
 
 def _sort_tasks(

@@ -86,6 +86,7 @@ def finish_open(work: Work, *, with_kept: bool = False) -> Finished:
             break
         removed = _decided(work, table)
         if removed is None:
+            del table
             continue
         built = _apply(work, removed, with_kept=with_kept)
         if built is None:
@@ -103,6 +104,7 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
     number, voided = removals.decided(events), removals.voided(events)
     planned = removals.open_removal(records, number)
     if planned is not None:
+        del events  # a table that nobody uses is opened again sooner
         decide(work, planned)
         return None
     void = {one.file for one in records if one.number == voided}
@@ -179,15 +181,7 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] 
     """
     work = replace(work, options=read_options(work.store))  # the names of columns in both are of one moment
     store, projections = work.store, work.options.projections
-    runs_tables = tables.find_tables(store, *(one.runs_table for one in projections))
-    found: dict[str, dict[Run, list[DataFile]]] = {
-        projection.runs_table: {
-            run: files
-            for run, files in run_tables.runs_of(table).items()
-            if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
-        }
-        for projection, table in zip(projections, runs_tables, strict=True)
-    }
+    found = _runs_to_build(work, removed, with_kept=with_kept)
     if not any(found.values()):
         return None
     with work.phase("remove"):
@@ -198,6 +192,19 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] 
         work.reached("removal sorted")
         put = [_put(work, projection, waiting[projection.runs_table], built) for projection in projections]
         return [one for one in put if one is not None]
+
+
+def _runs_to_build(work: Work, removed: Removed, *, with_kept: bool) -> dict[str, dict[Run, list[DataFile]]]:
+    """The runs that are to lose rows, with their files, by runs table."""
+    names = [one.runs_table for one in work.options.projections]
+    return {
+        name: {
+            run: files
+            for run, files in run_tables.runs_of(table).items()
+            if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
+        }
+        for name, table in zip(names, tables.find_tables(work.store, *names), strict=True)
+    }
 
 
 def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int]) -> _Waiting:
