@@ -65,7 +65,7 @@ soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages an
 		TIDEMARK_SOAK_DISK_PAGES=1 TIDEMARK_SOAK_TEXTS=400 TIDEMARK_SOAK_STREAMS=2 \
 		.venv/bin/python -m pytest -s -o faulthandler_timeout=0 tests/crash/test_kills.py tests/crash/test_removals.py tests/crash/test_races.py tests/crash/test_store.py tests/crash/test_flips.py \
 		tests/crash/test_full_disks.py tests/stream/test_kafka.py tests/worlds/test_random_worlds.py tests/worlds/test_changing_worlds.py tests/query/test_comparisons.py \
-		tests/jobs/test_text_three_ways.py tests/sketches/test_monitoring.py \
+		tests/jobs/test_text_three_ways.py tests/sketches/test_monitoring.py tests/query/test_alert_sites.py \
 		-k 'random or any_point or at_once or spark_submit'
 	@# All cases of tests of which the usual run takes some.
 	@TIDEMARK_SOAK_CASES=1 TIDEMARK_SOAK_DRAWS=5 .venv/bin/python -m pytest -o faulthandler_timeout=0 \

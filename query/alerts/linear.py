@@ -24,7 +24,7 @@ there is one sum of the least values and one of the greatest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -132,8 +132,12 @@ class LinearPart:
             shares = [(1 - one) / allowed for one in reversed(shares)]
         return Reading(low=shares[0], value=sum(shares) / 2, high=shares[1], rows=rows), words
 
-    def verdicts(self, reached: Sequence[bool]) -> tuple[Verdict, Verdict]:
-        """Of the threshold and of the clear level, from whether each sum reaches its least value."""
+    def verdicts(self, reached: Sequence[bool], needed: Collection[int]) -> tuple[Verdict, Verdict]:
+        """Of the threshold and of the clear level, from whether each sum reaches its least value.
+
+        needed: the places that are known; a limit of which nothing is known counts as clear.
+        """
+        reached = [one and place in needed for place, one in enumerate(reached)]
         if not reached[self.rows]:
             return Verdict.CLEAR, Verdict.CLEAR
         threshold, kept = (
@@ -149,6 +153,18 @@ class LinearCondition:
 
     parts: tuple[LinearPart, ...]
     sums: tuple[Sum, ...]
+
+    def needed(self, *, fires: bool) -> set[int]:
+        """The places that decide about the next state.
+
+        The clear levels count only while it fires. If all counts are exact, a state that fires is certain, so
+        then they alone count.
+        """
+        is_exact = all(part.near == part.far for part in self.parts)
+        which = (0,) if not fires else (1,) if is_exact else (0, 1)
+        return {
+            place for part in self.parts for i in which for place in (part.rows, part.near[i], part.far[i])
+        }
 
     @property
     def counts(self) -> list[tuple[Counted, list[int]]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tidemark.query.alerts.alert import Look, Seen
@@ -85,7 +85,7 @@ class _CoordinatorMachine:
             for number, values in reports:
                 conditions[number].coordinator.receive(sender, values)
                 self.reports[sender, number] = len(vector_text(values))
-        return self._taken()
+        return self.taken()
 
     def joined(self, peer: int, *, again: bool) -> list[Message]:
         """A site gets the task; see `Machine`."""
@@ -95,7 +95,7 @@ class _CoordinatorMachine:
             one.coordinator.joined(peer)
         return [said(peer, TASK, self._task)]
 
-    def _taken(self) -> list[Message]:
+    def taken(self) -> list[Message]:
         """One message of a kind to a site, about all conditions."""
         found = [said(site, kind, content) for (site, kind), content in self._outgoing.items()]
         self._outgoing.clear()
@@ -138,15 +138,8 @@ class OverSites:
 
     def refresh(self) -> None:
         """Takes what came. TidemarkError if a later coordinator runs: this one has to end."""
-        with exchange_errors():
-            try:
-                if self._place.turn():
-                    self._news = object()
-                self._place.repeat_at_times(PATIENCE)
-                self._problem = None
-            except (StoreUnavailable, SystemRefused) as error:
-                self._problem = f"the exchange does not answer: {error}"
-                self._news = object()
+        self._problem = None
+        self._meet(self._turn)
 
     def begin(self) -> None:
         """See `refresh`."""
@@ -157,9 +150,11 @@ class OverSites:
 
     def look(self, condition: Condition, now: int, fires: set[str]) -> Look | None:
         """See `Source`."""
-        del fires
         one = self._machine.coordinated[condition.text]
-        coordinator = one.coordinator
+        coordinator, parts = one.coordinator, one.linear.parts
+        needed = one.linear.needed(fires=ALL in fires)
+        coordinator.watch(needed)
+        self._meet(lambda: self._place.say(self._machine.taken()))
         problem = self._problem or self._silence(now)
         if problem is None and coordinator.problems:
             site, why = min(coordinator.problems.items())
@@ -168,9 +163,8 @@ class OverSites:
             return Look({}, problem)
         if not coordinator.is_known:
             return None
-        first = one.linear.parts[0]
-        verdicts = [part.verdicts(coordinator.reached) for part in one.linear.parts]
-        reading, words = first.reading(one.linear.sums, coordinator.sums)
+        verdicts = [part.verdicts(coordinator.reached, needed) for part in parts]
+        reading, words = parts[0].reading(one.linear.sums, coordinator.sums)
         threshold, kept = (min(both) for both in zip(*verdicts, strict=True))
         reason = f"{words} when all {self._sites} sites were asked"
         return Look({ALL: Seen(threshold, kept, reading, None, reason)}, None)
@@ -188,6 +182,20 @@ class OverSites:
             ),
         }
         return {**self._place.traffic, **every}
+
+    def _turn(self) -> None:
+        if self._place.turn():
+            self._news = object()
+        self._place.repeat_at_times(PATIENCE)
+
+    def _meet(self, act: Callable[[], None]) -> None:
+        """Does something at the exchange; what it refuses for the moment is the problem of all conditions."""
+        with exchange_errors():
+            try:
+                act()
+            except (StoreUnavailable, SystemRefused) as error:
+                self._problem = f"the exchange does not answer: {error}"
+                self._news = object()
 
     def _silence(self, now: int) -> str | None:
         """Which site has said nothing for too long."""

@@ -15,7 +15,8 @@ condition these are the largest: each is a half space, and no room is left betwe
 Guarantee: while no message is under way, and all sites are there, the signs are right. Proof: the sum of the
 w_ik is at least the sum of the z_ik, which is d_k. Numbers have no limit, so there is no rounding.
 
-A site that cannot say its vector reports why. It has no zones then, so all are made anew once it can.
+A site that cannot say its vector reports why. It has no zones then, so all are made anew once it can. A place
+that is not watched has the sign 0, and no zone; once it is watched, all zones are made anew, too.
 
 Source: Keralapura, Cormode and Ramamirtham, "Communication-efficient distributed monitoring of thresholded
 counts", SIGMOD 2006; Keren et al. and Papapetrou et al., as in zones.py.
@@ -24,13 +25,13 @@ counts", SIGMOD 2006; Keren et al. and Papapetrou et al., as in zones.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from tidemark.sketches.errors import CorruptSketch
 
 Zone = tuple[int, int]
-"""A sign s and the least of s v."""
+"""A sign s, 0 for no zone, and the least of s v."""
 
 
 class LinearSite:
@@ -56,7 +57,7 @@ class LinearSite:
     def take(self, zones: Any) -> None:
         """Takes new zones, as the coordinator sent them. CorruptSketch for what is none."""
         is_right = isinstance(zones, list) and all(
-            isinstance(one, list) and len(one) == 2 and one[0] in (1, -1) and _is_whole(one[1])
+            isinstance(one, list) and len(one) == 2 and one[0] in (1, -1, 0) and _is_whole(one[1])
             for one in zones
         )
         if not is_right:
@@ -87,7 +88,7 @@ class LinearSite:
 class LinearCoordinator:
     """The coordinator of one vector of `sites` sites.
 
-    thresholds: the c_k. ask, give: send a site the question, or its zones.
+    thresholds: the c_k. ask, give: send a site the question, or its zones. At first all places are watched.
     """
 
     __slots__ = (
@@ -96,9 +97,11 @@ class LinearCoordinator:
         "_give",
         "_next",
         "_rooms",
+        "_signs",
         "_sites",
         "_thresholds",
         "_told",
+        "_watched",
         "_zones",
         "phases",
         "problems",
@@ -118,11 +121,13 @@ class LinearCoordinator:
         self._told: dict[int, Sequence[int]] = {}
         self._asked: set[int] = set()
         self._rooms: list[int] = []
+        self._signs: list[int] = [0] * len(thresholds)
+        self._watched = [True] * len(thresholds)
         self._next = 0
         self.problems: dict[int, str] = {}
         """Why sites cannot say their vectors."""
         self.reached: list[bool] = []
-        """Whether each sum reaches its threshold."""
+        """Whether each sum that is watched reaches its threshold."""
         self.sums: list[int] = []
         """The sums when all were asked last."""
         self.phases = {"balanced": 0, "all": 0}
@@ -131,7 +136,23 @@ class LinearCoordinator:
     @property
     def is_known(self) -> bool:
         """Whether all sites have zones, so that `reached` is certain while no message is under way."""
-        return len(self._zones) == self._sites
+        return len(self._zones) == self._sites and not self._lacks_zones
+
+    @property
+    def _lacks_zones(self) -> bool:
+        """Whether a place that is watched has no zones."""
+        return any(one and not sign for one, sign in zip(self._watched, self._signs, strict=True))
+
+    def watch(self, places: Collection[int]) -> None:
+        """Only these places count from now on; `is_known` once they have zones."""
+        before, self._watched = self._watched, [place in places for place in range(len(self._thresholds))]
+        if (
+            self._watched != before
+            and len(self._zones) == self._sites
+            and not self._asked
+            and self._lacks_zones
+        ):
+            self._go_on()
 
     def joined(self, site: int) -> None:
         """A site was started, or started again: it knows nothing, and reports by itself."""
@@ -188,16 +209,20 @@ class LinearCoordinator:
         """How far the sites that told are inside of their zones, together, at each place."""
         return [
             sum(sign * values[place] - self._zones[site][place][1] for site, values in self._told.items())
-            for place, sign in enumerate(1 if one else -1 for one in self.reached)
+            for place, sign in enumerate(self._signs)
         ]
 
     def _begin_anew(self) -> None:
         self.phases["all"] += 1
         self.sums = [sum(column) for column in zip(*self._told.values(), strict=True)]
         self.reached = [one >= c for one, c in zip(self.sums, self._thresholds, strict=True)]
+        self._signs = [
+            (1 if is_reached else -1) if watched else 0
+            for is_reached, watched in zip(self.reached, self._watched, strict=True)
+        ]
         slacks = [
-            one - c if is_reached else c - 1 - one
-            for one, c, is_reached in zip(self.sums, self._thresholds, self.reached, strict=True)
+            sign * (one - c) - (sign < 0)
+            for one, c, sign in zip(self.sums, self._thresholds, self._signs, strict=True)
         ]
         self._rooms = [slack // self._sites for slack in slacks]
         self._share(slacks)
@@ -208,10 +233,8 @@ class LinearCoordinator:
         self._told.clear()
         for number, (site, values) in enumerate(told.items()):
             self._zones[site] = [
-                (1, value - _part(slack, len(told), number))
-                if is_reached
-                else (-1, -value - _part(slack, len(told), number))
-                for value, slack, is_reached in zip(values, slacks, self.reached, strict=True)
+                (sign, sign * value - _part(slack, len(told), number))
+                for value, slack, sign in zip(values, slacks, self._signs, strict=True)
             ]
         for site in told:
             self._give(site, self._zones[site])
