@@ -28,6 +28,7 @@ def run(given: argparse.Namespace) -> int:
         _session(given.schema),
         given.warehouse,
         **parsed.creation_options(given),
+        reveal=given.reveal,
         schema=given.schema,
         storage_options=given.storage_options,
     )

@@ -1,4 +1,4 @@
-"""The command `tidemark secret`: makes secrets of private columns, and tokens of values."""
+"""The command `tidemark secret`: makes secrets of private columns, tokens of values, and values of tokens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ def run(given: argparse.Namespace) -> int:
 def _make(given: argparse.Namespace) -> int:
     if given.action == "new":
         what, text = "secret", f"{_older(given.after)}{warehouse.new_secret()}"
+    elif given.action == "token":
+        what, text = "token", str(query.token(_line(), reveal=given.sealed))
     else:
-        what, text = "token", str(query.token(sys.stdin.readline().rstrip("\r\n")))
+        what, text = "value", query.reveal(_line())
     if given.to is not None:
         _write(given.to, text)
         what, text = "file", given.to
     print(json_text({what: text}) if given.json else text)
     return DONE
+
+
+def _line() -> str:
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _older(path: str | None) -> str:

@@ -34,6 +34,7 @@ Its calls:
     query.register_views(spark, uri, name="flights")        # flights_quantile(...) and views, in Spark's SQL
     query.register_views(spark)                     # the warehouses of the settings spark.tidemark.NAME
     query.token("alice")                            # what stands for a value of a private column
+    query.reveal(token)                             # the value, of a warehouse created with reveal=True
     query.alert("quantile(0.99, last='15m') > 500", wh=wh, notify=tell)    # asked after each commit
     query.alert(..., sites=3, exchange=query.Exchange(...)); query.alert_site(0, exchange=..., wh=wh)
     query.use("path-or-uri"); query.quantile(0.99)  # the module's warehouse; or TIDEMARK_WAREHOUSE
@@ -97,7 +98,7 @@ from tidemark.warehouse.errors import (
     shortened,
 )
 from tidemark.warehouse.memory_cache import parse_bytes
-from tidemark.warehouse.private.tokens import Token, token
+from tidemark.warehouse.private.tokens import Token, reveal, token
 from tidemark.warehouse.snapshots.open_sites import Address, SitesAt, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.same_batches import Duplicates
@@ -420,6 +421,7 @@ __all__ = [
     "rank",
     "register_duckdb",
     "register_views",
+    "reveal",
     "self_join",
     "smallest",
     "summary",

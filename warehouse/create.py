@@ -31,7 +31,7 @@ from tidemark.warehouse.ingest.private_rows import as_token_field
 from tidemark.warehouse.ledger import ledger_rows
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.private.secrets import named_fingerprint, use_secret
+from tidemark.warehouse.private.secrets import REVEAL, named_fingerprint, secret_of, use_secret
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.features import PRIVATE
@@ -59,6 +59,7 @@ def create(
     storage_options: dict[str, str] | None = None,
     secret_file: str | os.PathLike[str] | None = None,
     secret_command: str | None = None,
+    reveal: bool = False,
     **given: Unpack[GivenOptions],
 ) -> Options:
     """Creates a warehouse and returns its options; if it exists, checks that it has the given options.
@@ -72,6 +73,8 @@ def create(
               options of the object store, as delta-rs takes them
     secret_file, secret_command
               where the secret of private columns comes from, as `use_secret` takes them: it is not stored
+    reveal    whether who has the secret can tell values by their tokens (`query.reveal`), and records that a
+              stream cannot take are kept, sealed. Tokens then show how long values are
 
     Raises InputError for an invalid option, for private columns without a secret or with another one, and for
     an object store that does not refuse a second put of the same object; OptionsMismatch if the warehouse
@@ -82,7 +85,7 @@ def create(
         raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
     asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
-    fingerprint = _fingerprint(asked, secret_file, secret_command)
+    fingerprint = _fingerprint(asked, secret_file, secret_command, reveal=reveal)
     store.files.check_place()
     if table_open.exists(store, EVENTS):
         options = read_options(store)
@@ -131,12 +134,24 @@ def create(
 
 
 def _fingerprint(
-    asked: dict[str, Any], file: str | os.PathLike[str] | None, command: str | None
+    asked: dict[str, Any], file: str | os.PathLike[str] | None, command: str | None, *, reveal: bool
 ) -> str | None:
-    """The fingerprint of the secret that is given; None if none is given and no column is private."""
+    """The fingerprint of the secret that is given; None if none is given and no column is private.
+
+    InputError for `reveal` without private columns, and without the package that it needs.
+    """
+    if reveal and not asked["private"]:
+        raise InputError("reveal=True is for private columns, and none is named: private=True.")
     if file is not None or command is not None:
-        return use_secret(file=file, command=command)
-    return named_fingerprint() if asked["private"] else None
+        found = use_secret(file=file, command=command)
+    elif asked["private"]:
+        found = named_fingerprint()
+    else:
+        return None
+    if reveal:
+        found = f"{REVEAL}{found}"
+        secret_of(found).token(b"")
+    return found
 
 
 def _with_secret(options: Options, fingerprint: str | None) -> Options:
@@ -144,7 +159,7 @@ def _with_secret(options: Options, fingerprint: str | None) -> Options:
     if options.private and fingerprint is not None and options.fingerprint != fingerprint:
         raise InputError(
             f"the warehouse has the secret with the fingerprint {options.fingerprint}, and that of "
-            f"{fingerprint} was given. Give its own. Nothing was changed."
+            f"{fingerprint} was given. Give its own; 'reveal:' stands for reveal=True. Nothing was changed."
         )
     return options
 

@@ -5,6 +5,7 @@
     write     tasks write each file of `events` anew, with a token of each token in a newer column
     commit    one commit replaces all files and columns. By this the options that were declared take effect
               (`Options.rotated`): so all readers and writers see both, or none
+    records   sealed records of `rejected` are wrapped, too
     settle    one commit writes the options as they are from then on
 
 The older secret is not needed. Keys, groups and indexes that have private columns get tables of the newer
@@ -23,18 +24,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema
+from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.data_files import list_files, read_file, remove_action
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX
+from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, REJECTED
 from tidemark.warehouse.errors import InputError, without_secrets
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.steps import newest_step
+from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ingest.all_files import AllFiles
 from tidemark.warehouse.ingest.private_rows import WrappedTokens
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.private.secrets import Secret, newest_secret
+from tidemark.warehouse.private.tokens import Token, made_by, text_prefix, token_of
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.removals.forget import forget_digests
 from tidemark.warehouse.settings.changes import changed_properties
@@ -83,6 +89,7 @@ def rotate(work: Work) -> Options:
         if files is None or wanted != tokens:
             tokens, files = wanted, AllFiles(work, "rotated", wanted)
         files.replace(race, _schema(race.table, wanted.columns))
+    _wrap_records(work, secret)
     _settle(work, race)
     _LOG.info("%s: has the secret %s", without_secrets(work.store.uri), secret.fingerprint)
     return read_options(work.store)
@@ -136,6 +143,33 @@ def _schema(events: DeltaTable, columns: Mapping[str, str]) -> Schema:
             for one in events.schema().fields
         ]
     )
+
+
+def _wrap_records(work: Work, secret: Secret) -> None:
+    """Wraps sealed records, so that those of a batch that comes again are the same."""
+    race = Race(work.store, REJECTED)
+    while secret.seals:
+        actions: list[AddAction | RemoveAction] = []
+        for file in list_files(race.table):
+            rows = read_file(work.store, REJECTED, file.path)
+            place, texts = rows.schema.get_field_index("raw"), rows.column("raw").to_pylist()
+            wrapped = [_wrapped(text, secret) for text in texts]
+            if wrapped != texts:
+                new = rows.set_column(place, rows.schema.field(place), pa.array(wrapped, pa.string()))
+                source, batch = file.stats["min.source"], file.stats["min.batch"]
+                actions += [remove_action(file), rejected.write_rows(work.store, source, batch, new)]
+        if not actions or race.commit(actions):
+            return
+
+
+def _wrapped(text: str | None, secret: Secret) -> str | None:
+    """The text of a record with the newest secret; as it is, if it has it."""
+    if (found := token_of(text)) is None:
+        return text
+    sealed = bytes(found)
+    for newer in secret.since(made_by(found, secret.fingerprint)):
+        sealed = newer.wrapped(sealed)
+    return str(Token(sealed, text_prefix(secret.fingerprint)))
 
 
 def _settle(work: Work, race: Race) -> None:

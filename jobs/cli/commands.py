@@ -680,12 +680,13 @@ nowhere. To take a token back, delete its line: a running server reads the file 
     ),
     Command(
         "secret",
-        "make a secret for private columns, or a token with it",
+        "make a secret for private columns, or a token with it, or tell the value of a token",
         """\
 `secret new` makes a secret: print it, or write it into a new file. Keep a copy: without it no name can be
 asked for. With --after it follows an older one, for `tidemark alter --rotate-secret`. `secret token` reads a
 value from the standard input, a line, and prints its token, by the secret in the file that
-TIDEMARK_SECRET_FILE names, or in what the command of TIDEMARK_SECRET_COMMAND prints.""",
+TIDEMARK_SECRET_FILE names, or in what the command of TIDEMARK_SECRET_COMMAND prints. `secret reveal` reads a
+token of a warehouse that was created with --reveal, and prints the value.""",
         (
             "tidemark secret new --to secret",
             "tidemark secret new --after secret --to secrets",

@@ -22,7 +22,7 @@ COMPARED = frozenset({
     "COMPARE_NOT_IN", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL",
 })  # fmt: skip
 ONLY_EQUAL = "is a private column, which stands alone beside =, <>, IN or IS NULL, with constants"
-_TOKEN = re.compile(r"(\\x[0-9A-F]{2}){16}")
+_TOKEN = re.compile(r"(\\x[0-9A-F]{2}){16,}")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 
 

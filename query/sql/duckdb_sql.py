@@ -36,7 +36,7 @@ from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
-from tidemark.warehouse.private.tokens import secrets_of, text_prefix
+from tidemark.warehouse.private.tokens import text_prefix
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import PARTS, RUN_COLUMNS, STEP_COLUMNS
@@ -127,7 +127,7 @@ def _views(
     def table(name: str, site: str) -> str:
         return _table(f"{rows_of}('{name}', {literal(site)}, {_NOW})", tables[name])
 
-    prefix = text_prefix(secrets_of(wh.options.fingerprint))
+    prefix = text_prefix(wh.options.fingerprint)
     private = [
         f"{_token_struct(f'e.{quoted(name)}', prefix)} AS {quoted(name)}" for name in _private(wh.options)
     ]

@@ -511,7 +511,7 @@ def test_values_that_are_written_as_they_came_are_found(
 
 
 def test_a_reason_with_the_value_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_filter, "without_values", lambda record: {**record, "raw": NAMES[0]})
+    monkeypatch.setattr(row_filter, "without_values", lambda record, **_: {**record, "raw": NAMES[0]})
     warehouse.create(
         None, tmp_path / "w", ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
         secret_file=secret_in(tmp_path / "s"),

@@ -40,7 +40,7 @@ from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.private.tokens import Token, asked_token, secrets_of
+from tidemark.warehouse.private.tokens import Token, asked_token, text_prefix
 
 MEASURE_DIGITS = 18  # of a decimal that fits into a BIGINT
 DECIMAL_DIGITS = 38  # of a decimal at most
@@ -55,7 +55,7 @@ _DATE_PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIMESTAMP_PATTERN = _DATE_PATTERN + r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?" + ZONE_PATTERN + "?)?"
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_TOKEN = re.compile(r"token\(([0-9a-f-]{32,})\)")
+_TOKEN = re.compile(r"token\(((?:reveal:)?[0-9a-f-]{32,})\)")
 SQL_OF_TOKENS = "struct<token: string>"  # a type that SQL compares with no text
 _YEARS = "the years 1 to 9999"
 
@@ -293,7 +293,7 @@ class _Tokens(ColumnType):
         return "binary"
 
     def decode(self, stored: Any) -> Token:
-        return Token(stored, secrets_of(self.fingerprint))
+        return Token(stored, text_prefix(self.fingerprint))
 
     def exact_of(self, value: Any) -> bytes:
         return bytes(asked_token(self.fingerprint, value))

@@ -21,9 +21,11 @@ from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import Contended, InputError
 from tidemark.warehouse.execution.executors import Input, RowsTask
 from tidemark.warehouse.private.secrets import Secret, secret_of
-from tidemark.warehouse.private.tokens import canonical
+from tidemark.warehouse.private.tokens import canonical, text_prefix
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.records import hidden
+
+_RAW = "_raw"  # see rejected.RECORD_COLUMNS
 
 
 def with_tokens(rows: Input, options: Options) -> Input:
@@ -79,7 +81,8 @@ class TokenRows:
     def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
         """See `Input.each`."""
         places = tuple(place for place, name in enumerate(names) if name in self.private)
-        return self.rows.each(names, MakeTokens(places, self.secret, task))
+        raw = list(names).index(_RAW) if _RAW in names and self.secret.seals else None
+        return self.rows.each(names, MakeTokens(places, self.secret, task, raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,15 @@ def check_current(rows: Input, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MakeTokens:
-    """Runs a task on rows with tokens in the columns at `places`."""
+    """Runs a task on rows with tokens in the columns at `places`.
+
+    raw   the place of the column with the text of each record, which is sealed; None: it is left out later
+    """
 
     places: tuple[int, ...]
     secret: Secret
     task: RowsTask
+    raw: int | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         """See `RowsTask.run`."""
@@ -124,6 +131,11 @@ class MakeTokens:
             token_column(self.secret, column) if place in self.places else column
             for place, column in enumerate(rows.columns)
         ]
+        if self.raw is not None:
+            prefix = text_prefix(self.secret.fingerprint)
+            sealed = token_column(self.secret, columns[self.raw]).to_pylist()
+            texts = [None if one is None else f"{prefix}{one.hex()}" for one in sealed]
+            columns[self.raw] = pa.array(texts, pa.string())
         return pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 

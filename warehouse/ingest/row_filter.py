@@ -96,7 +96,7 @@ def filter_rows(
     for i in places[: 1 if row_filter.all_or_nothing else None].tolist():
         record = _record_of(row_filter, rows, i)
         if options.private:
-            record = without_values(record)
+            record = without_values(record, sealed=options.reveals)
         elif record["raw"] is None:
             values = {name: readable(column[i]) for name, column in zip(names, rows.columns, strict=False)}
             record["raw"] = json.dumps(values, default=str)
@@ -106,9 +106,13 @@ def filter_rows(
     return rows.filter(pc.invert(is_refused)), len(places), refused
 
 
-def without_values(record: dict[str, Any]) -> dict[str, Any]:
-    """The columns of RECORD of a row of a warehouse with private columns: no text, no reason with values."""
-    return {**record, "raw": None, "reason": None if record["reason"] is None else _UNREADABLE}
+def without_values(record: dict[str, Any], *, sealed: bool) -> dict[str, Any]:
+    """The columns of RECORD of a row of a warehouse with private columns: no reason with values.
+
+    sealed   whether the text is (private_rows.py); else it is left out
+    """
+    raw = record["raw"] if sealed else None
+    return {**record, "raw": raw, "reason": None if record["reason"] is None else _UNREADABLE}
 
 
 def _record_of(row_filter: RowFilter, rows: pa.RecordBatch, i: int) -> dict[str, Any]:

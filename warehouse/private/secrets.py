@@ -8,6 +8,9 @@ A secret that is rotated is *wrapped*: the new token is that of the old token by
 may have several secrets, one a line, the oldest first: each makes tokens of what the ones above it made.
 Their fingerprint is those of all, in this order.
 
+Tokens are keyed hashes, or, where values are to be revealed, *sealed*: AES-SIV (RFC 5297), which encrypts
+equal values equally. Then the fingerprint begins with 'reveal:'.
+
 A secret is never part of an option, a log, an error text or a repr. It goes to the tasks that make tokens, in
 their pickled form.
 """
@@ -22,12 +25,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidemark.warehouse.errors import InputError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 LEAST_BYTES, MOST_BYTES = 32, 64  # of a secret; BLAKE2b takes no longer key
 TOKEN_BYTES = 16
@@ -35,30 +42,54 @@ FILE_VARIABLE, COMMAND_VARIABLE = "TIDEMARK_SECRET_FILE", "TIDEMARK_SECRET_COMMA
 _LEAST_DISTINCT = 16  # of 32 random bytes, fewer are different only once in 10**12 times
 _COMMAND_SECONDS = 60
 _MOST_READ = 4096
-_FINGERPRINT = re.compile(r"[0-9a-f]{32}(-[0-9a-f]{32})*")
+_FINGERPRINT = re.compile(r"(reveal:)?[0-9a-f]{32}(-[0-9a-f]{32})*")
+REVEAL = "reveal:"
 _MAKE = "Make one: `tidemark secret new --to FILE`."
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret, which may wrap an `older` one; `fingerprint` may be known to everybody."""
+    """A secret, which may wrap an `older` one; `fingerprint` may be known to everybody.
+
+    seals: whether its tokens are sealed values, and no hashes.
+    """
 
     key: bytes = field(repr=False)
     older: Secret | None = None
+    seals: bool = False
 
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits that belong to this secret alone, after those of the older ones and '-'."""
         own = blake2b(b"", key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-finger").hexdigest()
-        return own if self.older is None else f"{self.older.fingerprint}-{own}"
+        if self.older is not None:
+            return f"{self.older.fingerprint}-{own}"
+        return f"{REVEAL}{own}" if self.seals else own
+
+    @property
+    def sealing(self) -> Secret:
+        """The secret, and those that it wraps, with sealed tokens."""
+        return Secret(self.key, self.older and self.older.sealing, seals=True)
 
     def token(self, name: bytes) -> bytes:
-        """The token of a value, given as bytes: 16 bytes. O(length)."""
+        """The token of a value, given as bytes: 16 bytes, or 17 more than a sealed value has. O(length)."""
         return self.wrapped(name if self.older is None else self.older.token(name))
 
     def wrapped(self, token: bytes) -> bytes:
         """The token that replaces one of the older secrets."""
+        if self.seals:
+            return _cipher(self.key).encrypt(_NOT_EMPTY + token, None)
         return blake2b(token, key=self.key, digest_size=TOKEN_BYTES, person=b"tidemark-token").digest()
+
+    def revealed(self, token: bytes) -> bytes:
+        """The value of a sealed token. ValueError if it was not made by these secrets."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            inside = _cipher(self.key).decrypt(token, None).removeprefix(_NOT_EMPTY)
+        except InvalidTag as error:
+            raise ValueError("the token was made by another secret") from error
+        return inside if self.older is None else self.older.revealed(inside)
 
     def since(self, fingerprint: str) -> list[Secret]:
         """The secrets that wrap the tokens of this fingerprint, the oldest first, each without older ones.
@@ -73,7 +104,23 @@ class Secret:
                 "the first one that was given. Give its file with a new secret in a further line: "
                 "`tidemark secret new --after OLD --to NEW`. Nothing was changed."
             )
-        return [*self.older.since(fingerprint), Secret(self.key)]
+        return [*self.older.since(fingerprint), replace(self, older=None)]
+
+
+_NOT_EMPTY = b"\0"  # before what is sealed: some versions of the cipher refuse to seal nothing
+
+
+@lru_cache(maxsize=16)
+def _cipher(key: bytes) -> AESSIV:
+    """AES-SIV with a key of its own, made from the secret."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+    except ImportError as error:
+        raise InputError(
+            "values of private columns that can be revealed need the package cryptography. Install it: "
+            "pip install 'tidemark[reveal]'."
+        ) from error
+    return AESSIV(blake2b(b"", key=key, digest_size=64, person=b"tidemark-names").digest())
 
 
 _known: dict[str, Secret] = {}  # of a file with several also those without its last ones
@@ -108,11 +155,11 @@ def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | Non
 def secret_of(fingerprint: str) -> Secret:
     """The secret with this fingerprint. InputError if this process has none, or only others."""
     _read_variables()
-    found = _known.get(fingerprint)
+    found = _known.get(fingerprint.removeprefix(REVEAL))
     if found is not None:
-        return found
+        return found.sealing if fingerprint.startswith(REVEAL) else found
     what = "another secret was given" if _known else "no secret was given"
-    if any(fingerprint.startswith(f"{known}-") for known in _known):
+    if any(fingerprint.removeprefix(REVEAL).startswith(f"{known}-") for known in _known):
         what = "its secret was rotated since the one that was given"
     raise InputError(
         f"the warehouse has private columns, and {what}. Expected the one with the fingerprint "
@@ -174,14 +221,15 @@ def newest_secret(fingerprint: str) -> Secret:
     InputError if there is none, or several.
     """
     _read_variables()
-    found = [one for one in newest_fingerprints() if f"{one}-".startswith(f"{fingerprint}-")]
+    wrapped = f"{fingerprint.removeprefix(REVEAL)}-"
+    found = [one for one in newest_fingerprints() if f"{one}-".startswith(wrapped)]
     if len(found) != 1:
         secret_of(fingerprint)  # its error tells more
         raise InputError(
             f"{len(found)} secrets of this process wrap the one with the fingerprint {fingerprint}. Give the "
             "file of one. Nothing was changed."
         )
-    return _known[found[0]]
+    return secret_of(f"{REVEAL}{found[0]}" if fingerprint.startswith(REVEAL) else found[0])
 
 
 def newest_fingerprints() -> list[str]:

@@ -1,53 +1,65 @@
 """Tokens: what stands for the values of a private column in the tables.
 
-A token is a keyed hash (BLAKE2b, 16 bytes) of the value's text. A whole number and its decimal digits as text
-have the same token, whatever the type: CSV, the command line and SQL do not tell 5 from '5'. Equal values
-have equal tokens; nothing else can be compared.
+A token is a keyed hash (BLAKE2b, 16 bytes) of the value's text, or the text itself, sealed. A whole number
+and its decimal digits as text have the same token, whatever the type: CSV, the command line and SQL do not
+tell 5 from '5'. Equal values have equal tokens; nothing else can be compared.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.private.secrets import TOKEN_BYTES, asking_secret, named_fingerprint, secret_of
+from tidemark.warehouse.private.secrets import (
+    REVEAL,
+    TOKEN_BYTES,
+    asking_secret,
+    named_fingerprint,
+    secret_of,
+)
 
-_TEXT = re.compile(rf"token([2-9]|[1-9][0-9]+)?:([0-9a-f]{{{2 * TOKEN_BYTES}}})")
+_TEXT = re.compile(rf"((?:token|sealed)(?:[2-9]|[1-9][0-9]+)?:)((?:[0-9a-f]{{2}}){{{TOKEN_BYTES},}})")
+_HASHED, _SEALED = "token", "sealed"
 
 
 class Token(bytes):
-    """A token: 16 bytes. As text it is 'token:' and 32 hexadecimal digits, and is taken in this form, too.
+    """A token. As text it is its `prefix` and hexadecimal digits, and is taken in this form, too.
 
-    `secrets` is the number of the secrets that made it, one after the other: if there are several, because
-    the secret was rotated, the text begins with 'token2:', 'token3:' ...
+    The prefix is 'token:' of a keyed hash, of 16 bytes, and 'sealed:' of a value that can be revealed. If
+    several secrets made it, one after the other, because the secret was rotated, it is 'token2:' or
+    'sealed2:', 'token3:' ...
     """
 
-    secrets: int
+    prefix: str
 
-    def __new__(cls, value: bytes, secrets: int = 1) -> Token:
+    def __new__(cls, value: bytes, prefix: str = f"{_HASHED}:") -> Token:
         """The token of these bytes."""
         found = super().__new__(cls, value)
-        found.secrets = secrets
+        found.prefix = prefix
         return found
 
     def __str__(self) -> str:
         """The text form."""
-        return f"{text_prefix(self.secrets)}{self.hex()}"
+        return f"{self.prefix}{self.hex()}"
 
     def __repr__(self) -> str:
         """The text form, in quotes."""
         return repr(str(self))
 
 
-def text_prefix(secrets: int) -> str:
-    """With what the text of tokens of so many secrets begins."""
-    return "token:" if secrets == 1 else f"token{secrets}:"
+@lru_cache(maxsize=1024)
+def text_prefix(fingerprint: str) -> str:
+    """With what the text of tokens of the secret with this fingerprint begins."""
+    number = fingerprint.count("-") + 1
+    return f"{_SEALED if fingerprint.startswith(REVEAL) else _HASHED}{number if number > 1 else ''}:"
 
 
-def secrets_of(fingerprint: str) -> int:
-    """The number of the secrets with this fingerprint."""
-    return fingerprint.count("-") + 1
+def made_by(token: Token, fingerprint: str) -> str:
+    """The fingerprint of those secrets of this one, which may wrap some, that made a sealed token."""
+    number = int(token.prefix[len(_SEALED) : -1] or 1)
+    return REVEAL + "-".join(fingerprint.removeprefix(REVEAL).split("-")[:number])
 
 
 def canonical(value: Any) -> bytes | None:
@@ -67,7 +79,7 @@ def canonical(value: Any) -> bytes | None:
 def token_of(value: Any) -> Token | None:
     """The token that a value is, or is the text form of; None for another value."""
     if isinstance(value, str) and (match := _TEXT.fullmatch(value)):
-        return Token(bytes.fromhex(match[2]), int(match[1] or 1))
+        return Token(bytes.fromhex(match[2]), match[1])
     return value if isinstance(value, Token) else None
 
 
@@ -77,13 +89,13 @@ def asked_token(fingerprint: str, value: Any) -> Token:
     InputError for a value of another type, for a token of before a rotation, and for a value that is no token
     if this process has no secret. The errors do not show the value.
     """
-    number = secrets_of(fingerprint)
+    prefix = text_prefix(fingerprint)
     if (found := token_of(value)) is not None:
-        if found.secrets != number:
+        if found.prefix != prefix:
             raise InputError(
-                f"a token that begins with {text_prefix(found.secrets)!r} was given, and those of the "
-                f"warehouse begin with {text_prefix(number)!r}: the secret was rotated. Make it again: "
-                "query.token(value)."
+                f"a token that begins with {found.prefix!r} was given, and those of the warehouse begin with "
+                f"{prefix!r}. If the secret was rotated, make it again: query.token(value, "
+                "wh.options.fingerprint)."
             )
         return found
     name = canonical(value)
@@ -92,14 +104,16 @@ def asked_token(fingerprint: str, value: Any) -> Token:
             f"a private column has text, bytes and whole numbers, got a value of the type "
             f"{type(value).__name__}. Give one of these, or a token."
         )
-    return Token(asking_secret(fingerprint).token(name), number)
+    return Token(asking_secret(fingerprint).token(name), prefix)
 
 
-def token(value: Any, fingerprint: str | None = None) -> Token:
+def token(value: Any, fingerprint: str | None = None, *, reveal: bool = False) -> Token:
     """The token of a value of a private column, which questions and SQL take in its place. O(length).
 
     value         text, bytes or a whole number; text that looks like a token is a value here, too
-    fingerprint   that of the secret; None: this process has one alone
+    fingerprint   that of the secret, as the options of the warehouse have it; None: this process has one
+                  alone
+    reveal        without a fingerprint: whether the warehouse was created with `reveal`
 
     InputError for a value of another type, and if this process does not have the secret (`use_secret`).
     """
@@ -109,5 +123,31 @@ def token(value: Any, fingerprint: str | None = None) -> Token:
             "a token is made of text, bytes or a whole number, got a value of the type "
             f"{type(value).__name__}."
         )
-    own = named_fingerprint() if fingerprint is None else fingerprint
-    return Token(secret_of(own).token(name), secrets_of(own))
+    if fingerprint is None:
+        fingerprint = f"{REVEAL if reveal else ''}{named_fingerprint()}"
+    return Token(secret_of(fingerprint).token(name), text_prefix(fingerprint))
+
+
+def reveal(value: Any, fingerprint: str | None = None) -> str:
+    """The text of which a token was made, in a warehouse that was created with `reveal`. O(length).
+
+    value         a token, such as the value of an answer, or its text; a record of the table `rejected`, too
+    fingerprint   as in `token`
+
+    InputError for what is no such token, and if this process does not have the secret that made it.
+    """
+    found = token_of(value)
+    if found is None or not found.prefix.startswith(_SEALED):
+        what = "no token" if found is None else "the hash of a value"
+        raise InputError(
+            f"what was given is {what}, which is not revealed. Expected a token of a warehouse that was "
+            "created with reveal=True: its text begins with 'sealed'."
+        )
+    own = named_fingerprint() if fingerprint is None else fingerprint.removeprefix(REVEAL)
+    try:
+        made = secret_of(made_by(found, own)).revealed(found)
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{error}. Give the fingerprint of its own: wh.options.fingerprint.") from None
+    return made.decode("utf-8", "surrogateescape")

@@ -38,7 +38,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
-from tidemark.warehouse.private.secrets import is_fingerprint
+from tidemark.warehouse.private.secrets import REVEAL, is_fingerprint
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.row_index import RowIndex
@@ -122,6 +122,11 @@ class Options:
     def grid(self) -> TickGrid | None:
         """How time is cut into ticks; None without a time column."""
         return None if self.tick_us is None else TickGrid(self.tick_us, self.horizon)
+
+    @property
+    def reveals(self) -> bool:
+        """Whether tokens of private columns are sealed values."""
+        return self.fingerprint.startswith(REVEAL)
 
     @property
     def expired_before(self) -> datetime | None:

@@ -10,6 +10,11 @@ CREATE = (
     *COMMON,
     *of_warehouse(OPTIONS.values()),
     option(
+        "--reveal",
+        action="store_true",
+        help="who has the secret can tell values of private columns by their tokens",
+    ),
+    option(
         "--schema",
         metavar="DDL",
         help="the columns, such as 'time timestamp, delay int' (default: the columns of the first batch)",

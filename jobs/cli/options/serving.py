@@ -177,7 +177,8 @@ SERVE = (
     JSON,
 )
 SECRET = (
-    option("action", choices=("new", "token"), help="what to make"),
+    option("action", choices=("new", "token", "reveal"), help="what to make"),
+    option("--sealed", action="store_true", help="a token of a warehouse that was created with --reveal"),
     option("--to", metavar=FILE, help="a new file for the secret, which its owner alone may read"),
     option(
         "--after",
