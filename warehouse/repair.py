@@ -41,6 +41,7 @@ from tidemark.warehouse.ledger import batch_counts, unaccounted
 from tidemark.warehouse.load import catch_up
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.repairs import contents, ledger, plans, removed_parts, runs
+from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.run_tables import net_of
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
@@ -170,7 +171,7 @@ class _Repair:
         if lost:
             left = [*left, StepPlan(len(left), tuple(lost.items()))]
         self._ledger(left)
-        if not self.dry_run and not self.report.only_a_copy:
+        if not self.report.only_a_copy and not (self.dry_run and self.report.actions):
             self._guarded("history", self._catch_up)
         self._check_rows(left)
         self._check_contents()
@@ -356,6 +357,12 @@ class _Repair:
             )
 
     def _catch_up(self) -> None:
-        report = catch_up(self.work)
-        if report.bytes_written and not self.report.actions:
-            self._act("history: levels were merged")
+        kappa, overfull = self.work.options.kappa, list[str]()
+        for projection in self.work.options.projections:
+            levels = Layout.of(runs.present_runs(self.work.store, projection)).levels()
+            if max(levels.values(), default=0) > kappa:
+                overfull.append(projection.name)
+        if overfull:
+            self._act(f"history: levels of {', '.join(overfull)} with more than {kappa} runs are merged")
+        if not self.dry_run:
+            catch_up(self.work)

@@ -175,3 +175,22 @@ def test_a_repair_that_overlooks_a_kind_is_caught(
     monkeypatch.setattr(*mistake)
     warehouse.repair(None, uri, tuning=SMALL)
     assert broken(uri)
+
+
+def test_an_alter_that_was_killed_before_its_merges_is_told_and_finished(tmp_path: Path) -> None:
+    """A smaller kappa makes levels too full; a dry run says what is due."""
+
+    def killed(phase: str) -> None:
+        if phase == "merge":
+            raise KeyboardInterrupt
+
+    loader = Loader.create(tmp_path / "w", kappa=4, key=None)
+    uri = Path(loader.uri)
+    for seed in range(4):
+        loader.load(rows_of(seed, 10))
+    with pytest.raises(KeyboardInterrupt):
+        warehouse.alter(None, uri, kappa=2, progress=killed)
+    told = warehouse.repair(None, uri, dry_run=True).actions
+    assert told == ["history: levels of x, n with more than 2 runs are merged"]
+    assert warehouse.repair(None, uri).actions == told
+    assert broken(uri) == {}

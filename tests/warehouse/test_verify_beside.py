@@ -24,11 +24,12 @@ from tests.warehouse.disk import replace_rows, rewrite_file, rows_of
 from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
 from tidemark.jobs import verify as job
-from tidemark.warehouse import Check, Report
+from tidemark.warehouse import Check, Report, read_options
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.snapshots import table_state
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 
 pytestmark = pytest.mark.slow
@@ -169,6 +170,21 @@ def test_a_level_that_waits_for_its_merge_is_waited_for(
             loader.load()  # merges what was left
 
     monkeypatch.setattr(module, "PATIENCE", replace(module.PATIENCE, pause=pause))
+    assert states(warehouse.verify(loader.uri)) == {"ok"}
+    assert len(waits) == 3
+
+
+def test_levels_of_a_smaller_kappa_are_waited_for(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while `alter` merges what its commit made too many: levels above 0, too."""
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            monkeypatch.setattr(table_state, "read_options", read_options)
+
+    monkeypatch.setattr(module, "PATIENCE", replace(module.PATIENCE, pause=pause))
+    monkeypatch.setattr(table_state, "read_options", lambda *of: replace(read_options(*of), kappa=0))
     assert states(warehouse.verify(loader.uri)) == {"ok"}
     assert len(waits) == 3
 
