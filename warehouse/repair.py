@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta import data_files, idle_tables, table_open, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import unreadable
@@ -109,6 +109,7 @@ def repair(
     store = Store.from_uri(uri, storage_options, tuning)
     store.files.check_place(writing=not dry_run)
     executor = executor_for(spark, store.tuning)
+    idle_tables.forget(store)  # each log is read once, and again if its files change
     options = _options(store)
     executor.check_sendable(options.companions.known_kinds())
     call = _Repair(Work(executor, store, options, progress), dry_run)

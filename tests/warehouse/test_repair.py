@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main as cli
 from tidemark.warehouse import DamagedWarehouse, RepairReport
-from tidemark.warehouse.delta import log_repair
+from tidemark.warehouse.delta import idle_tables, log_repair
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
 from tidemark.warehouse.repairs import layouts, plans, runs
@@ -267,6 +268,28 @@ def check_hints(loader: Loader) -> None:
 
 def test_a_hint_to_a_checkpoint_that_is_gone_costs_no_entry(loader: Loader) -> None:
     check_hints(loader)
+
+
+def check_unseen(loader: Loader) -> None:
+    """An entry of a log is damaged, and its file has the size and the time that it had."""
+    assert str(warehouse.repair(None, loader.uri, dry_run=True)) == "sound"
+    newest = log_of(Path(loader.uri), "steps")[-1]
+    before = newest.stat()
+    newest.write_bytes(b"x" * before.st_size)
+    os.utime(newest, ns=(before.st_atime_ns, before.st_mtime_ns))
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+
+
+def test_a_repair_reads_each_log(loader: Loader) -> None:
+    check_unseen(loader)
+
+
+def test_a_repair_of_what_the_process_has_read_is_caught(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_tables, "forget", lambda _: None)
+    with pytest.raises((AssertionError, DamagedWarehouse)):
+        check_unseen(loader)
 
 
 def test_no_question_is_answered_between_the_loss_of_a_plan_and_its_new_one(

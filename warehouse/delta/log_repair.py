@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from pyarrow import fs
 
-from tidemark.warehouse.delta import data_files
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.delta.retries import delete_file
@@ -24,9 +24,12 @@ _ENTRY = re.compile(r"(\d{20})\.json")
 
 
 def unreadable(store: Store, name: str) -> str | None:
-    """Why the table cannot be opened or its files not be listed; None if they can."""
+    """Why the table cannot be opened or its files not be listed; None if they can.
+
+    Once it could, it can until its log changes (idle_tables.py).
+    """
     try:
-        data_files.list_files(open_directly(store, name))
+        data_files.list_files(tables.open_in_place(store, name))
     except (NotAWarehouse, DamagedWarehouse) as error:
         return str(error)
     except Exception as error:  # noqa: BLE001  delta-rs reads the log when its files are listed

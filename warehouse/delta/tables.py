@@ -108,10 +108,11 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
     Raises the errors of `table_open.open_directly`.
     """
     opened = zip(names, _open_copies(store, *names), strict=True)
-    return [table or _existing(store, name) for name, table in opened]
+    return [table or open_in_place(store, name) for name, table in opened]
 
 
-def _existing(store: Store, name: str) -> DeltaTable:
+def open_in_place(store: Store, name: str) -> DeltaTable:
+    """As `open_table`, of an object store without a copy of the log."""
     place = idle_tables.taken(store, name)
     return place.table or place.lend(open_directly(store, name))
 
