@@ -91,14 +91,15 @@ class History:
 class Change:
     """make: changes the warehouse at an address. plain: the peer's change of the same rows; their number.
 
-    rows: this number. left: the rows afterwards. most: see SMALL and LARGE.
+    rows: this number. left: makes the rows that are there afterwards; those of all changes may be too many
+    for memory. most: see SMALL and LARGE.
     """
 
     name: str
     make: Callable[[str], warehouse.RemovalReport]
     plain: Callable[[DeltaTable], int]
     rows: int
-    left: History
+    left: Callable[[], History]
     most: float
 
 
@@ -114,7 +115,7 @@ def changes(sizes: Sizes, rows: History) -> list[Change]:
         def plain(table: DeltaTable) -> int:
             return int(table.delete(sql)["num_deleted_rows"])
 
-        return Change(name, make, plain, int(leave.sum()), rows.taken(~leave), most)
+        return Change(name, make, plain, int(leave.sum()), lambda: rows.taken(~leave), most)
 
     return [
         deleting("delete the rows of one key", f"user_id = {USER}", rows.user == USER, SMALL),
@@ -144,7 +145,7 @@ def _correction(rows: History) -> Change:
     which = np.sort(np.random.default_rng(2).choice(len(rows.value), count, replace=False))
     values = rows.value.copy()
     values[which] += RAISED
-    left = replace(rows, value=values)
+    left = replace(rows, value=values)  # its other columns are those of `rows`
     new = left.taken(which).table()
 
     def plain(table: DeltaTable) -> int:
@@ -154,7 +155,7 @@ def _correction(rows: History) -> Change:
     def make(uri: str) -> warehouse.RemovalReport:
         return warehouse.correct(None, uri, new, batch="correction", on=["user_id", "at"])
 
-    return Change(f"correct {count:,} rows", make, plain, count, left, SMALL)
+    return Change(f"correct {count:,} rows", make, plain, count, lambda: left, SMALL)
 
 
 QUESTIONS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
@@ -195,7 +196,7 @@ def _measured(section: Section, folder: Path, change: Change, turns: int) -> lis
         ours = _made(folder / "base", left, lambda: change.make(str(left)))
         assert ours.result.outcome in ("removed", "corrected"), ours.result
         if turn <= 0:  # all turns leave the same rows
-            _check(left, change.left)
+            _check(left, change.left())
         theirs = _made(folder / "base" / "events", plain, lambda: change.plain(DeltaTable(plain)))
         assert ours.result.rows == theirs.result == change.rows, (ours.result, theirs.result)
         if turn >= 0:
@@ -263,7 +264,7 @@ def _ask(section: Section, folder: Path, change: Change, asks: int) -> None:
             lines.append((name, before, after))
         worst.append(max(ratios[-1]))
         warehouse.maintain(None, str(left))
-    _check(left, change.left)
+    _check(left, change.left())
     say("  answers are right after maintenance")
     section.add("questions right after a small delete / before, the slowest", worst[0], "x", AFTER)
     section.add("questions after maintenance / before, the slowest", worst[1], "x", MAINTAINED)
