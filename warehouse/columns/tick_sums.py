@@ -6,12 +6,14 @@ q = h * 2**32 + l and a place (exact_sums.py), and h, l and the halves of h * h,
 tick in int64. Halves have 32 bits, so nothing is rounded in 2**20 rows (numpy adds weights as doubles), and
 nothing overflows in 2**31. Python's integers are made last, for each tick and place.
 
-Cost: about 100 nanoseconds a row; 0.6 KB of memory a tick, and about 60 bytes where it is stored.
+Cost: about 75 nanoseconds a row, 55 where all rows have one tick; 0.6 KB of memory a tick, and about 60 bytes
+where it is stored.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -29,6 +31,7 @@ CHUNK_ROWS = 2**18  # that are summed at once: 2**20 at most, see above
 _HALF = 32  # binary digits
 _BYTES_A_TICK = 600  # in memory: two Python integers, of 1,074 and 2,148 digits or a few more
 _SIZES = struct.Struct("<5Q")  # ticks; the digits that a total is shifted by and its bytes; those of squares
+_UPPER = int(sys.byteorder == "little")  # where the upper half of an integer is
 _LIMBS = 9  # rows; h, l; and the halves of h * h, h * l and l * l
 
 
@@ -182,7 +185,7 @@ class TickSummer:
 
     def _add_whole(self, place: int | None, numbers: NDArray[np.int64], codes: NDArray[np.intp]) -> None:
         """Adds integers of one place; None for numbers that are integers."""
-        high, low = _halves(numbers)
+        high, low = (half.astype(np.int64) for half in _halves(numbers))
         with np.errstate(over="ignore"):
             squared = low.view(np.uint64) * low.view(np.uint64)
         ones = np.broadcast_to(np.int64(1), numbers.shape)
@@ -205,10 +208,11 @@ def _codes_of(codes: NDArray[np.intp], rows: slice | NDArray[Any]) -> NDArray[np
     return codes if len(codes) == 1 else codes[rows]
 
 
-def _halves(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers as upper * 2**32 + lower with 0 <= lower < 2**32."""
-    half, ones = numbers.dtype.type(_HALF), numbers.dtype.type(2**_HALF - 1)
-    return (numbers >> half).astype(np.int64), (numbers & ones).astype(np.int64)
+def _halves(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The numbers as upper * 2**32 + lower with 0 <= lower < 2**32: their halves in memory, not copied."""
+    halves = np.ascontiguousarray(numbers).view(np.uint32).reshape(-1, 2)
+    upper, lower = halves[:, _UPPER], halves[:, 1 - _UPPER]
+    return (upper.view(np.int32) if numbers.dtype.kind == "i" else upper), lower
 
 
 def _sums_of(place: int | None, limbs: Sequence[int]) -> Sums:
