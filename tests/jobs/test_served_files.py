@@ -23,6 +23,7 @@ from tests.jobs.said import environment
 from tests.query.siteworld import made
 from tests.soak import draws
 from tidemark import query, stream, warehouse
+from tidemark.jobs.cli.main import main
 from tidemark.jobs.serve import files
 from tidemark.jobs.serve.question_queue import QuestionQueue
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of
@@ -559,6 +560,18 @@ def test_connections_are_used_again(started: Started, monkeypatch: pytest.Monkey
         idle._http.sock._sock.shutdown(2)
     assert wh.quantile(0.5).N
     assert len(made_ones) == 1
+
+
+def test_commands_that_ask_take_the_address_of_a_server(
+    started: Started, here: W, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(addresses.TOKENS, f"{started.url.rstrip('/')}={started.token}")
+    assert main(["quantile", "0.5", "-w", started.address(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"][0]["value"] == here.quantile(0.5).value
+    assert main(["maintain", "-w", started.address()]) == 2
+    said = capsys.readouterr().err
+    assert "through a server" in said
+    assert started.token not in said
 
 
 def test_the_certificate_of_a_server_is_verified(tmp_path: Path) -> None:

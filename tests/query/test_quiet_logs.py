@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.snapshots import near_tables, quiet_logs
+from tidemark.warehouse.snapshots import near_tables, quiet_logs, sites
 from tidemark.warehouse.snapshots.near_tables import NearTable
 
 LONG_AGO = 60.0
@@ -22,13 +22,18 @@ def table(x: list[float], k: str = "a") -> pa.Table:
     return pa.table({"x": x, "k": [k] * len(x)})
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    place = str(tmp_path / "w")
+def made(folder: Path) -> str:
+    """A warehouse with three loaded rows and a live one."""
+    place = str(folder / "w")
     warehouse.create(None, place, ["x"], key="k", schema=table([1.0]).schema)
     warehouse.load(None, place, table([1.0, 2.0, 3.0]), "first")
     stream.append(None, place, table([4.0], "b"), source="s", batch=0)
     return place
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return made(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +153,26 @@ def test_a_warehouse_that_is_gone_or_made_anew_is_noticed(uri: str) -> None:
     Path(uri).rename(f"{uri}-before")
     with pytest.raises(query.TidemarkError):
         wh.quantile(0.5)
+
+
+def change_one_of_two(folder: Path) -> None:
+    """AssertionError unless a reader of two warehouses sees at once what comes to either."""
+    uris = {name: made(folder / name) for name in ("first", "second")}
+    wh = query.open(uris)
+    for number, place in enumerate([*uris.values()] * 2, 1):
+        for uri in uris.values():
+            settle(uri)
+        for _ in range(3):
+            assert 7 + number == wh.quantile(0.5).N
+        stream.append(None, place, table([5.0], "b"), source="s", batch=number)
+        assert 8 + number == wh.quantile(0.5).N
+        assert wh.frequency("b").count == 2 + number
+
+
+def test_several_warehouses_are_asked_by_all_of_their_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_one_of_two(tmp_path)
+    monkeypatch.setattr(sites, "united_logs", lambda parts: parts[0])
+    with pytest.raises(AssertionError):
+        change_one_of_two(tmp_path / "again")

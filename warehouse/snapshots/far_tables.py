@@ -90,6 +90,10 @@ class FarTables:
                 self._look_for_removed()
         return runs
 
+    def quiet(self, needed: Needed, since: TableState) -> None:  # noqa: ARG002
+        """None: a store is asked each time; see `Tables`."""
+        return
+
     def look_for_removed(self) -> None:
         """Takes the removals up to the newest version of `events`; see `Tables`."""
         with report_os_errors("looking for rows that left"):

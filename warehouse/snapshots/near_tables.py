@@ -60,9 +60,9 @@ class NearTables:
 
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
         """Looks at the options, the runs tables, steps, ledger, `events` and removals, in this order."""
-        for known, state, runs, logs in self._quiet:
-            if state is since and state is self.state and known == needed and logs.are_unchanged():
-                return runs
+        noted = self._noted_of(needed, since)
+        if noted is not None and noted[1].are_unchanged():
+            return noted[0]
         began = time.monotonic()
         is_due = began - self._noted > _NOTED_SECONDS
         before = self._quiet_logs(needed) if is_due else None
@@ -74,6 +74,17 @@ class NearTables:
                 others = [one for one in self._quiet if one[1] is since and one[0] != needed]
                 self._quiet = [(needed, since, runs, before), *others[: _QUESTIONS - 1]]
         return runs
+
+    def quiet(self, needed: Needed, since: TableState) -> QuietLogs | None:
+        """The logs that were quiet at a look that found nothing newer than a state; see `Tables`."""
+        noted = self._noted_of(needed, since)
+        return None if noted is None else noted[1]
+
+    def _noted_of(self, needed: Needed, since: TableState) -> tuple[list[str], QuietLogs] | None:
+        for known, state, runs, logs in self._quiet:
+            if state is since and state is self.state and known == needed:
+                return runs, logs
+        return None
 
     def _quiet_logs(self, needed: Needed) -> QuietLogs | None:
         """The logs that a look for these looks at, as they are now; None if their times do not count."""

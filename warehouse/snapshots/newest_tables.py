@@ -11,6 +11,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.snapshots.far_tables import FarTables
 from tidemark.warehouse.snapshots.near_tables import NearTables
 from tidemark.warehouse.snapshots.needed import Needed
+from tidemark.warehouse.snapshots.quiet_logs import QuietLogs
 from tidemark.warehouse.snapshots.table_state import TableState
 
 
@@ -35,6 +36,9 @@ class Tables(Protocol):
         Returns the names of the runs tables.
         InputError if the newest options have none of the projections that are needed.
         """
+
+    def quiet(self, needed: Needed, since: TableState) -> QuietLogs | None:
+        """While these logs are unchanged, a look finds nothing newer than a state; None: it must look."""
 
     def look_at(self, names: Sequence[str]) -> None:
         """Moves tables to their newest versions."""

@@ -12,6 +12,7 @@ from tidemark.warehouse.events.reader import BatchRange, files_with
 from tidemark.warehouse.events.removals import decided
 from tidemark.warehouse.events.versions import FilesBefore
 from tidemark.warehouse.snapshots.needed import Needed
+from tidemark.warehouse.snapshots.quiet_logs import NO_LOGS, QuietLogs
 from tidemark.warehouse.snapshots.table_state import TableState
 
 
@@ -33,6 +34,10 @@ class PastTables:
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:  # noqa: ARG002
         """Nothing is newer."""
         return needed.runs_tables(self.state.options)
+
+    def quiet(self, needed: Needed, since: TableState) -> QuietLogs:  # noqa: ARG002
+        """No logs: nothing comes."""
+        return NO_LOGS
 
     def look_at(self, names: Sequence[str]) -> None:
         """Does nothing."""

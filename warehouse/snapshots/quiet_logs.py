@@ -12,6 +12,7 @@ it, so where no time has changed, one question for each folder does. The times c
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -39,6 +40,16 @@ class QuietLogs:
             return time.monotonic() < self.until and self.stamps == tuple(map(_stamp, self.folders))
         except OSError:
             return False
+
+
+NO_LOGS = QuietLogs((), (), math.inf)
+
+
+def united_logs(parts: Sequence[QuietLogs]) -> QuietLogs:
+    """The logs of several warehouses."""
+    folders = tuple(folder for part in parts for folder in part.folders)
+    stamps = tuple(stamp for part in parts for stamp in part.stamps)
+    return QuietLogs(folders, stamps, min(part.until for part in parts))
 
 
 def quiet_logs(entries: Sequence[str]) -> QuietLogs | None:

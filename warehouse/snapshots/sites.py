@@ -30,6 +30,7 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.common_options import common_options
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
+from tidemark.warehouse.snapshots.quiet_logs import QuietLogs, united_logs
 from tidemark.warehouse.snapshots.silent_sites import LastRead, Silent
 from tidemark.warehouse.snapshots.site_contents import SitesContents
 from tidemark.warehouse.snapshots.snapshot import Snapshot
@@ -179,6 +180,7 @@ class SitesReader:
         self._common: Options
         self._take_options()
         self._snapshot: SitesSnapshot | None = None
+        self._quiet: tuple[SitesSnapshot, Needed, QuietLogs] | None = None  # of the last question
         self._last = LastRead() if missing == "bounds" else None
 
     @property
@@ -214,6 +216,27 @@ class SitesReader:
 
     def newest(self, needed: Needed = ALL, *, max_age: float = 0.0) -> SitesSnapshot:
         """See `SnapshotReader.newest`; the same object while there is nothing newer."""
+        quiet, known = self._quiet, self._snapshot
+        if known is not None and quiet is not None and quiet[0] is known and quiet[1] == needed:
+            if quiet[2].are_unchanged():
+                return known
+            self._quiet = None
+        newest = self._newest(needed, max_age)
+        if newest is known and self._last is None:
+            self._note_quiet(needed, newest)
+        return newest
+
+    def _note_quiet(self, needed: Needed, known: SitesSnapshot) -> None:
+        """Notes the logs of all warehouses, if all are quiet: they are asked for together then."""
+        logs = []
+        for one in self.sites:
+            found = one.quiet(needed)
+            if found is None:
+                return
+            logs.append(found)
+        self._quiet = known, needed, united_logs(logs)
+
+    def _newest(self, needed: Needed, max_age: float) -> SitesSnapshot:
         found, errors = self._answers(lambda one: one.newest(needed, max_age=max_age))
         known, options = self._snapshot, self.options
         if known is None or not known.is_of(found, options, errors):

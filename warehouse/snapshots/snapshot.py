@@ -39,6 +39,7 @@ from tidemark.warehouse.snapshots.kept_rows import KeptRows, read_kept, waiting_
 from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.needed import Needed
 from tidemark.warehouse.snapshots.newest_tables import Tables
+from tidemark.warehouse.snapshots.quiet_logs import NO_LOGS, QuietLogs
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
 from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, LiveCounts, View
@@ -80,6 +81,10 @@ class Snapshot:
     def identity(self) -> str:
         """The id of the table `events`: it differs from that of another warehouse at the same place."""
         return self.state.identity
+
+    def quiet(self, needed: Needed) -> QuietLogs:  # noqa: ARG002  as SnapshotReader
+        """No logs: it is immutable."""
+        return NO_LOGS
 
     def newest(self, needed: Needed, *, max_age: float = 0.0) -> Snapshot:  # noqa: ARG002  as SnapshotReader
         """This snapshot: it is immutable."""

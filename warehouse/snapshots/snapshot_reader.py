@@ -32,6 +32,7 @@ from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.behind import Progress, StepsTold
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.newest_tables import open_tables
+from tidemark.warehouse.snapshots.quiet_logs import QuietLogs
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.table_state import TableState
 
@@ -84,6 +85,10 @@ class SnapshotReader:
         """The snapshot after a refresh, of which the needed parts may be asked."""
         self.refresh(needed, max_age=max_age)
         return self._snapshot
+
+    def quiet(self, needed: Needed) -> QuietLogs | None:
+        """While these logs are unchanged, `newest` is as it was; None if it must look."""
+        return self._tables.quiet(needed, self._snapshot.state)
 
     def refresh_options(self, *, max_age: float) -> bool:
         """Looks for newer options and columns alone; returns whether there were any.
