@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.warehouse.private_world import CARDS, NAMES
+from tests.warehouse.private_world import CARDS, NAMES, SCHEMA
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import Tuning
 from tidemark.warehouse.errors import TidemarkError
@@ -67,6 +67,7 @@ def main(uri: Path, given: Path, folder: Path) -> None:
     failed(lambda: warehouse.load(spark, uri, rows.selectExpr(*SHIFTED), "d"))
     failed(lambda: warehouse.load(spark, uri, rows.where("id < 5"), "a"))
     failed(lambda: query.register_views(spark, uri, "w"))
+    of_plain(spark, rows, given)
     text = spark.readStream.format("text").load(str(given / "text")).selectExpr("value", "'p' AS position")
     records = stream.parse(text, warehouse.open_snapshot(uri).options, "json")
     how: dict[str, Any] = {"source": "s", "checkpoint": folder / "checkpoint", "trigger": "available now"}
@@ -77,6 +78,15 @@ def main(uri: Path, given: Path, folder: Path) -> None:
             os.killpg(0, signal.SIGKILL)
 
     warehouse.load(spark, uri, progress=killed)
+
+
+def of_plain(spark: SparkSession, rows: Any, given: Path) -> None:
+    """The error of a warehouse without private columns, which shows a row, in the file `plain.txt`."""
+    warehouse.create(None, given / "plain", ["delay"], key="user", time="time", schema=SCHEMA)
+    try:
+        warehouse.load(spark, given / "plain", rows.selectExpr(*SHIFTED), "d")
+    except TidemarkError:
+        (given / "plain.txt").write_text(traceback.format_exc())
 
 
 SHIFTED = ["user", "card", "delay", "id", "time + INTERVAL 20000 DAY AS time"]

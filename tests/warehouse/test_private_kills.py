@@ -74,6 +74,7 @@ def test_what_spark_writes_has_no_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Traceback" in said
     assert traces(uri, [said]) == []
     assert traces(folder, []) == []
+    assert "plain.txt" in traces(given, [])  # the search finds what a plain warehouse says
     log = b"".join(path.read_bytes() for path in (folder / "events of Spark").rglob("*") if path.is_file())
     assert b"SparkListenerTaskEnd" in log
     wh = query.open(uri)
