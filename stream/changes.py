@@ -28,7 +28,8 @@ from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BULK
 from tidemark.warehouse.events.steps import read_step_plans
-from tidemark.warehouse.removals.change_feed import CHANGE, check_json_taken, rows_of_records
+from tidemark.warehouse.ingest.private_rows import as_text
+from tidemark.warehouse.removals.change_feed import CHANGE, rows_of_records
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.sizes import Tuning
@@ -53,11 +54,10 @@ def parse_changes(records: DataFrame, options: Options) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    check_json_taken(options)
-    columns = options.columns
+    columns = [*options.given_columns.items()]
     if not columns:
         raise InputError("the warehouse has no columns yet. Create it with a schema, or load a batch first.")
-    schema = arrow_schema_of(records.sparkSession, columns)
+    schema = as_text(arrow_schema_of(records.sparkSession, columns), options)
     given = records.select(F.col("value").cast("binary"), F.col("position").cast("string"))
     # mapInArrow fails for names with a dot or a backquote: the columns are c0, c1, ... until then.
     numbered = [(f"c{i}", kind) for i, (_, kind) in enumerate(columns)]

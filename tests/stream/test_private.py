@@ -49,3 +49,29 @@ def test_no_file_of_a_stream_has_a_name(
     assert all(row.reason and row.position == "p" for row in kept)
     users = [one["user"] for one in good]
     assert query.open(uri).frequency(NAMES[1], mode="exact").count == users.count(NAMES[1])
+
+
+def test_a_stream_of_changes_has_no_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_known", {})
+    monkeypatch.setattr(secrets, "_read", {})
+    uri, incoming, checkpoint = tmp_path / "w", tmp_path / "incoming", tmp_path / "checkpoint"
+    warehouse.create(
+        None, uri, ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
+        secret_file=secret_in(tmp_path / "secret"),
+    )  # fmt: skip
+    warehouse.load(None, uri, rows(0, 10), "a")
+    incoming.mkdir()
+    one, new = rows(1, 1).to_pylist()[0], rows(50, 1).to_pylist()[0]
+    changes = [{"op": "d", "before": one, "after": None}, {"op": "c", "before": None, "after": new}]
+    texts = [json.dumps(change, default=str, ensure_ascii=False) for change in changes]
+    (incoming / "1.txt").write_text("\n".join(texts))
+    text = spark.readStream.format("text").load(str(incoming)).selectExpr("value", "'p' AS position")
+    frame = stream.parse_changes(text, warehouse.open_snapshot(uri).options)
+    how: dict[str, Any] = {"source": "s", "checkpoint": checkpoint, "trigger": "available now"}
+    stream.start(frame, uri, changes=True, **how).awaitTermination()
+    left = [*rows(0, 1)["user"].to_pylist(), *rows(2, 8)["user"].to_pylist(), new["user"]]
+    wh = query.open(uri)
+    assert [wh.frequency(name, mode="exact").count for name in NAMES] == [left.count(name) for name in NAMES]
+    assert traces(uri, []) == traces(checkpoint, []) == []

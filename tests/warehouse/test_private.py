@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,7 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.ingest import private_rows, row_filter
 from tidemark.warehouse.private import secrets
 from tidemark.warehouse.private.tokens import Token
+from tidemark.warehouse.text import records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,6 +203,56 @@ def test_rows_that_come_back_have_the_tokens_that_they_had(tmp_path: Path) -> No
     wh = query.open(tmp_path / "w")
     assert {name: wh.frequency(name, mode="exact").count for name in NAMES} == before
     assert warehouse.verify(tmp_path / "w").ok
+
+
+def changes_in(path: Path, *changes: Any) -> Path:
+    """Changes as Debezium writes them: pairs of a row before and a row after."""
+    ops = {(True, False): "c", (False, True): "d", (False, False): "u"}
+    every = [
+        {"op": ops[before is None, after is None], "before": before, "after": after}
+        for before, after in changes
+    ]
+    path.write_text("\n".join(json.dumps(one, default=str, ensure_ascii=False) for one in every))
+    return path
+
+
+def test_changes_as_json_have_tokens(tmp_path: Path) -> None:
+    uri = created(tmp_path)
+    warehouse.load(None, uri, rows(0, 30), "a")
+    (one, two), (new,) = rows(1, 2).to_pylist(), rows(50, 1).to_pylist()
+    given = changes_in(tmp_path / "c.json", (one, {**one, "user": NAMES[6]}), (two, None), (None, new))
+    assert warehouse.correct(None, uri, batch="fix", changes=given).rows_in == 2
+    assert warehouse.correct(None, uri, batch="fix", changes=given).outcome == "known"
+    left = Counter([*rows(0, 1)["user"].to_pylist(), *rows(3, 27)["user"].to_pylist(), NAMES[6], new["user"]])
+    wh = query.open(uri)
+    assert [wh.frequency(name, mode="exact").count for name in NAMES] == [left[name] for name in NAMES]
+    assert wh.sql(f"SELECT id FROM events WHERE card = {new['card']} AND id = 50").fetchall() == [(50,)]
+    assert traces(uri, []) == []
+
+
+def errors_about_changes(folder: Path) -> list[str]:
+    """What is said of records that are no changes."""
+    uri, said = created(folder), list[str]()
+    warehouse.load(None, uri, rows(0, 5), "a")
+    one = rows(1, 1).to_pylist()[0]
+    for number, wrong in enumerate(
+        (
+            {"op": "c", "after": {**one, "delay": NAMES[0]}},
+            {"op": "c", "after": {NAMES[0]: 1}},
+            {"op": NAMES[0]},
+            {"op": "d", "before": {**one, "user": {"name": NAMES[0]}}},
+            {"op": "d", "before": {**one, "id": 77}},
+        )
+    ):
+        (folder / "c.json").write_text(json.dumps(wrong, default=str, ensure_ascii=False))
+        with pytest.raises(InputError) as error:
+            warehouse.correct(None, uri, batch=f"c{number}", changes=folder / "c.json")
+        said.append(str(error.value))
+    return said
+
+
+def test_errors_about_changes_show_no_values(tmp_path: Path) -> None:
+    assert not any(name in text for text in errors_about_changes(tmp_path) for name in NAMES)
 
 
 def created(folder: Path, **options: Any) -> Path:
@@ -489,6 +542,11 @@ def test_conditions_of_alerts_have_tokens(life: Life, tmp_path: Path) -> None:
 # Mistakes that the tests above find.
 
 
+def test_an_error_with_a_value_of_a_change_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records.TextColumns, "is_hidden", False)
+    assert sum(NAMES[0] in text for text in errors_about_changes(tmp_path)) >= 3
+
+
 def test_tokens_of_tokens_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     restored = importlib.import_module("tidemark.warehouse.restore")
     monkeypatch.setattr(restored._RemovedRows, "tokens_of", "")
@@ -528,10 +586,7 @@ def test_a_door_that_compares_the_name_is_found(life: Life, monkeypatch: pytest.
 
 
 def test_doors_without_private_columns_refuse_them(life: Life, tmp_path: Path) -> None:
-    """Changes as JSON, and text of no known columns, would be shown in errors."""
-    (tmp_path / "c.json").write_text("{}")
-    with pytest.raises(InputError, match="private columns"):
-        warehouse.correct(None, life.private, batch="c", changes=tmp_path / "c.json")
+    """Text of no known columns would be shown in errors."""
     (tmp_path / "t.csv").write_text(f"user,delay\n{NAMES[0]},1\n")
     with pytest.raises(InputError, match="private columns"):
         warehouse.load(None, life.private, tmp_path / "t.csv", "t", evolve=True)

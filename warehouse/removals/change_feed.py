@@ -30,13 +30,14 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import are_paths
+from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.execution.input_files import input_files
+from tidemark.warehouse.ingest.private_rows import as_text, with_tokens
 from tidemark.warehouse.removals.given_rows import cast_input, given_input, schema_of
 from tidemark.warehouse.removals.row_values import RowValues
-from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.json_values import parse_values
-from tidemark.warehouse.text.records import shown
+from tidemark.warehouse.text.records import TextColumns, shown
 from tidemark.warehouse.work import Work
 
 CHANGE = "_change_type"
@@ -49,24 +50,13 @@ _WHOLE_ROWS = "Let the source write whole rows: in PostgreSQL, REPLICA IDENTITY 
 Signs: TypeAlias = NDArray[np.int64]
 
 
-def check_json_taken(options: Options) -> None:
-    """InputError for a warehouse with private columns."""
-    if options.private:
-        raise InputError(
-            "changes in JSON are not taken for a warehouse with private columns: their errors would show "
-            f"values. Give rows with {CHANGE}. Nothing was changed."
-        )
-
-
 def net_changes(work: Work, changes: Any) -> tuple[pa.Table, pa.RecordBatch]:
     """The rows that come and the rows that leave by a feed, with the warehouse's columns and types.
 
     InputError for a feed of neither form, and for a change without one of its rows.
     """
-    if is_json(changes):
-        check_json_taken(work.options)
     schema = schema_of(work, [name for name, _ in work.options.columns])
-    rows, signs = _envelopes(changes, schema) if is_json(changes) else _delta_changes(work, changes, schema)
+    rows, signs = (_json_changes if is_json(changes) else _delta_changes)(work, changes, schema)
     values = RowValues.of(rows, nulls_match=True)
     places = values.places(pa.Table.from_batches([rows]))
     net = np.zeros(values.rows.num_rows, np.int64)
@@ -107,6 +97,15 @@ def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Reco
     return rows.select(schema.names), np.array([_SIGNS[one] for one in kinds], np.int64)
 
 
+def _json_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
+    options = work.options
+    rows, signs = _envelopes(changes, as_text(schema, options))
+    if options.private:
+        given = LocalExecutor(work.store.tuning).input(pa.Table.from_batches([rows]))
+        rows = cast_input(options, with_tokens(given, options), schema)
+    return rows, signs
+
+
 def _envelopes(changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
     lines, places = list[bytes](), list[str]()
     for path in input_files(changes):
@@ -123,28 +122,31 @@ def rows_of_records(
 
     records   JSON objects; what is empty is left out
     named     of each, where it is, for errors
+    schema    the columns; if one is hidden, errors show nothing of a record
 
     InputError for a record that is no change, and for one without its whole rows.
     """
+    hides = TextColumns(schema).is_hidden
     images, signs, places = list[dict[str, Any]](), list[int](), list[str]()
     for record, where, change in zip(records, named, decoded_objects(_records(records)), strict=True):
-        for name, image in _images(change, where) if record.strip() else ():
+        for name, image in _images(change, where, hides=hides) if record.strip() else ():
             images.append(image)
             signs.append(1 if name == "after" else -1)
             places.append(f"{name!r} in {where}")
             if image.keys() != {*schema.names}:
+                got = "others" if hides else ", ".join(image) or "none"
                 raise InputError(
-                    f"{places[-1]} must have the columns {', '.join(schema.names)}, got "
-                    f"{', '.join(image) or 'none'}. Nothing was changed. {_WHOLE_ROWS}"
+                    f"{places[-1]} must have the columns {', '.join(schema.names)}, got {got}. Nothing was "
+                    f"changed. {_WHOLE_ROWS}"
                 )
     columns = []
     for field in schema:
         column, refused = parse_values([image[field.name] for image in images], field.type)
         if len(refused):
-            value = images[refused[0]][field.name]
+            got = "another value" if hides else shown(str(images[refused[0]][field.name]))
             raise InputError(
-                f"{field.name} of {places[refused[0]]} must be of type {field.type}, got "
-                f"{shown(str(value))}. Nothing was changed."
+                f"{field.name} of {places[refused[0]]} must be of type {field.type}, got {got}. Nothing was "
+                "changed."
             )
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema), np.array(signs, np.int64)
@@ -154,14 +156,17 @@ def _records(lines: Sequence[bytes]) -> pa.Array:
     return binary_array(lines).cast(pa.binary())
 
 
-def _images(change: dict[str, Any] | None, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _images(
+    change: dict[str, Any] | None, where: str, *, hides: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rows of a change, each as ('before' or 'after', its fields)."""
     if change is not None and isinstance(change.get("payload"), dict):
         change = change["payload"]
     op = None if change is None else change.get("op")
     if change is None or not isinstance(op, str) or op not in _OPS:
+        got = "none of these" if hides else f"op {op!r}"
         raise InputError(
-            f"{where} must be a JSON object with op {', '.join(_OPS)}, got op {op!r}. Nothing was changed."
+            f"{where} must be a JSON object with op {', '.join(_OPS)}, got {got}. Nothing was changed."
         )
     for name in _OPS[op]:
         if not isinstance(image := change.get(name), dict):
