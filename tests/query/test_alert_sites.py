@@ -6,6 +6,7 @@ import math
 import os
 import random
 import time
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,10 +23,13 @@ from tidemark.query.alerts.alert import Alert
 from tidemark.query.alerts.at_site import AlertSite
 from tidemark.query.alerts.levels import conditions_of
 from tidemark.query.alerts.linear import Counted, Sum, linear
-from tidemark.query.alerts.places import level_of, level_text
+from tidemark.query.alerts.places import REPORT, level_of, level_text
+from tidemark.query.alerts.reading import Reading
 from tidemark.sketches.geometric.linear import LinearSite
+from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.machine import Message
 from tidemark.warehouse.delta.object_client import ObjectClient
-from tidemark.warehouse.errors import InputError, TidemarkError
+from tidemark.warehouse.errors import InputError, SystemRefused, TidemarkError
 
 SCHEMA = pa.schema(
     [
@@ -350,6 +354,66 @@ def test_until_all_sites_have_told_states_stay(tmp_path: Path, clock: Clock) -> 
     lab.start(1)
     lab.quiet(alert)
     assert states(alert) == ["certain"]
+
+
+@pytest.mark.parametrize("name", ["put_new", "get"])
+def test_an_exchange_that_does_not_answer_is_stale_and_loses_nothing(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    lab = Lab(tmp_path, 2, clock)
+    for site in range(2):
+        lab.get(site, [1.0])
+    alert = lab.alert("frequency('a', last='1h') >= 4", stale="1d")
+    lab.quiet(alert)
+
+    def refuses(*_: Any) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    lab.get(0, [1.0] * 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectClient, name, refuses)
+        for one in lab.sites:
+            assert one is not None
+            with suppress(SystemRefused):
+                one.turn()
+        alert._source.refresh()  # what it says now cannot be said
+        clock.wait(seconds=30)
+        assert [one.state for one in alert.check()] == (["stale"] if name == "get" else [])
+    clock.wait(seconds=30)
+    lab.quiet(alert)
+    clock.wait(seconds=60)
+    lab.quiet(alert)
+    assert states(alert) == ["certain"]
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"7", b"[1]", b"[1,[[9,[1]]]]", b"[1,[[0,[1,2.5,3]]]]", b'["x",[]]']
+)
+def test_what_another_release_says_is_refused(tmp_path: Path, clock: Clock, payload: bytes) -> None:
+    lab = Lab(tmp_path, 1, clock)
+    lab.get(0, [1.0])
+    alert = lab.alert("frequency('a') >= 4")
+    lab.quiet(alert)
+    site = lab.sites[0]
+    assert site is not None
+    site._place.say([Message(COORDINATOR, REPORT, payload)])
+    with pytest.raises(TidemarkError, match="one release of tidemark"):
+        lab.quiet(alert)
+
+
+def test_a_site_whose_own_warehouses_do_not_all_answer_is_stale(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its question answers then is not certain for the present."""
+    lab = Lab(tmp_path, 1, clock)
+    lab.get(0, [1.0] * 9)
+    alert = lab.alert("frequency('a') >= 4")
+    monkeypatch.setattr(
+        linear_forms, "readings", lambda *_: iter([{"": Reading(low=9, value=9, high=9, now="low")}] * 2)
+    )
+    lab.quiet(alert)
+    assert states(alert) == ["stale"]
+    assert "a warehouse of this site does not answer" in alert.states[0].reason
 
 
 class _Killed(BaseException):
