@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.papers import geometric, hybrid, merging, prefixes, skylines, topico, windowed_count_min
+from bench.papers import geometric, hybrid, merging, prefixes, skylines, sums, topico, windowed_count_min
 from bench.report import Section
 
 # Each adds its figures, tables and pictures to the section.
@@ -14,6 +14,7 @@ EXPERIMENTS: tuple[Callable[[Section, Path, bool], None], ...] = (
     merging.add,
     hybrid.add,
     geometric.add,
+    sums.add,
     topico.add,
     skylines.add,
     prefixes.add,
