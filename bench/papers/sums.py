@@ -47,6 +47,7 @@ class Places:
     def __init__(self, sites: int) -> None:
         self.said, self._under_way = Said(), deque[tuple[int, list[Zone] | None]]()
         self.values = [[0, 0]] * sites
+        self._looks = [0] * sites
         self._sites = [LinearSite() for _ in range(sites)]
         self.coordinator = LinearCoordinator(sites, [1, 1], lambda site: self._tell(site, None), self._tell)
         for site in range(sites):
@@ -55,6 +56,7 @@ class Places:
 
     def look(self, site: int) -> None:
         """A site looks; all that follows is said and taken."""
+        self._looks[site] += 1
         self._report(site)
         while self._under_way:
             to, zones = self._under_way.popleft()
@@ -67,7 +69,7 @@ class Places:
     def _report(self, site: int) -> None:
         if self._sites[site].must_report(self.values[site]):
             self._count(vector_text(self.values[site]))
-            self.coordinator.receive(site, self.values[site])
+            self.coordinator.receive(site, self.values[site], self._looks[site])
 
     def _tell(self, site: int, zones: list[Zone] | None) -> None:
         self._count(vector_text(zones))

@@ -83,7 +83,7 @@ class _CoordinatorMachine:
         with one_release(payload) as (looks, reports):
             self.looks[sender] = max(looks, self.looks.get(sender, 0))
             for number, values in reports:
-                conditions[number].coordinator.receive(sender, values)
+                conditions[number].coordinator.receive(sender, values, looks)
                 self.reports[sender, number] = len(vector_text(values))
         return self.taken()
 

@@ -11,9 +11,13 @@ condition these are the largest: each is a half space, and no room is left betwe
     2  1, 2, 4 ... further sites are asked for theirs, until those that told have half of the room that as
        many sites had when all zones were made; they get zones that share it, and the sum of these stays
     3  if all were asked, the sums are known, and all zones are made anew
+    4  if more was said since then than if each look of a site had been a report, zones do not pay: each site
+       then *follows*, and reports each change. Once the sums are far from the thresholds, beside the changes,
+       there are zones again; where they do not pay soon after, it follows twice as long the next time
 
 Guarantee: while no message is under way, and all sites are there, the signs are right. Proof: the sum of the
-w_ik is at least the sum of the z_ik, which is d_k. Numbers have no limit, so there is no rounding.
+w_ik is at least the sum of the z_ik, which is d_k; and while sites follow, all vectors are known. Numbers
+have no limit, so there is no rounding.
 
 A site that cannot say its vector reports why. It has no zones then, so all are made anew once it can. A place
 that is not watched has the sign 0, and no zone; once it is watched, all zones are made anew, too.
@@ -25,22 +29,25 @@ counts", SIGMOD 2006; Keren et al. and Papapetrou et al., as in zones.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.sketches.errors import CorruptSketch
 
+FOLLOWED, LONGEST = 4, 4_096  # reports, for each site at first and at most, before zones are tried again
+FAR = 4  # changes of each site for which there must be room then
 Zone = tuple[int, int]
 """A sign s, 0 for no zone, and the least of s v."""
 
 
 class LinearSite:
-    """A site: its zones, and whether it has to report."""
+    """A site: its zones, none if it follows, and whether it has to report."""
 
-    __slots__ = ("_has_problem", "_is_asked", "_is_outside", "_zones", "is_due")
+    __slots__ = ("_has_problem", "_is_asked", "_is_outside", "_reported", "_zones", "is_due")
 
     def __init__(self) -> None:
         self._zones: list[Zone] | None = None
+        self._reported: list[int] = []
         self._has_problem = self._is_outside = False
         self._is_asked = self.is_due = True
         """Whether the coordinator waits for a report; whether it has said something since the last look."""
@@ -68,6 +75,8 @@ class LinearSite:
     def is_inside(self, places: Iterable[int], low: int, high: int) -> bool:
         """Whether numbers from `low` to `high` are inside of the zones of places; without zones, yes."""
         zones = self._zones
+        if zones == []:
+            return all(low == high == self._reported[place] for place in places)
         return zones is None or all(
             min(sign * low, sign * high) >= least for sign, least in (zones[place] for place in places)
         )
@@ -80,7 +89,9 @@ class LinearSite:
         else:
             outside = not all(self.is_inside([place], one, one) for place, one in enumerate(values))
             must = self._is_asked or self._has_problem or (outside and not self._is_outside)
-            self._has_problem, self._is_outside = False, outside
+            self._has_problem, self._is_outside = False, outside and self._zones != []
+            if must:
+                self._reported = list(values)
         self._is_asked = self.is_due = False
         return must
 
@@ -94,13 +105,20 @@ class LinearCoordinator:
     __slots__ = (
         "_ask",
         "_asked",
+        "_followed",
         "_give",
+        "_looked",
+        "_looks",
         "_next",
         "_rooms",
         "_signs",
         "_sites",
+        "_spent",
+        "_steps",
         "_thresholds",
         "_told",
+        "_values",
+        "_wait",
         "_watched",
         "_zones",
         "phases",
@@ -123,15 +141,20 @@ class LinearCoordinator:
         self._rooms: list[int] = []
         self._signs: list[int] = [0] * len(thresholds)
         self._watched = [True] * len(thresholds)
-        self._next = 0
+        self._next = self._spent = self._followed = 0
+        self._looks: dict[int, int] = {}
+        self._looked: dict[int, int] = {}
+        self._values: dict[int, Sequence[int]] = {}  # of sites that follow; else empty
+        self._steps: list[int] = []
+        self._wait = FOLLOWED * sites
         self.problems: dict[int, str] = {}
         """Why sites cannot say their vectors."""
         self.reached: list[bool] = []
         """Whether each sum that is watched reaches its threshold."""
         self.sums: list[int] = []
-        """The sums when all were asked last."""
-        self.phases = {"balanced": 0, "all": 0}
-        """How often some sites got other zones, and how often all were asked."""
+        """The sums when all were known last."""
+        self.phases = {"balanced": 0, "all": 0, "followed": 0}
+        """How often some sites got other zones, all were known, and sites began to follow."""
 
     @property
     def is_known(self) -> bool:
@@ -161,8 +184,11 @@ class LinearCoordinator:
         self.problems.pop(site, None)
         self._asked.discard(site)
 
-    def receive(self, site: int, values: Any) -> None:
-        """Takes the report of a site: its vector, or as text why there is none. CorruptSketch for others."""
+    def receive(self, site: int, values: Any, looks: int = 0) -> None:
+        """Takes the report of a site: its vector, or as text why there is none. CorruptSketch for others.
+
+        looks: how often the site looked so far.
+        """
         if not isinstance(values, str) and not (
             isinstance(values, list) and len(values) == len(self._thresholds) and all(map(_is_whole, values))
         ):
@@ -171,11 +197,16 @@ class LinearCoordinator:
                 "release of tidemark at all places"
             )
         self._asked.discard(site)
+        self._looks[site] = looks
         if isinstance(values, str):
             self.joined(site)
             self.problems[site] = values
             return
         self.problems.pop(site, None)
+        if self._values and self.is_known and not self._told and not self._asked:
+            self._follow(site, values)
+            return
+        self._spent += 1
         self._told[site] = values
         if not self._asked:
             self._go_on()
@@ -202,6 +233,7 @@ class LinearCoordinator:
         if chosen:
             self._next = chosen[-1] + 1
         self._asked.update(chosen)
+        self._spent += len(chosen)
         for site in chosen:
             self._ask(site)
 
@@ -213,18 +245,58 @@ class LinearCoordinator:
         ]
 
     def _begin_anew(self) -> None:
-        self.phases["all"] += 1
-        self.sums = [sum(column) for column in zip(*self._told.values(), strict=True)]
+        """All vectors are known: zones for all, or all follow where zones did not pay."""
+        looks = sum(max(0, self._looks[site] - self._looked.get(site, 0)) for site in self._told)
+        if not self.is_known:  # a site, or a place, has no zones: that says nothing about those of others
+            self._zones_for_all(self._told)
+            return
+        if self._spent <= looks:
+            self._wait = FOLLOWED * self._sites
+            self._zones_for_all(self._told)
+            return
+        self.phases["followed"] += 1
+        self._values, self._followed, self._steps = dict(self._told), 0, [0] * len(self._thresholds)
+        self._know(self._values)
+        self._told.clear()
+        for site in self._values:
+            self._zones[site] = []
+            self._give(site, [])
+
+    def _know(self, vectors: Mapping[int, Sequence[int]]) -> None:
+        """The sums of all vectors, and the signs of all places."""
+        self.sums = [sum(column) for column in zip(*vectors.values(), strict=True)]
         self.reached = [one >= c for one, c in zip(self.sums, self._thresholds, strict=True)]
-        self._signs = [
-            (1 if is_reached else -1) if watched else 0
-            for is_reached, watched in zip(self.reached, self._watched, strict=True)
-        ]
+        self._signs = [1 if one else -1 for one in self.reached]
+
+    def _follow(self, site: int, values: Sequence[int]) -> None:
+        """Takes the report of a site that follows; zones for all if there is room for such changes."""
+        self._followed += 1
+        changes = [abs(one - old) for one, old in zip(values, self._values[site], strict=True)]
+        self._steps = [max(pair) for pair in zip(self._steps, changes, strict=True)]
+        self._values[site] = values
+        self._know(self._values)
+        if self._followed < self._wait:
+            return
+        far = [abs(one - c) >= FAR * self._sites * step for one, c, step in self._distances()]
+        self._followed, self._steps = 0, [0] * len(self._thresholds)
+        if all(is_far or not watched for is_far, watched in zip(far, self._watched, strict=True)):
+            self._wait = min(2 * self._wait, LONGEST)
+            self._zones_for_all(self._values)
+
+    def _distances(self) -> Iterable[tuple[int, int, int]]:
+        return zip(self.sums, self._thresholds, self._steps, strict=True)
+
+    def _zones_for_all(self, vectors: Mapping[int, Sequence[int]]) -> None:
+        self.phases["all"] += 1
+        self._know(vectors)
+        self._signs = [sign if one else 0 for sign, one in zip(self._signs, self._watched, strict=True)]
         slacks = [
             sign * (one - c) - (sign < 0)
             for one, c, sign in zip(self.sums, self._thresholds, self._signs, strict=True)
         ]
         self._rooms = [slack // self._sites for slack in slacks]
+        self._told, self._values = dict(vectors), {}
+        self._looked, self._spent = dict(self._looks), 0
         self._share(slacks)
 
     def _share(self, slacks: Sequence[int]) -> None:
@@ -236,6 +308,7 @@ class LinearCoordinator:
                 (sign, sign * value - _part(slack, len(told), number))
                 for value, slack, sign in zip(values, slacks, self._signs, strict=True)
             ]
+        self._spent += len(told)
         for site in told:
             self._give(site, self._zones[site])
 

@@ -24,6 +24,7 @@ class World:
         self.thresholds, self.messages = thresholds, 0
         self.sites = [LinearSite() for _ in range(sites)]
         self.watched = set(range(len(thresholds)))
+        self.looks = [0] * sites
         self.links: dict[tuple[str, int], deque[Any]] = {}
         self.coordinator = LinearCoordinator(
             sites,
@@ -38,6 +39,7 @@ class World:
 
     def look(self, site: int) -> None:
         values = self.values[site]
+        self.looks[site] += 1
         if self.sites[site].must_report(values):
             self.send("from", site, list(values) if isinstance(values, list) else values)
 
@@ -50,7 +52,7 @@ class World:
             way, site = link = waiting[int(self.rng.integers(len(waiting)))]
             content = self.links[link].popleft()
             if way == "from":
-                self.coordinator.receive(site, content)
+                self.coordinator.receive(site, content, self.looks[site])
                 continue
             if content == "ask":
                 self.sites[site].ask()
@@ -90,6 +92,10 @@ class World:
 
     def assert_zones(self) -> None:
         """The zones at the sites add up to the thresholds, and every site is inside of its own."""
+        if self.coordinator._values:
+            assert [site._reported for site in self.sites] == self.values
+            assert {len(site._zones or []) for site in self.sites} == {0}
+            return
         for place in self.watched:
             threshold = self.thresholds[place]
             zones = [site._zones[place] for site in self.sites]  # type: ignore[index]
@@ -171,6 +177,27 @@ def test_one_busy_site_borrows_the_room_of_some_others() -> None:
     assert world.coordinator.phases["balanced"] > world.coordinator.phases["all"] > 0
 
 
+@pytest.mark.parametrize("sites", [2, 8])
+def test_at_the_threshold_hardly_more_is_said_than_a_report_a_look(sites: int) -> None:
+    """Sites follow then, for long; far from it they have zones again."""
+    world, looks = World(sites, [0]), 0
+    world.begin()
+    for centre in (0, 40 * sites):
+        said = 0
+        before = world.messages
+        for _ in range(600):
+            for site in range(sites):
+                world.values[site] = [int(world.rng.integers(-3, 4)) + centre]
+                looks += 1
+                world.look(site)
+                world.carry()
+                world.assert_right()
+        said = world.messages - before
+        assert said < (1.4 if centre == 0 else 0.25) * 600 * sites
+    assert world.coordinator.phases["followed"] > 0
+    assert not world.coordinator._values
+
+
 def test_what_does_not_matter_is_not_said() -> None:
     """A sum that goes to and fro over its threshold, and is not watched; then it is."""
     world = World(3, [10, 50])
@@ -241,7 +268,12 @@ def all_the_room_to_the_first(self: LinearCoordinator, slacks: list[int]) -> Non
     SHARE(self, [slack * max(1, len(self._told)) for slack in slacks])
 
 
+def who_follows_says_nothing(self: LinearSite, zones: Any) -> None:
+    TAKE(self, zones or [[0, 0], [0, 0]])
+
+
 MISTAKES = {
+    "who follows says nothing": (LinearSite, "take", who_follows_says_nothing),
     "a drift that is not reset": (LinearSite, "take", old_zones_are_kept),
     "zones that are too wide": (LinearSite, "take", zones_that_are_too_wide),
     "a removal that is not subtracted": (LinearSite, "must_report", nothing_is_subtracted),
@@ -266,6 +298,15 @@ def exercise() -> None:
                 world.watch()
                 world.carry()
                 world.assert_right()
+
+    world = World(2, [0])
+    world.begin()
+    for step in range(120):  # at the threshold: sites follow
+        world.values[step % 2] = [int(world.rng.integers(-3, 4))]
+        world.look(step % 2)
+        world.carry()
+        world.assert_right()
+    assert world.coordinator.phases["followed"]
 
 
 def test_the_exercise_passes_without_a_mistake() -> None:
