@@ -33,7 +33,7 @@ THREADS = (2, 16)  # of DuckDB
 LATENCY = 0.025  # seconds that the object store adds to each request
 _OF_WAYS = {
     INDEX: ("bounds", "target", "slice", "cell", "lookup", "lists", "far_block"),
-    RUNS: ("passed_row", "chosen_row", "divided_row", "sorted_row", "chosen_cell", "read_row"),
+    RUNS: ("passed_row", "chosen_row", "divided_row", "sorted_row", "chosen_cell", "summed_row", "read_row"),
     SCAN: (
         "statement",
         "key_row",

@@ -6,7 +6,7 @@ for each of several quantiles, follow each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Generic, TypeVar, overload
 
@@ -79,6 +79,22 @@ class Marked(Sequence[Any]):
         for place, mark in self._marks.items():
             items[place] = mark
         return iter(items)
+
+
+class Computed(Sequence[Any]):
+    """Item i is ``compute(values[i])``, computed when somebody takes it."""
+
+    __slots__ = ("_compute", "_values")
+
+    def __init__(self, values: Sequence[Any], compute: Callable[[Any], Any]) -> None:
+        self._values, self._compute = values, compute
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, at: Any) -> Any:
+        """One item; no slices."""
+        return self._compute(self._values[at])
 
 
 class AnswerColumns(Sequence[A], Generic[A]):

@@ -66,14 +66,16 @@ class AllRows(Generic[M]):
         parts = asked[1]
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
         estimates, reading = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}, None
-        if self.mode != "quick" and not wanted.needs_sums:
+        if self.mode != "quick":
+            summed = costs.sums(self._rows(view, parts)) if wanted.needs_sums and len(parts) > 1 else 0.0
             together = self.session.many_windows.cost(view, parts, wanted.targets)
             if together is not None:
-                estimates[RUNS] = together
+                estimates[RUNS] = together + summed
                 reading = self.session.many_windows.reading(view, parts)
             # While the versions stay, so does an accurate answer about a window: it is the index's own.
             if self.mode == "exact" or len(parts) > 1:
-                estimates[SCAN] = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
+                scan = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
+                estimates[SCAN] = scan + summed
         errs = self.mode == "accurate" and not self.session.live_fits(view)
         has_ways = len(estimates) > 1 and not errs
         if errs:  # and other ways' answers do not: one way answers while the rows stay

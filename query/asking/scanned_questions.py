@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.quantiles.cell_questions import CellQuestions
@@ -92,10 +93,10 @@ class ScannedCells:
             for place, own in zip(self.places.tolist(), points, strict=True)
         ]
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """See `Cells.sums`."""
         found = self.scan.sums()
-        return [found[place] if place >= 0 else Sums() for place in self.places.tolist()]
+        return Computed(self.places.tolist(), lambda place: found[place] if place >= 0 else Sums())
 
     def take(self, cells: Ints) -> ScannedCells:
         """See `Cells.take`."""

@@ -94,9 +94,9 @@ class GroupOrder:
         if self.by is None or self.by.endswith("rows"):
             return []
         columns = wanted.columns(questions.cells, questions.fields["measure"])
-        if columns is None or wanted.targets != 1:
+        one: str | None = None if columns is None else getattr(columns.kind, "ONE", None)
+        if columns is None or one is None or wanted.targets != 1:
             raise several_values(self.by)
-        one: str = columns.kind.ONE  # type: ignore[attr-defined]  # answers that have columns are one value
         return list(columns.own[one]) if self.by.endswith("value") else []
 
     def _by_window(self, questions: Sequence[Any], windows: int) -> list[list[Any]]:

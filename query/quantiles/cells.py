@@ -163,7 +163,7 @@ class Cells(Protocol):
     def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """How many numbers of each cell are <= stored values of that cell."""
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each cell."""
 
     def take(self, cells: Ints) -> Self:
@@ -222,7 +222,7 @@ class CellNumbers:
         """See `Cells.each_ranks_at`."""
         return self.parts.ranks_at(points)
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """See `Cells.sums`."""
         return self.parts.sums()
 

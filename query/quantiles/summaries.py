@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tidemark.query.answers.answer_columns import Column, Computed, Marked
 from tidemark.query.answers.summary_answer import Summary
+from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.combined_bounds import Ranks
-from tidemark.query.quantiles.questions import Found, Question, Wanted
+from tidemark.query.quantiles.questions import Columns, Found, Question, Wanted
 from tidemark.warehouse.columns.exact_sums import Sums, deviation_of, mean_of, sum_of, variance_of
+from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import StoreUnavailable
 
 
@@ -25,6 +31,22 @@ class Summaries(Wanted[Summary]):
         """The first and the last rank of a number; none without numbers."""
         stored = question.counts.stored
         return np.array([1, stored] if stored else [], dtype=np.int64)
+
+    def columns(self, cells: Cells, measure: Measure) -> Columns[Summary]:
+        """See `Wanted.columns`, and `answers`."""
+        sums, stored = cells.sums(), cells.n + cells.m - cells.nans
+        ends, _, are_numbers = cells.values_at(np.stack([np.minimum(stored, 1), stored], axis=1))
+        marks = dict.fromkeys(np.flatnonzero(~are_numbers[:, 0]).tolist())
+        of_sums = {"sum": sum_of, "mean": mean_of, "variance": variance_of, "stddev": deviation_of}
+        own: dict[str, Sequence[Any]] = {
+            name: Computed(sums, partial(compute, measure)) for name, compute in of_sums.items()
+        }
+        for name, column in (("min", ends[:, 0]), ("max", ends[:, 1])):
+            own[name] = Marked(Column(column, measure), marks)
+        counts = ("count", "count"), ("negative_infinities", "negative"), ("positive_infinities", "positive")
+        for name, field in counts:
+            own[name] = Computed(sums, attrgetter(field))
+        return Columns(Summary, own, {})
 
     def answers(self, question: Question, found: Found) -> list[Summary]:
         """One summary."""

@@ -63,6 +63,7 @@ class Rates:
     divided_row: float = 0.016  # the same with several windows
     sorted_row: float = 0.07  # to find more ranks, a row of the windows
     chosen_cell: float = 3.0  # to answer about a group in a window that has some of these rows
+    summed_row: float = 0.1  # to add a row to exact sums
     read_row: float = 0.03  # to read and decode a row of a run, with two threads
     lookup: float = 100.0  # to look up a key in a run
     lists: float = 14_000.0  # to look keys up in the listings of a window
@@ -133,6 +134,10 @@ class Costs:
         of_row = rates.chosen_row if windows == 1 else rates.divided_row
         of_row = rates.sorted_row if targets > FEW else of_row
         return rows * rates.passed_row + chosen * of_row + cells * rates.chosen_cell
+
+    def sums(self, rows: int) -> float:
+        """To sum up these rows exactly, which runs in memory and scans do anew."""
+        return rows * self.rates.summed_row
 
     def read_runs(self, rows: int) -> float:
         """To read whole runs with so many rows."""

@@ -190,7 +190,7 @@ class MergedParts:
         """See `SortedParts.ranks_at`."""
         return self.together.ranks_at(points)
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each part."""
         return self.together.sums()
 

@@ -93,7 +93,7 @@ class NumberParts:
             return list(self.same_ranks_at(first))
         return self._in_order.ranks_at(points)
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each part."""
         return sums_by_part(self.numbers, self.edges)
 

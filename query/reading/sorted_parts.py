@@ -87,10 +87,9 @@ def counts_below(numbers: NDArray[Any], edges: Ints, points: NDArray[Any]) -> In
     return ranks
 
 
-def sums_by_part(numbers: NDArray[Any], edges: Ints) -> list[Sums]:
+def sums_by_part(numbers: NDArray[Any], edges: Ints) -> Sequence[Sums]:
     """The exact sums of the numbers of each part, in any order, without NaN."""
     parts = np.arange(len(edges) - 1)
     summer = TickSummer(parts)
     summer.add(numbers, np.repeat(parts, np.diff(edges)))
-    found = summer.finish().by_tick
-    return [found.get(part, Sums()) for part in parts.tolist()]
+    return summer.each()

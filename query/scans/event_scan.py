@@ -102,7 +102,7 @@ class EventScan(OpenScan):
             raise InputError("NaN has no rank. Ask for a number, or for the NaN count.")
         return self._scanned().ranks_at(given)
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
         return self._scanned().sums()
 

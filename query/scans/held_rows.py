@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.answers.answer_columns import Picked
 from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
@@ -85,10 +86,9 @@ class HeldRows:
         found = self._parts.ranks_at([points[group] for group in self._places.tolist()])
         return [found[part] for part in self._order.tolist()]
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """See `ScannedRows.sums`."""
-        found = self._parts.sums()
-        return [found[part] for part in self._order.tolist()]
+        return Picked(self._parts.sums(), self._order)
 
 
 def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints, Ints]:

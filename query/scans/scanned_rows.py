@@ -121,7 +121,7 @@ class ScannedRows(Protocol):
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose value is <= points of that group."""
 
-    def sums(self) -> list[Sums]:
+    def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
 
 

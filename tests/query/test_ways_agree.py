@@ -52,7 +52,7 @@ def test_all_ways_agree_about_late_and_live_rows(world: GroupWorld, number: int,
     check_ways(world.open(), QUESTIONS[number], between=window)
 
 
-KEY_QUESTIONS = QUESTIONS[6:7] + QUESTIONS[8:]  # about keys of one column
+KEY_QUESTIONS = QUESTIONS[7:8] + QUESTIONS[9:]  # about keys of one column
 
 
 def by_events(world: GroupWorld, question: Ask, cost: float, **asked: Any) -> tuple[Any, bool]:

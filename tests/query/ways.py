@@ -26,6 +26,7 @@ QUESTIONS: list[Ask] = [
     lambda wh, **asked: wh.quantile([0.5], by=["number", "origin"], every=6 * HOUR, top=2, **asked),
     lambda wh, **asked: wh.cdf([0], by="origin", order="-value", least_rows=2, **asked),
     lambda wh, **asked: wh.quantile([0.5], by="number", where={"origin": ["a", "b"]}, **asked),
+    lambda wh, **asked: wh.summary(every=3 * HOUR, **asked),
     lambda wh, **asked: wh.top(3, key="origin", mode="exact", **asked),
     lambda wh, **asked: wh.heavy_hitters(0.2, key=["number", "origin"], mode="exact", **asked),
     lambda wh, **asked: wh.distinct(key="origin", mode="exact", **asked),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -142,16 +142,14 @@ class TickSummer:
 
     def finish(self) -> TickSums:
         """The sums of all rows that were added."""
-        self._add_waiting()
-        found = [Sums()] * len(self._ticks)
-        for place, limbs in self._limbs.items():
-            for code in np.flatnonzero(limbs[0]).tolist():
-                found[code] += _sums_of(place, limbs[:, code].tolist())
-        for code in np.flatnonzero(self._infinite.any(axis=0)).tolist():
-            negative, positive = self._infinite[:, code].tolist()
-            found[code] += Sums(negative=negative, positive=positive)
+        found = list(self.each())
         used = [code for code, sums in enumerate(found) if sums != Sums()]
         return TickSums.of(self._ticks[used], [found[code] for code in used])
+
+    def each(self) -> Sequence[Sums]:
+        """The sums of the rows of each tick that were added; those of a tick without rows are 0."""
+        self._add_waiting()
+        return EachSums(self._limbs, self._infinite)
 
     def _add_waiting(self) -> None:
         if not self._rows:
@@ -201,6 +199,32 @@ class TickSummer:
         sums = np.zeros(len(self._ticks), np.int64)
         sums[codes[0]] = numbers.sum()
         return sums
+
+
+class EachSums(Sequence[Sums]):
+    """The sums of each tick, made of machine integers when somebody takes them, once.
+
+    limbs: (_LIMBS, ticks) by place. infinite: (2, ticks), the numbers that are minus infinity and infinity.
+    """
+
+    def __init__(self, limbs: Mapping[int | None, NDArray[np.int64]], infinite: NDArray[np.int64]) -> None:
+        self._limbs, self._infinite = limbs, infinite
+        self._found: dict[int, Sums] = {}
+
+    def __len__(self) -> int:
+        return self._infinite.shape[1]
+
+    def __getitem__(self, at: Any) -> Any:
+        """The sums of one tick; no slices."""
+        found = self._found.get(at)
+        if found is None:
+            negative, positive = self._infinite[:, at].tolist()
+            found = Sums(negative=negative, positive=positive)
+            for place, limbs in self._limbs.items():
+                if limbs[0, at]:
+                    found += _sums_of(place, limbs[:, at].tolist())
+            self._found[at] = found
+        return found
 
 
 def _codes_of(codes: NDArray[np.intp], rows: slice | NDArray[Any]) -> NDArray[np.intp]:
