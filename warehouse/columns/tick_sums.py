@@ -212,7 +212,7 @@ class EachSums(Sequence[Sums]):
         self._found: dict[int, Sums] = {}
 
     def __len__(self) -> int:
-        return self._infinite.shape[1]
+        return len(self._infinite[0])
 
     def __getitem__(self, at: Any) -> Any:
         """The sums of one tick; no slices."""
