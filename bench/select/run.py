@@ -7,10 +7,13 @@ machine disturbs all; answers are compared before anything is timed.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -133,21 +136,34 @@ def _measure(
 ) -> tuple[int, dict[str, float]]:
     """The rows of the answer, and the medians in ms of engines that take turns; every answer is compared.
 
-    The first turn warms, unless it is the only one.
+    Each turn begins with another engine. The first turn warms, unless it is the only one.
     """
     seconds: dict[str, list[float]] = {name: [] for name in engines}
-    rows = 0
+    names, rows = deque(engines), 0
     for question in turns:
         answer = sorted(duck.rows(question.sql))
         rows = len(answer)
-        for name, ask in engines.items():
-            taken, own = timed(partial(ask, question.sql))
+        for name in names:
+            with _uncollected():
+                taken, own = timed(partial(engines[name], question.sql))
             assert sorted(own) == answer, (name, question.name, sorted(own)[:3], answer[:3])
             seconds[name].append(taken)
+        names.rotate()
     counted = slice(1 if len(turns) > 1 else 0, None)
     medians = {name: statistics.median(taken[counted]) * MS for name, taken in seconds.items()}
     say(f"  {turns[0].name}: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in medians.items()))
     return rows, medians
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Inside, Python does not look for garbage: the rows of earlier answers are none, and it reads all."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _asker(uris: Mapping[str, Path]) -> Callable[[str], list[Any]]:

@@ -17,7 +17,7 @@ Cost: O(ranges * log marks) to bound; one or two blocks a run and range, and 16 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,6 +65,7 @@ class IndexRates:
     share: float = 0.1
     all: float = 0.8
     group: int = DEFAULT.group_rows
+    skip: float = 0.5
 
 
 RATES = IndexRates()
@@ -116,8 +117,14 @@ class Index:
 
     def most(self, ends: Sequence[Ends]) -> int:
         """How many rows have values in the ranges at most, which are disjoint, by the marks."""
-        edges = (edges_of(run.marks, one) for run in self.runs for one in ends)
-        return sum(stop - start for start, stop in edges)
+        return sum(stop - start for start, stop in self._edges(ends))
+
+    def edges(self, ends: Sequence[Ends]) -> int:
+        """How many runs may have values in the ranges, those of all ranges together."""
+        return sum(start < stop for start, stop in self._edges(ends))
+
+    def _edges(self, ends: Sequence[Ends]) -> Iterator[tuple[int, int]]:
+        return (edges_of(run.marks, one) for run in self.runs for one in ends)
 
     def rows(self, ends: Sequence[Ends], names: Set[str] = frozenset()) -> IndexRows:
         """The rows with values in the ranges, and the values of these columns, which the index has."""
@@ -175,7 +182,7 @@ def find(
     most = sum(one.most for one in chosen)
     columns = tuple(dict.fromkeys(one.index.projection.column.name for one in chosen))
     files = contents.list_events()
-    edges = sum(len(one.ends) * len(one.index.runs) for one in chosen)
+    edges = sum(one.index.edges(one.ends) for one in chosen)
     has_values = needed is not None and _has_values(chosen, needed)
     read = len(needed) if has_values and needed is not None else 0
     lookup_us = (RATES.edge + RATES.edge_of_column * read) * edges + (RATES.place + RATES.value * read) * most
@@ -226,11 +233,16 @@ def _overlaps(file: DataFile, key: Key, ends: Sequence[Ends]) -> bool:
     return any((low is None or low <= last) and (high is None or high >= first) for low, high in pairs)
 
 
-def _rows_read(file: DataFile, found: Ints | None) -> int:
-    """How many rows of a file are read for these: all of its row groups that have some, which are large."""
+def _rows_read(file: DataFile, found: Ints | None) -> float:
+    """How many rows of a file are read for these: all of its row groups that have some, which are large.
+
+    Rows that follow each other are told to DuckDB as a range: it passes the others over.
+    """
     if found is None:
         return file.rows
-    return min(file.rows, RATES.group * len(np.unique(found // RATES.group)))
+    read = min(file.rows, RATES.group * len(np.unique(found // RATES.group)))
+    are_together = len(found) > 0 and found[-1] - found[0] < len(found)
+    return RATES.skip * read + (1 - RATES.skip) * len(found) if are_together else read
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -77,10 +77,12 @@ class RowConditions:
 
 def rows_sql(rows: Ints) -> str:
     """SQL that is true of rows with these numbers, which ascend, and perhaps of some between them."""
-    if len(rows) <= _MOST_NUMBERS:
-        return f"{FILE_ROW} IN ({', '.join(map(str, rows.tolist()))})"
     gaps = np.diff(rows)
-    cuts = np.sort(np.argsort(-gaps, kind="stable")[: _MOST_RANGES - 1]) + 1
+    cuts = np.flatnonzero(gaps > 1) + 1
+    if len(cuts) and len(rows) <= _MOST_NUMBERS:
+        return f"{FILE_ROW} IN ({', '.join(map(str, rows.tolist()))})"
+    if len(cuts) >= _MOST_RANGES:
+        cuts = np.sort(np.argsort(-gaps, kind="stable")[: _MOST_RANGES - 1]) + 1
     parts = [(int(part[0]), int(part[-1])) for part in np.split(rows, cuts)]
     ranges = [f"{FILE_ROW} BETWEEN {first} AND {last}" for first, last in parts]
     return f"({' OR '.join(ranges)})"

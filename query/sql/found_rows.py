@@ -105,6 +105,7 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
         stored = files.names.stored_of(found.values.column_names)
         values = files.values.write(found.values.rename_columns(stored))
         whole[values] = found.values.num_rows
+    is_plain = values is None and _has_all_columns(contents)
     for one in _visible(contents, part):
         rows = None if found is None or found.rows is None else found.rows.get(one.file.path)
         if rows is not None and not len(rows):
@@ -113,19 +114,29 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
         condition = conditions.of(rows, one.file)
         if condition:
             told = [condition] if one.is_whole else [condition, batches_sql(one.batches)]
-            source = parquet_rows([files.empty, path], BY_NAME, f"{FILE_ROW} = true")
-            pieces.append(f"SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {' AND '.join(told)}")
+            pieces.append(_told_rows(files, path, told, is_alone=is_plain and files.leads(path)))
         elif one.is_whole:
             whole[path] = one.file.rows
         else:
             cut.setdefault(path, set()).update(one.batches)
     if cut:
         pieces.append(_of_batches(parquet_rows([files.empty, *cut], BY_NAME), set().union(*cut.values())))
-    is_plain = values is None and _has_all_columns(contents)
+    if pieces and not whole:
+        return FoundSql(" UNION ALL ".join(pieces), values)
     first = _first(files, whole) if is_plain else None
     paths = [files.empty, *whole] if first is None else [first, *(path for path in whole if path != first)]
     rows_of_whole = parquet_rows(paths, *([] if is_plain else [BY_NAME]))
     return FoundSql(" UNION ALL ".join([f"SELECT * FROM {rows_of_whole}", *pieces]), values)
+
+
+def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) -> str:
+    """SQL of the rows of a file that are told; `is_alone` if the file has the columns of the view.
+
+    OFFSET: what else the statement asks is asked of these rows, and not of the file, which would be decoded.
+    """
+    paths, by_name = ([path], []) if is_alone else ([files.empty, path], [BY_NAME])
+    source = parquet_rows(paths, *by_name, f"{FILE_ROW} = true")
+    return f"(SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {' AND '.join(told)} OFFSET 0)"
 
 
 def _first(files: Files, whole: Mapping[str, int]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from tidemark.query.reading.duckdb_errors import connect
+from tidemark.query.reading.sql_text import literal
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.per_process import per_process
 
@@ -27,7 +28,7 @@ def parsed(statement: str) -> Node | None:
 
 def written(tree: Node) -> str:
     """The statement of a tree."""
-    return _parser().ask("SELECT json_deserialize_sql(?::JSON)", json.dumps(tree))
+    return _parser().ask(f"SELECT json_deserialize_sql({literal(json.dumps(tree))}::JSON)")
 
 
 class _Parser:
@@ -36,18 +37,19 @@ class _Parser:
     def __init__(self) -> None:
         self._connection, self._lock = connect(), threading.Lock()
         self._connection.execute("SET threads = 1; PRAGMA disable_optimizer")
+        self._connection.execute("PREPARE tree_of AS SELECT json_serialize_sql(?)")
         self._trees: LRUCache[str] = LRUCache(_CACHED_CHARACTERS, len)
 
-    def ask(self, sql: str, argument: str) -> str:
-        """The text that SQL makes of a text."""
+    def ask(self, sql: str) -> str:
+        """The text that a statement gives."""
         with self._lock:  # a connection takes one call at a time
-            ((text,),) = self._connection.execute(sql, [argument]).fetchall()
+            ((text,),) = self._connection.execute(sql).fetchall()
         return str(text)
 
     def tree_text(self, statement: str) -> str:
         """The tree of a statement as JSON; kept for the next time."""
         kept = self._trees.at(statement)
-        return kept.value or kept.keep(self.ask("SELECT json_serialize_sql(?)", statement))
+        return kept.value or kept.keep(self.ask(f"EXECUTE tree_of({literal(statement)})"))
 
 
 @per_process

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -137,3 +138,20 @@ def test_a_list_of_files_that_is_kept_for_good_is_caught(path: Path, monkeypatch
 def test_the_name_of_a_view_and_its_alias_alone_are_replaced(text: str, is_named: bool) -> None:
     view = RowsView("", "events", ("n",), ("n",))
     assert Narrowed("events", view, "e", [], None, None, 0, 0).is_named_by(text) is is_named
+
+
+def test_runs_without_the_values_cost_no_lookup(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three runs has ten values: of one range a block is read in one or two, of all in three."""
+    monkeypatch.setattr(index_places, "RATES", IndexRates(edge=1_000.0, place=0.0, row=1e9))
+    wh = query.open(path)
+    (one,) = wh.explain("SELECT * FROM events WHERE n = 5").parts
+    (every,) = wh.explain("SELECT * FROM events WHERE n BETWEEN 5 AND 25").parts
+    assert [round(part.estimates_ms["index"]) for part in (one, every)] == [1, 3]
+
+
+def test_rows_that_lie_together_are_estimated_at_less_than_their_row_group(path: Path) -> None:
+    """Ten rows of a group: three that follow each other cost less than the group, two with a gap as much."""
+    files = query.open(path).contents().list_events()
+    read = [index_places._rows_read(files[0], np.array(rows)) for rows in ([3, 4, 5], [3, 5], [*range(10)])]
+    assert read == [6.5, 10, 10]
+    assert index_places._rows_read(files[0], None) == 10
