@@ -30,8 +30,9 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import unreadable
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, REJECTED, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, PURGES, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
+from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
 from tidemark.warehouse.events.removals import NONE, removed_at
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
@@ -140,6 +141,15 @@ def _options(store: Store) -> Options:
             "_last_checkpoint there is a hint, which may be deleted."
         )
     return read_options(store)
+
+
+def _faults_of_purges(store: Store) -> list[str]:
+    """What is wrong with the certificates of purges."""
+    try:
+        purges.read_certificates(store)
+    except (DamagedWarehouse, FileNotFoundError) as error:
+        return [f"{PURGES} cannot be read: {error} Put its folder back from a copy."]
+    return []
 
 
 def _faults_of_removed(store: Store) -> list[str]:
@@ -264,7 +274,7 @@ class _Repair:
                 )
         is_known = len(found) == before
         if SIGNED in self.work.options.features:
-            found += _faults_of_removed(store)
+            found += _faults_of_removed(store) + _faults_of_purges(store)
         return is_known
 
     def _rejected(self) -> None:

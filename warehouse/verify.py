@@ -37,8 +37,9 @@ from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.retention import retention_us
 from tidemark.warehouse.delta.retries import Patience
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PURGES, REJECTED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, TidemarkError
+from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import read_step_plans
 from tidemark.warehouse.ingest import rejected
@@ -117,7 +118,8 @@ def verify(
 
     Other processes may write at the same time: a check whose tables changed during each attempt is reported
     as busy, not as broken. Violations are reported, not raised. Raises NotAWarehouse if there is no
-    warehouse at `uri`.
+    warehouse at `uri`, and DamagedWarehouse if it cannot be opened, as where the log of a table cannot be
+    read: then `repair` tells more.
     """
     newest = _NewestTables(partial(pin_tables, uri, storage_options))
     checks = []
@@ -141,6 +143,8 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
     if SIGNED in pinned.snapshot.options.features:
         yield "removals: every row that left is accounted for", removal_checks.rows_accounted_for
         yield "expiry: the moment before which rows expired is told", removal_checks.horizon_told
+    if PURGES in pinned.opened:
+        yield "purges: each certificate can be read", _certificates_readable
     yield "rejected: each record has a reason", _rejected_have_reasons
     options = pinned.snapshot.options
     for projection in options.projections:
@@ -309,6 +313,10 @@ def _events_readable(pinned: PinnedTables) -> str:
         if (fault := file_checks.content_fault(pinned.store, EVENTS, file)) is not None:
             raise DamagedWarehouse(fault) from OSError(file.path)  # maintenance may have deleted it
     return f"{len(files)} files"
+
+
+def _certificates_readable(pinned: PinnedTables) -> str:
+    return f"{len(purges.read_certificates(pinned.store, pinned.table(PURGES)))} certificates"
 
 
 def _rejected_have_reasons(pinned: PinnedTables) -> str:

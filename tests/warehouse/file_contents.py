@@ -113,8 +113,11 @@ def _pages(content: bytes) -> Iterator[bytes]:
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
             column = metadata.row_group(group).column(place)
-            # Without values there is no data page, and its place is 0.
-            start = min(filter(None, (column.data_page_offset, column.dictionary_page_offset)))
+            # A page that is not there has the place 0: a column without values may have none at all.
+            places = list(filter(None, (column.data_page_offset, column.dictionary_page_offset)))
+            if not places:
+                continue
+            start = min(places)
             yield from _pages_of(content[start : start + column.total_compressed_size], column.compression)
 
 

@@ -115,3 +115,17 @@ def test_a_horizon_that_another_tool_took_away_is_told_and_comes_back(tmp_path: 
     warehouse.expire(None, world.path, moment, tuning=TINY)
     assert broken(world.path) == set()
     assert warehouse.repair(None, world.path).outcome == "sound"
+
+
+@pytest.mark.parametrize("how", ["a file gone", "a log cut"])
+def test_lost_certificates_are_told(made: GroupWorld, tmp_path: Path, how: str) -> None:
+    path = made.copy(tmp_path).path
+    warehouse.delete(None, path, "number = 2", purge=True, tuning=TINY)
+    if how == "a file gone":
+        Path(DeltaTable(path / "purges").file_uris()[0]).unlink()
+    else:
+        newest = max((path / "purges/_delta_log").glob("0*.json"))
+        newest.write_text(newest.read_text()[:20])
+    assert "purges" in broken(path)
+    report = warehouse.repair(None, path)
+    assert (report.outcome, report.only_a_copy[0][:6]) == ("damaged", "purges")

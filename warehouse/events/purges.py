@@ -26,6 +26,7 @@ from tidemark.warehouse.delta.fences import has_fence, read_actions
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PURGES, REJECTED
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NONE
 
@@ -147,13 +148,19 @@ def _row(certificate: Certificate) -> dict[str, Any]:
 
 
 def read_certificates(store: Store, table: DeltaTable | None = None) -> list[Certificate]:
-    """The certificates of all purges, each at its newest stage, by the time when the rows left."""
+    """The certificates of all purges, each at its newest stage, by the time when the rows left.
+
+    DamagedWarehouse if one cannot be read.
+    """
     if table is None:
         (table,) = tables.find_tables(store, PURGES)
     found: dict[str, Certificate] = {}
     if table is not None:
         for text in data_files.read(store, PURGES, table).column("content").to_pylist():
-            one = Certificate.from_json(json.loads(text))
+            try:
+                one = Certificate.from_json(json.loads(text))
+            except (KeyError, TypeError, ValueError) as error:
+                raise DamagedWarehouse(f"a row of the table {PURGES} is no certificate: {error}") from error
             if one.id not in found or one.stage == "gone":
                 found[one.id] = one
     return sorted(found.values(), key=lambda one: (one.left_at, one.id))
