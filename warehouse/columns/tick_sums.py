@@ -6,8 +6,8 @@ q = h * 2**32 + l and a place (exact_sums.py), and h, l and the halves of h * h,
 tick in int64. Halves have 32 bits, so nothing is rounded in 2**20 rows (numpy adds weights as doubles), and
 nothing overflows in 2**31. Python's integers are made last, for each tick and place.
 
-Cost: about 75 nanoseconds a row, 55 where all rows have one tick; 0.6 KB of memory a tick, and about 60 bytes
-where it is stored.
+Cost: about 50 nanoseconds a row, 30 where the rows of a tick follow each other; 0.6 KB of memory a tick, and
+about 60 bytes where it is stored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from tidemark.warehouse.columns.exact_sums import DIGITS, STEP, Sums
 from tidemark.warehouse.columns.ticks import Window
 
 MOST_TICKS = 2**16  # of a run: it has no sums by tick if it has more, and a question about it is a scan
-CHUNK_ROWS = 2**18  # that are summed at once: 2**20 at most, see above
+CHUNK_ROWS = 2**16  # that are summed at once, in the cache of a processor: 2**20 at most, see above
 _HALF = 32  # binary digits
 _BYTES_A_TICK = 600  # in memory: two Python integers, of 1,074 and 2,148 digits or a few more
 _SIZES = struct.Struct("<5Q")  # ticks; the digits that a total is shifted by and its bytes; those of squares
 _UPPER = int(sys.byteorder == "little")  # where the upper half of an integer is
+_FRACTION, _EXPONENTS, _BIAS = 52, 0x7FF, 1023  # of a double: digits stored, exponents, that of 1
 _LIMBS = 9  # rows; h, l; and the halves of h * h, h * l and l * l
 
 
@@ -174,8 +175,7 @@ class TickSummer:
             for row, sign in enumerate((-np.inf, np.inf)):
                 self._infinite[row] += self._by_tick(codes, values == sign)
             values, codes = values[finite], _codes_of(codes, finite)
-        places = (np.frexp(values)[1] - 1) // STEP
-        whole = np.ldexp(values, DIGITS - STEP * places).astype(np.int64)
+        places, whole = _whole(values)
         least = int(places.min(initial=0))
         for place in (np.flatnonzero(np.bincount(places - least)) + least).tolist():
             chosen = np.flatnonzero(places == place)
@@ -189,8 +189,12 @@ class TickSummer:
         ones = np.broadcast_to(np.int64(1), numbers.shape)
         parts = [ones, high, low, *_halves(high * high), *_halves(high * low), *_halves(squared)]
         limbs = self._limbs.setdefault(place, np.zeros((_LIMBS, len(self._ticks)), np.int64))
+        starts = _starts(codes)
         for row, part in enumerate(parts):
-            limbs[row] += self._by_tick(codes, part)
+            if starts is None:
+                limbs[row] += self._by_tick(codes, part)
+            else:
+                limbs[row, codes[starts]] += np.add.reduceat(part.astype(np.int64), starts)
 
     def _by_tick(self, codes: NDArray[np.intp], numbers: NDArray[Any]) -> NDArray[np.int64]:
         """The sums by tick of numbers, which are less than 2**53 together."""
@@ -230,6 +234,26 @@ class EachSums(Sequence[Sums]):
 def _codes_of(codes: NDArray[np.intp], rows: slice | NDArray[Any]) -> NDArray[np.intp]:
     """Those of some rows."""
     return codes if len(codes) == 1 else codes[rows]
+
+
+def _starts(codes: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Where the rows of each tick start, if those of a tick follow each other; None if not, or for one."""
+    steps = np.diff(codes, prepend=-1)
+    return np.flatnonzero(steps) if len(codes) > 1 and bool((steps >= 0).all()) else None
+
+
+def _whole(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The place of each finite double, and its integer q (exact_sums.py), by the bits of the double."""
+    bits = np.ascontiguousarray(values).view(np.int64)
+    exponents = (bits >> _FRACTION) & _EXPONENTS
+    if not exponents.all():  # zeros, and doubles that have fewer digits
+        places = (np.frexp(values)[1] - 1) // STEP
+        return places, np.ldexp(values, DIGITS - STEP * places).astype(np.int64)
+    exponents -= _BIAS
+    whole = (bits & ((1 << _FRACTION) - 1)) | (1 << _FRACTION)
+    whole <<= (exponents & (STEP - 1)) + 1
+    np.negative(whole, out=whole, where=bits < 0)
+    return exponents >> (STEP.bit_length() - 1), whole
 
 
 def _halves(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
