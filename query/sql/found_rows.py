@@ -29,7 +29,7 @@ from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
 BY_NAME = "union_by_name = true"
-_KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: so many of the newest stay, and others while they are few
+_KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: the oldest goes while there are more files and more bytes
 
 
 class ValueFiles:
@@ -142,8 +142,8 @@ def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) 
 def _first(files: Files, whole: Mapping[str, int]) -> str | None:
     """The file that DuckDB looks into first, of about the mean number of rows; None if it has other columns.
 
-    DuckDB takes the columns of the first file for those of all, and its number of rows for that of each: by
-    this it decides which side of a join is read first, and told to the other.
+    DuckDB takes the columns of the first file for those of all files, and its number of rows for that of each
+    file. From this estimate it decides which side of a join it reads first, to filter the other side by it.
     """
     mean = sum(whole.values()) / max(1, len(whole))
     first = min(whole, key=lambda path: abs(whole[path] - mean), default=None)

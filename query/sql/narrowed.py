@@ -6,10 +6,10 @@ is replaced in the text by a function, whose argument is what the condition says
 that the statement is run: it gives SQL of the files, and of their rows, that can have selected rows at that
 moment. The condition stays where it is and is asked of all these rows.
 
-A WHERE is asked of rows after joins, so the rows that it does not select may be left out before, if a row
-that is left out changes no other row of the join: not so of ASOF and positional joins. A sample of a table is
-of all of its rows. A name that a CTE has is not the view. What is replaced is the name of the view, with or
-without its alias; a statement that has other text at this place stays as it is.
+A WHERE is asked after the joins. Rows that it does not select may be left out before a join in which no row
+depends on whether another one is there. In ASOF and positional joins, and in samples of a table, rows do: the
+name of the view stays there. It also stays where a CTE has the same name. What is replaced is the name of the
+view, with or without its alias; a statement that has other text at this place stays as it is.
 """
 
 from __future__ import annotations
