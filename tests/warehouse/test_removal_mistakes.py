@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.killing import Killed, killer
-from tests.query.groupworld import ONE, GroupWorld
+from tests.query.groupworld import ONE, TINY, GroupWorld
 from tests.warehouse.test_remove import check, delete, rows
 from tidemark import warehouse
 from tidemark.sketches.sampling import SampleBuilder, merge_samples
 from tidemark.warehouse import DamagedWarehouse
-from tidemark.warehouse.events import removals
-from tidemark.warehouse.loads import history
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events import reader, removals
+from tidemark.warehouse.loads import history, run_builder, tasks
 from tidemark.warehouse.projections import distinct_keys, span_marks, spans
+from tidemark.warehouse.settings.options import read_options
 
 WHERE = "origin = 'a'"
 
@@ -106,6 +110,45 @@ def test_a_removed_row_that_leaves_its_count_by_tick_is_noticed(
 
     monkeypatch.setattr(span_marks, "count_cells", one_more)
     assert is_noticed(world, lambda: delete(world, WHERE))
+
+
+@pytest.mark.parametrize(
+    "leave", [lambda rows: rows.slice(1), lambda rows: pa.concat_tables([rows, rows[:1]])]
+)
+def test_a_run_that_loses_a_row_too_many_or_too_few_is_noticed(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, leave: Callable[[pa.Table], pa.Table]
+) -> None:
+    read = reader.read_event_rows
+    monkeypatch.setattr(tasks, "read_event_rows", lambda *given, **more: map(leave, read(*given, **more)))
+    assert is_noticed(world, lambda: delete(world, WHERE))
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_the_few_rows_of_several_runs_are_read_once_for_all_projections(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    """By one task for each run; the broken variant has one for each kind of projection."""
+    reads, run = list[int](), tasks.SortTask.run
+    groups = run_builder._task_groups
+
+    def counted(task: tasks.SortTask) -> Any:
+        reads.append(len(task.outputs))
+        return run(task)
+
+    monkeypatch.setattr(tasks.SortTask, "run", counted)
+    if is_broken:
+        monkeypatch.setattr(run_builder, "_task_groups", lambda those, **_: groups(those, read_once=False))
+    large = replace(TINY, sort_rows=10_000)
+    assert warehouse.delete(None, world.path, WHERE, tuning=large).outcome == "removed"
+    count = len(world_projections(world))
+    assert (reads == [count] * 2) is not is_broken
+    world.rows[:] = [row for row in world.rows if row[1] != "a"]
+    world._truths.clear()
+    check(world)
+
+
+def world_projections(world: GroupWorld) -> Any:
+    return read_options(Store.from_uri(world.path)).projections
 
 
 def test_the_right_variant_is_right(world: GroupWorld) -> None:
