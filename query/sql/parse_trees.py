@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
@@ -10,7 +11,6 @@ from typing import Any, TypeAlias
 from tidemark.query.reading.duckdb_errors import connect
 from tidemark.query.reading.sql_text import literal
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.per_process import per_process
 
 Node: TypeAlias = dict[str, Any]
 
@@ -52,9 +52,13 @@ class _Parser:
         return kept.value or kept.keep(self.ask(f"EXECUTE tree_of({literal(statement)})"))
 
 
-@per_process
+# By process: a forked child must neither use nor close what its parent opened.
+_parsers: dict[int, _Parser] = {}
+
+
 def _parser() -> _Parser:
-    return _Parser()
+    own = os.getpid()
+    return _parsers.get(own) or _parsers.setdefault(own, _Parser())
 
 
 def nodes(tree: Any) -> Iterator[Node]:

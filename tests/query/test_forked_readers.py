@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tidemark import query, stream, warehouse
+from tidemark.query.sql import parse_trees
 from tidemark.warehouse.delta import table_open
 
 ROWS = pa.table({"m": [1.0, 2.0], "k": ["a", "b"]})
@@ -91,3 +93,26 @@ def test_a_child_that_was_forked_before_the_first_use_is_refused_nothing(
     assert in_child(table_open.check_not_forked) == "answered None"
     table_open.check_not_forked()
     assert in_child(table_open.check_not_forked).startswith("SystemRefused: ")
+
+
+def check_parser() -> None:
+    """The child has a parser of its own, and lets that of its parent be: to close it ends the process."""
+    own = parse_trees._parser()
+    said = in_child(
+        lambda: (
+            parse_trees._parser() is not own
+            and own in parse_trees._parsers.values()
+            and parse_trees.parsed("SELECT 1") is not None
+        )
+    )
+    assert said == "answered True"
+
+
+def test_statements_are_parsed_in_a_child_too() -> None:
+    check_parser()
+
+
+def test_a_child_that_takes_its_parents_parser_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse_trees, "os", SimpleNamespace(getpid=lambda: 1))
+    with pytest.raises(AssertionError):
+        check_parser()
