@@ -201,8 +201,8 @@ def test_a_look_that_the_store_interrupts(
     if is_broken:
         look = FarTables.look
 
-        def forgetting(self: FarTables, needed: Needed, _: object, max_age: float) -> None:
-            look(self, needed, self.state, max_age)
+        def forgetting(self: FarTables, needed: Needed, _: object, max_age: float) -> list[str]:
+            return look(self, needed, self.state, max_age)
 
         monkeypatch.setattr(FarTables, "look", forgetting)
         monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks at all tables, too
