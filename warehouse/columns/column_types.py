@@ -382,7 +382,6 @@ def find_column_type(name: str) -> ColumnType | None:
     return COLUMN_TYPES.get(name) or _decimal_named(name) or _tokens_named(name)
 
 
-@lru_cache(maxsize=1024)
 def column_type(name: str) -> ColumnType:
     """The type of Delta's name; InputError for nested and unknown types. O(1)."""
     found = find_column_type(name)
