@@ -98,12 +98,17 @@ class OpenScan:
         )
         self._progress = progress
         self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
-        self._raised, self._is_reading = Raised(), False
+        self._raised, self._is_reading, self._is_closed = Raised(), False, False
         spending.takes(SCAN)
 
     @cached_property
     def _taken(self) -> ScanConnection:
-        """Taken when a statement needs it: before, files are tried, by the connection that waits."""
+        """Taken when a statement needs it: before, files are tried, by the connection that waits.
+
+        AttributeError once the scan is closed: another one may use it then.
+        """
+        if self._is_closed:
+            raise AttributeError("connection")
         with report_duckdb_errors(_OPERATION, self._raised):
             taken = take_connection(*(store.files.folder for store in self._source.contents.stores))
         self._finalizer = weakref.finalize(self, give_back, taken)
@@ -121,7 +126,8 @@ class OpenScan:
 
     def close(self) -> None:
         """Frees the memory and the temporary files. May be called again."""
-        if self.__dict__.pop("_taken", None) is not None:  # the next scan may have it
+        self._is_closed = True
+        if self.__dict__.pop("_taken", None) is not None:
             self._finalizer()
 
     def __enter__(self) -> Self:
