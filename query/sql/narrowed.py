@@ -168,7 +168,8 @@ class _Read:
                 names.update(own)
                 alone.update(own if len(own) == 1 else ())
             names.update(str(name).lower() for name in node.get("using_columns") or ())
-            is_known = is_known and node.get("class") not in _READ_ANY and node.get("type") not in _READ_ANY
+            kinds = {str(node.get("class")), str(node.get("type"))}  # the type of a constant is an object
+            is_known = is_known and _READ_ANY.isdisjoint(kinds)
         return cls(frozenset(names), frozenset(alone), is_known)
 
     def of_view(self, alias: str, columns: Sequence[str]) -> tuple[str, ...] | None:

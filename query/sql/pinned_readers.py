@@ -26,12 +26,14 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows, looked_up
 from tidemark.query.sql.registered import Registered
 from tidemark.query.sql.shown_types import NOT_GIVEN
+from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import TidemarkError, without_secrets
+from tidemark.warehouse.errors import InputError, TidemarkError, shortened, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS, Contents
 from tidemark.warehouse.temporary_folders import make_folder
@@ -106,16 +108,30 @@ class SiteFiles:
         # from before a column came.
         self.empty = f"{folder}/empty.parquet"
         self.names = names = site.options.names
+        self.columns = _stored_columns(site.options)
         self.values = ValueFiles(folder)
         self._leads: LRUCache[bool] = LRUCache(_KNOWN_FILES)
         schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
         if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
-            schema = pa.schema([one for one in schema if one.name in {*SYSTEM_COLUMNS, *known}])
+            gone = {name: kind for name, kind in self.columns.items() if name not in schema.names}
+            there = {one.name: one for one in [*schema, *arrow_fields(gone)]}
+            system = [name for name in there if name in SYSTEM_COLUMNS]
+            schema = pa.schema([there[name] for name in (*system, *known)])
         pq.write_table(data_files.table_without_rows(schema), self.empty)
 
     def check(self) -> None:
         """NotAWarehouse if another warehouse is at the address now."""
         self._registered.check()
+
+    def check_columns(self, options: Options) -> None:
+        """InputError if columns of the view are stored with other types, or other tokens, by now."""
+        now = _stored_columns(options)
+        changed = [self.names.name_of(one) for one, kind in self.columns.items() if now.get(one) != kind]
+        if changed:
+            raise InputError(
+                f"the column {shortened(changed[0])} was changed (a wider type, or a new secret) after this "
+                "statement was made, or its views were registered. Do that again."
+            )
 
     def leads(self, path: str) -> bool:
         """Whether a file has the columns of the view, of the same types in the same order, by its footer.
@@ -197,6 +213,7 @@ class PinnedReaders:
 
     def _rows_sql(self, part: str, site: str, asked: str, contents: Contents) -> str:
         own, sources = self.sites[site], (contents, contents.list_events())
+        own.check_columns(contents.options)
         kept = self._found.at((part, asked), topic=site, sources=sources)
         if kept.value is not None and kept.value.is_there():  # a relation may be run again
             return kept.value.sql
@@ -257,6 +274,11 @@ class PinnedReaders:
             beyond = reads and sql_rows.rows_beyond_double(self.at(moment), name, measure)
         options, several = self._wh.options, self.are_named
         return sql_rows.columns(name, options, measure, given, beyond_double=beyond, several=several)
+
+
+def _stored_columns(options: Options) -> dict[str, str]:
+    """The columns by their stored names, with Delta's names of their types."""
+    return {options.names.stored(name): kind for name, kind in options.columns}
 
 
 def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) -> list[str]:

@@ -50,6 +50,8 @@ STATEMENTS = {
     "window": "SELECT n, row_number() OVER (ORDER BY t, n, s, x) AS r FROM events WHERE k = 'a' ORDER BY r",
     "negated": "SELECT count(*) FROM events WHERE NOT (k = 'a' OR n = 7)",
     "text that quotes": "SELECT count(*) FROM events WHERE k = 'x''y'",
+    "sample": "SELECT count(*) FROM events WHERE k = 'a' USING SAMPLE 100%",
+    "sample of a table": "SELECT count(*) FROM events TABLESAMPLE 100% WHERE k = 'a'",
 }
 
 

@@ -191,6 +191,33 @@ def test_a_call_that_is_killed_is_called_again(point: str, world: Path) -> None:
     replay(world)
 
 
+def test_a_statement_that_was_made_before_is_refused(world: Path) -> None:
+    wh = query.open(world)
+    held = [wh.sql(f"SELECT count(user) FROM {part}") for part in ("events", "live", "history")]
+    before = [one.fetchall() for one in held]
+    rotate(world)
+    for one in held:
+        with pytest.raises(InputError, match=r"'user' was changed .* Do that again"):
+            one.fetchall()
+    assert wh.sql("SELECT count(user) FROM events").fetchall() == before[0]
+
+
+@pytest.mark.usefixtures("world")
+def test_a_moment_before_has_its_rows_and_columns(made: Path, tmp_path: Path) -> None:
+    secrets._known.clear()
+    uri = tmp_path / "kept"
+    warehouse.create(None, uri, "delay", key="user", private=True, secret_file=made / "secret", schema=SCHEMA)
+    warehouse.load(None, uri, GIVEN["b0"], "b0", tuning=TINY)
+    columns = query.open(uri).sql("FROM events").columns
+    secrets.use_secret(file=made / "secrets")
+    rotate(uri)
+    then, name = query.open(uri, at=0), NAMES[0]
+    assert then.sql("FROM events").columns == columns
+    count = GIVEN["b0"]["user"].to_pylist().count(name)
+    assert then.sql("SELECT count(*) FROM events WHERE user = ?", params=[name]).fetchall() == [(count,)]
+    assert then.frequency(name, mode="exact").count == count
+
+
 def test_others_write_meanwhile(world: Path) -> None:
     """A load, a batch of a stream, and rows that leave, at two points."""
     done = Counter[str]()

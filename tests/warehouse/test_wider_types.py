@@ -281,6 +281,16 @@ def test_widened_columns_become_measures_in_the_same_call(world: Path) -> None:
     assert warehouse.verify(world).ok
 
 
+def test_a_statement_that_was_made_with_a_narrow_type_is_refused(world: Path) -> None:
+    wh = query.open(world)
+    held = wh.sql("SELECT max(f) FROM events")
+    assert held.fetchall()
+    widen(world, {"f": "double"})
+    with pytest.raises(InputError, match=r"'f' was changed .* Do that again"):
+        held.fetchall()
+    assert wh.sql("SELECT typeof(any_value(f)) FROM events").fetchall() == [("DOUBLE",)]
+
+
 def test_a_warehouse_without_rows_is_widened(tmp_path: Path) -> None:
     uri = tmp_path / "w"
     warehouse.create(None, uri, ["x"], time="time", schema=NARROW)
