@@ -313,16 +313,27 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     return Database(connection, folders, raised, views, macros, has_tokens=has_tokens)
 
 
-def checked_query(statement: str) -> None:
-    """Raises InputError unless the text is one query; other statements have no use in this database."""
+def checked_query(statement: str, *, shows_text: bool = True) -> None:
+    """Raises InputError unless the text is one query; other statements have no use in this database.
+
+    shows_text: whether the error may quote the statement, which may have values of private columns.
+    """
     import duckdb
 
     if not isinstance(statement, str):
         raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
+    statements: list[Any] | None
     try:
         statements = duckdb.extract_statements(statement)
     except duckdb.Error as error:
-        raise InputError(f"sql cannot read the statement: {one_line(str(error))}. Correct it.") from error
+        if shows_text:
+            raise InputError(f"sql cannot read the statement: {one_line(str(error))}. Correct it.") from error
+        statements = None
+    if statements is None:  # not in the handler, whose error shows the text, too
+        raise InputError(
+            "sql cannot read the statement: its syntax is wrong. It may have private values, so that no part "
+            "of it is shown. Correct it."
+        )
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(parsed.type.name for parsed in statements) or "nothing"
         raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")

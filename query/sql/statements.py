@@ -42,7 +42,7 @@ class Statements:
 
     def _database(self, statement: str) -> Database:
         """The database of this thread, for a statement that is one query."""
-        checked_query(statement)
+        checked_query(statement, shows_text=not any(wh.options.private for wh in self._warehouses.values()))
         # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
         # relation keeps its connection alive, and that must be the one with the functions. These have types
         # that depend on the options.

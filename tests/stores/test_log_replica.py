@@ -254,3 +254,25 @@ def test_a_log_that_was_begun_anew_is_followed(place: Place, monkeypatch: pytest
     world.check()
     world.commit()
     world.check()
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_a_longer_log_that_was_begun_anew_is_not_taken_for_what_follows(
+    place: Place, monkeypatch: pytest.MonkeyPatch, compares: bool
+) -> None:
+    """The first new entry makes an open copy compare its newest one; the broken variant mixes the logs."""
+    world = World(place)
+    world.commit(3)
+    world.check()
+    world.delete(commits(range(3)))
+    world.written = None
+    world.commit(5)
+    if compares:
+        assert in_rounds(world.store.far_files, [world.copy.catch_up()]) == [True]
+        world.check()
+        world.commit()
+        world.check()
+        return
+    monkeypatch.setattr(LogReplica, "_has_newest", lambda *_: False)
+    with pytest.raises(AssertionError):
+        world.check()

@@ -319,6 +319,18 @@ def test_no_name_of_sql_hides_a_private_column(readers: list[query.Warehouse], s
         readers[0].sql(statement).fetchall()
 
 
+def test_what_cannot_be_read_is_refused_without_its_names(life: Life) -> None:
+    wh = query.open(life.private)
+    composite = KEYS[-1]
+    for call in (
+        lambda: wh.sql(f"SELECT count(*) FORM events WHERE user = '{NAMES[0]}'"),
+        lambda: wh.frequency(NAMES[0], key=composite),
+        lambda: wh.frequency((NAMES[0],), key=composite),
+        lambda: wh.frequency({"user": NAMES[0], "no": 1}, key=composite),
+    ):
+        assert NAMES[0] not in life.refused(call)
+
+
 def test_order_ranges_and_prefixes_are_refused_with_the_reason(life: Life) -> None:
     wh = query.open(life.private)
     with pytest.raises(InputError, match="no order"):

@@ -161,8 +161,10 @@ class CompositeKey(Key):
             len(value) == len(self.parts) or (not whole and 0 < len(value) < len(self.parts))
         ):
             return list(zip(self.parts, value, strict=False))
+        is_private = any(part.column_type.is_token for part in self.parts)
+        got = f"a {type(value).__name__}" if is_private else repr(value)
         raise InputError(
-            f"a key of {self.name} is a tuple of {len(self.parts)} values in this order, got {value!r}."
+            f"a key of {self.name} is a tuple of {len(self.parts)} values in this order, got {got}."
         )
 
 

@@ -6,10 +6,10 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
     2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
-Once open, a copy asks for the next commit: one request; and once a minute also for its newest entry, in case
-`repair` began the log anew. The process remembers the logs that it opened and committed to (log_files.py). So
-a further copy asks for the newest commit that is known and for the next one: one round. The known one must
-still be there, because a warehouse may have been made anew at the address.
+Once open, a copy asks for the next commit: one request. Once a minute, and with the commits that follow a new
+one, it also asks for its newest entry, in case `repair` began the log anew or another warehouse is at the
+address. The process remembers the logs that it opened and committed to (log_files.py). So a further copy asks
+for the newest commit that is known and for the next one: one round. The known one must still be there.
 
 Nothing is listed, so it must be certain that no commit is missing because the log was cleaned. Cleaning
 removes only commits that are older than the log's retention. So a copy is trusted if its newest commit is
@@ -151,7 +151,7 @@ class LogReplica:
             self._write(folder, {LAST_CHECKPOINT: hint, names[-1]: contents.pop(names[-1])})
         newest = self._write(folder, contents)
         if len(newest) == self._ahead:
-            newest += yield from self._commits_from(folder, first + self._ahead)
+            newest += (yield from self._commits_from(folder, first + self._ahead))[0]
         self.table = DeltaTable(folder)
         if not _is_trusted(self.table, newest[-1]):
             self._open_directly()
@@ -168,7 +168,7 @@ class LogReplica:
         else:
             folder = self._folder
         if self._write(folder, {commit_name(known.version + 1): new}):
-            more = yield from self._commits_from(folder, known.version + 2, FOLLOWED)
+            more, _ = yield from self._commits_from(folder, known.version + 2, FOLLOWED)
             if len(more) >= FOLLOWED:
                 return False
             if table is not None:
@@ -230,34 +230,45 @@ class LogReplica:
                 return True
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
             return False
-        if self._folder is not None:
-            self._write(self._folder, {commit_name(version): content})
-            more = yield from self._commits_from(self._folder, version + 1, FOLLOWED)
-            if len(more) >= FOLLOWED:
-                yield from self._open_anew()
-                return False
-            table.update_incremental()
-        else:
+        if self._folder is None:
             table_open.update(self._store, self.name, table)
-        return False
+            return False
+        self._write(self._folder, {commit_name(version): content})
+        known = commit_name(version - 1) if self._has_newest(version - 1) else None
+        more, is_same = yield from self._commits_from(self._folder, version + 1, FOLLOWED, after=known)
+        if not is_same:
+            self._files.logs.drop(self.name)
+        if not is_same or len(more) >= FOLLOWED:
+            yield from self._open_anew()
+        else:
+            table.update_incremental()
+        return not is_same
 
     def _has_newest(self, version: int) -> bool:
         """Whether the copy has the entry of its version: not if the log was cleaned up to a checkpoint."""
         return self._folder is not None and (self._folder / "_delta_log" / commit_name(version)).exists()
 
-    def _commits_from(self, folder: Path, version: int, most: float = math.inf) -> Rounds[list[bytes]]:
-        """Copies all commits from this version on, until there are `most`; returns their contents."""
+    def _commits_from(
+        self, folder: Path, version: int, most: float = math.inf, *, after: str | None = None
+    ) -> Rounds[tuple[list[bytes], bool]]:
+        """Copies all commits from this version on, until there are `most`; returns their contents.
+
+        And whether the log has the copy's entry `after`, which is compared in the first round: another log at
+        the address may have come as far as this one.
+        """
         found: list[bytes] = []
-        ahead = min(self._ahead, AHEAD)
+        ahead, compared = min(self._ahead, AHEAD), [] if after is None else [after]
         while len(found) < most:
             names = [commit_name(version + len(found) + i) for i in range(ahead)]
-            contents = yield [self._log(name) for name in names]
-            new = self._write(folder, dict(zip(names, contents, strict=True)))
+            contents = yield [self._log(name) for name in (*names, *compared)]
+            if any((folder / "_delta_log" / name).read_bytes() != contents[-1] for name in compared):
+                return [], False
+            new, compared = self._write(folder, dict(zip(names, contents, strict=False))), []
             found += new
             if len(new) < ahead:
                 break
             ahead = min(4 * ahead, MORE_AHEAD)
-        return found
+        return found, True
 
     def _write(self, folder: Path, contents: Mapping[str, bytes | None]) -> list[bytes]:
         """Writes log files up to the first that does not exist; returns their contents."""
