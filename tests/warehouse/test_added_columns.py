@@ -322,8 +322,8 @@ def test_null_of_an_old_file_that_counts_as_zero_is_caught(
     reader = importlib.import_module("tidemark.warehouse.events.reader")
     read = reader.read_columns
 
-    def zeros(file: Any, group: int, columns: Any) -> pa.Table:
-        rows = read(file, group, columns)
+    def zeros(*given: Any) -> pa.Table:
+        rows = read(*given)
         for i, one in enumerate(rows.schema):
             if pa.types.is_null(one.type) and one.name in ("tip", "n"):
                 rows = rows.set_column(i, one.name, pa.array(np.zeros(len(rows)).astype(np.int32)))
