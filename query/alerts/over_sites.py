@@ -31,7 +31,7 @@ from tidemark.query.alerts.places import (
 )
 from tidemark.query.alerts.reading import ALL
 from tidemark.sketches.geometric.linear import LinearCoordinator, Zone, vector_text
-from tidemark.sketches.sites.envelope import COORDINATOR
+from tidemark.sketches.sites.envelope import COORDINATOR, envelope_size
 from tidemark.sketches.sites.machine import Message
 from tidemark.warehouse.columns.ticks import now_us
 from tidemark.warehouse.errors import InputError, StoreUnavailable, SystemRefused
@@ -171,16 +171,11 @@ class OverSites:
 
     def traffic(self) -> dict[str, int]:
         """The messages and bytes of all places, and those of asking all sites at each of their looks."""
-        machine = self._machine
-        envelope = 68 + len(self._topic.encode())  # of a message without content
-        every = {
-            "messages_of_asking": 2 * sum(machine.looks.values()),
-            "bytes_of_asking": sum(
-                looks
-                * (2 * envelope + sum(size for (one, _), size in machine.reports.items() if one == site))
-                for site, looks in machine.looks.items()
-            ),
-        }
+        looks, reports = self._machine.looks, self._machine.reports
+        messages = 2 * sum(looks.values())
+        envelopes = messages * envelope_size(len(self._topic.encode()))  # of messages without content
+        contents = sum(looks[site] * size for (site, _), size in reports.items())
+        every = {"messages_of_asking": messages, "bytes_of_asking": envelopes + contents}
         return {**self._place.traffic, **every}
 
     def _turn(self) -> None:

@@ -103,6 +103,11 @@ def open_envelope(secret: bytes, data: bytes) -> Envelope:
     )
 
 
+def envelope_size(topic: int, payload: int = 0) -> int:
+    """The bytes of an envelope, by those of its topic and of its payload."""
+    return _HEADER.size + topic + payload + _HASH_BYTES
+
+
 def payload_size(data: bytes) -> int:
     """The bytes of the payload of sealed bytes, by the header, which is not checked. O(1)."""
     return int(_PAYLOAD_LENGTH.unpack_from(data, _HEADER.size - 4)[0])
@@ -125,7 +130,7 @@ def envelopes_of(data: bytes) -> list[bytes]:
         size = len(data) - at
         if size >= _HEADER.size:
             topic_bytes = int.from_bytes(data[at + 6 : at + 8], "little")
-            size = _HEADER.size + topic_bytes + payload_size(data[at : at + _HEADER.size]) + _HASH_BYTES
+            size = envelope_size(topic_bytes, payload_size(data[at : at + _HEADER.size]))
         found.append(data[at : at + size])
         at += size
     return found

@@ -14,17 +14,25 @@ from tidemark import query, stream, warehouse
 from tidemark.warehouse.private import secrets
 
 
+def made(
+    spark: SparkSession | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path, Path]:
+    """A warehouse with private columns, a folder for records that come, and the place of a checkpoint."""
+    monkeypatch.setattr(secrets, "_known", {})
+    monkeypatch.setattr(secrets, "_read", {})
+    uri, incoming = folder / "w", folder / "incoming"
+    warehouse.create(
+        spark, uri, ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
+        secret_file=secret_in(folder / "secret"),
+    )  # fmt: skip
+    incoming.mkdir()
+    return uri, incoming, folder / "checkpoint"
+
+
 def test_no_file_of_a_stream_has_a_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secrets, "_known", {})
-    monkeypatch.setattr(secrets, "_read", {})
-    uri, incoming, checkpoint = tmp_path / "w", tmp_path / "incoming", tmp_path / "checkpoint"
-    warehouse.create(
-        spark, uri, ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
-        secret_file=secret_in(tmp_path / "secret"),
-    )  # fmt: skip
-    incoming.mkdir()
+    uri, incoming, checkpoint = made(spark, tmp_path, monkeypatch)
     good = rows(0, 40).to_pylist()
     bad = [
         {"user": NAMES[0], "card": f"x{CARDS[0]}", "delay": "much"},
@@ -54,15 +62,8 @@ def test_no_file_of_a_stream_has_a_name(
 def test_a_stream_of_changes_has_no_name(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secrets, "_known", {})
-    monkeypatch.setattr(secrets, "_read", {})
-    uri, incoming, checkpoint = tmp_path / "w", tmp_path / "incoming", tmp_path / "checkpoint"
-    warehouse.create(
-        None, uri, ["delay"], key="user", time="time", schema=SCHEMA, private=["user", "card"],
-        secret_file=secret_in(tmp_path / "secret"),
-    )  # fmt: skip
+    uri, incoming, checkpoint = made(None, tmp_path, monkeypatch)
     warehouse.load(None, uri, rows(0, 10), "a")
-    incoming.mkdir()
     one, new = rows(1, 1).to_pylist()[0], rows(50, 1).to_pylist()[0]
     changes = [{"op": "d", "before": one, "after": None}, {"op": "c", "before": None, "after": new}]
     texts = [json.dumps(change, default=str, ensure_ascii=False) for change in changes]
