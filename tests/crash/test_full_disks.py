@@ -25,6 +25,7 @@ PAGE = 4096
 # The step of a sweep; `make soak` sets it.
 SOAK_PAGES = int(os.environ.get("TIDEMARK_SOAK_DISK_PAGES", "0"))
 POINTS = 3  # of a sweep in the tests
+POINTS_IN_A_FILE = 12  # so many that some fall into the run's files, a fifth of what a load writes
 ABOUT = """A disk gets full while a writer works, once at each page of 4 KB that the writer needs in
 all. Each time the error said that the disk is full and nothing else was printed, a reader answered as before,
 and the same call was done once there was room. The warehouse then held what a plain list holds, and `verify`
@@ -130,7 +131,7 @@ def test_a_writer_that_closes_a_file_after_an_error_is_caught(
 ) -> None:
     monkeypatch.setattr(run_files, "ParquetWriter", pq.ParquetWriter)
     with pytest.raises(RuntimeError, match="only available after writer close"):
-        sweep(places, "load")
+        sweep(places, "load", POINTS_IN_A_FILE)
 
 
 @pytest.mark.skipif(not SOAK_PAGES, reason="`make soak` runs it")
