@@ -153,6 +153,7 @@ SLOW = (
 # Files whose tests share nothing that takes long to make: each test goes to whichever worker is free.
 APART = ("bench/test_bench_runs.py",)
 TESTS = Path(__file__).resolve().parent
+SLOW_FILES = {TESTS / name for name in SLOW}
 PROCESSOR = "processor seconds"
 
 
@@ -192,6 +193,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return Scheduling(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, the files of SLOW are not even imported, which takes seconds."""
+    return True if "not slow" in config.option.markexpr and collection_path in SLOW_FILES else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts the longest files first, and marks what uses the session `spark` or a store's server.
 
@@ -199,14 +205,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
-    slow = {TESTS / name for name in SLOW}
     for item in items:
         used = getattr(item, "fixturenames", ())
         if "spark" in used:
             item.add_marker(pytest.mark.spark)
             if not in_spark(item.path):
                 raise pytest.UsageError(f"IN_SPARK in tests/conftest.py does not see {item.nodeid}")
-        if "server" in used or item.path in slow:
+        if "server" in used or item.path in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from tests.query.groupworld import HOUR, START, GroupWorld
 from tests.query.indexworld import FEW, IndexWorld, grown
 from tests.query.scanworld import World
+from tests.query.silenced import three_sites
+from tests.query.siteworld import Sites, made
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 
@@ -46,6 +49,24 @@ def index_world(tmp_path_factory: pytest.TempPathFactory) -> IndexWorld:
 def few_indexes(tmp_path_factory: pytest.TempPathFactory) -> IndexWorld:
     """One with few indexes; a test that changes it takes a copy."""
     return grown(tmp_path_factory.mktemp("few"), seed=3, index=FEW)
+
+
+@pytest.fixture(scope="session")
+def two_sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
+    """Two warehouses with runs and live rows."""
+    return made(tmp_path_factory.mktemp("sites"), 3, 2)
+
+
+@pytest.fixture
+def pair(two_sites: Sites, tmp_path: Path) -> Sites:
+    """Two warehouses of the test's own."""
+    return two_sites.copy(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def to_silence(tmp_path_factory: pytest.TempPathFactory) -> Sites:
+    """Three warehouses; of a copy one can fall silent."""
+    return three_sites(tmp_path_factory.mktemp("sites"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.query.siteworld import DAY, FIRST, Row, drawn, made, table
+from tests.query.siteworld import DAY, FIRST, Row, Sites, drawn, made, table
 from tests.query.worlds import Oracle
 from tidemark import query, warehouse
 from tidemark.warehouse.errors import StoreUnavailable
@@ -17,27 +17,31 @@ from tidemark.warehouse.sizes import Tuning
 WINDOWS: list[dict[str, Any]] = [{}, {"between": (FIRST + 2 * DAY, FIRST + 6 * DAY)}]
 LOOKS = ("newest", "refresh", "refresh_options", "refresh_events")
 PHIS = [0, 0.07, 0.5, 0.9, 1]
+SILENT = "site 1"
+
+
+def three_sites(folder: Path) -> Sites:
+    """Of `SILENT` the marks do not know each row, its runs have rows that left, and it has live rows."""
+    sites, chance = made(folder, 11, 3), random.Random(2)
+    for name in sites.rows:
+        sites.stream(name, drawn(chance, 80), 50)
+    uri, own, more = folder / SILENT, sites.rows[SILENT], drawn(chance, 600)
+    warehouse.load(None, uri, table(more), "more", tuning=Tuning(key_block_rows=8))
+    report = warehouse.delete(None, uri, "x > 20 AND x < 40")
+    assert report.rows
+    assert not report.runs_rewritten  # the runs still have the rows, and a reader subtracts them
+    own[:] = [row for row in own + more if row["x"] is None or not 20 < row["x"] < 40]
+    sites.stream(SILENT, drawn(chance, 80), 51)
+    return sites
 
 
 class Silenced:
     """Three warehouses, of which one is asked once and then does not answer; its folder is gone."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
-        self.sites = made(folder, 11, 3)
-        chance = random.Random(2)
-        for name in self.sites.rows:
-            self.sites.stream(name, drawn(chance, 80), 50)
-        self.name, more = "site 1", drawn(chance, 600)  # so many that its marks do not know each row
-        warehouse.load(None, folder / self.name, table(more), "more", tuning=Tuning(key_block_rows=8))
-        self.sites.rows[self.name] += more
-        report = warehouse.delete(None, folder / self.name, "x > 20 AND x < 40")
-        assert report.rows
-        assert not report.runs_rewritten  # the runs still have the rows, and a reader subtracts them
-        own = self.sites.rows[self.name]
-        own[:] = [row for row in own if row["x"] is None or not 20 < row["x"] < 40]
-        self.sites.stream(self.name, drawn(chance, 80), 51)
+    def __init__(self, sites: Sites, **options: Any) -> None:
+        self.sites, self.name = sites, SILENT
         self.wh = self.sites.open(missing="bounds", **options)
-        self.gone = folder / "elsewhere"
+        self.gone = sites.folder / "elsewhere"
 
     def silence(self, *read: Callable[[query.Warehouse], Any]) -> None:
         """The store stops to answer after these questions."""

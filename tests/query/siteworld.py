@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -65,6 +66,13 @@ class Sites:
     @property
     def all_rows(self) -> list[Row]:
         return [row for rows in self.rows.values() for row in rows]
+
+    def copy(self, folder: Path) -> Sites:
+        """One to be changed, where this one is kept for the next test."""
+        for name in self.rows:
+            shutil.copytree(self.folder / name, folder / name)
+        rows, live = ({name: list(own) for name, own in of.items()} for of in (self.rows, self.live))
+        return Sites(folder, rows, live)
 
     def open(self, **options: Any) -> query.Warehouse:
         return query.open(self.uris, **options)

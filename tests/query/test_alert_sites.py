@@ -74,9 +74,7 @@ class Lab:
         self.folder, self.clock, self.batches = folder, clock, [0] * sites
         self.uris = [folder / f"site-{number}" for number in range(sites)]
         for uri in self.uris:
-            warehouse.create(
-                None, uri, ["ms", "qty"], schema=SCHEMA, key="o", groups=["o"], time="at", tick="1 minute"
-            )
+            warehouse.create(None, uri, ["ms", "qty"], schema=SCHEMA, key="o", time="at", tick="1 minute")
         self.sites: list[AlertSite | None] = [None] * sites
 
     @property

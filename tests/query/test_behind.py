@@ -63,6 +63,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("behind") / "w")
 
 
+@pytest.fixture(scope="module")
+def without_live(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("behind") / "w", live=False)
+
+
 def exact(wh: Reader, measure: str, **more: Any) -> tuple[int, Any]:
     answer: Any = wh.quantile(0.5, measure, mode="exact", **more)
     return answer.n + answer.m, answer.value
@@ -311,13 +316,13 @@ def test_an_open_reader_follows_a_load_from_commit_to_commit(whole: Path, tmp_pa
 @pytest.mark.parametrize("table", ["events", "steps"])
 @pytest.mark.parametrize("kind", ["the newest commit is gone", "put back by one"])
 def test_a_load_onto_a_table_behind_the_others_is_refused(
-    whole: Path, tmp_path: Path, table: str, kind: str
+    whole: Path, without_live: Path, tmp_path: Path, table: str, kind: str
 ) -> None:
     folder = shutil.copytree(whole, tmp_path / "w")
     if table == "events":  # the live batch is the newest commit there
         lose_commits(folder, table, 1)
         shutil.rmtree(folder / "ledger")
-        shutil.copytree(make(tmp_path / "without", live=False) / "ledger", folder / "ledger")
+        shutil.copytree(without_live / "ledger", folder / "ledger")
     KINDS[kind](folder, table)
     before = sorted(path for path in folder.rglob("*.json"))
     given = [(rows(STEPS - 1), f"b{STEPS - 1}"), *([(rows(77), "new")] if table == "steps" else [])]

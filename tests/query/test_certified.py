@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from tests.query.drawn import MODES, PHIS, windows, worlds
 from tests.query.worlds import Oracle, World, check_histogram, check_quantile, check_rank, is_nan, open_world
+from tests.soak import draws
 from tidemark.warehouse.errors import EmptyWindow
 
 pytestmark = pytest.mark.slow
 
-MANY = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+MANY = settings(
+    max_examples=draws(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 Window = tuple[int, int] | None
 
 

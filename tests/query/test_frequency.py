@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,18 @@ def build(folder: Path, skew: float) -> tuple[KeyWorld, Truth]:
     return world, Truth(past, live)
 
 
+Made = Callable[[float], tuple[KeyWorld, Truth]]
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The warehouse of a skew; no test changes it."""
+    return cache(lambda skew: build(tmp_path_factory.mktemp("frequency"), skew))
+
+
 @pytest.fixture(scope="module", params=[0.8, 1.5], ids=["skew 0.8", "skew 1.5"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[KeyWorld, Truth]:
-    return build(tmp_path_factory.mktemp("frequency"), request.param)
+def made(request: pytest.FixtureRequest, made_once: Made) -> tuple[KeyWorld, Truth]:
+    return made_once(request.param)
 
 
 def asked(truth: Truth) -> list[str]:
@@ -268,12 +278,16 @@ keysummaries_join = key_summaries.join
 
 
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
-def test_mistakes_on_purpose_are_caught(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_on_purpose_are_caught(
+    made_once: Made, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A sketch read with another seed, a listing that says too little, an edge that slips: bounds fail."""
     if how == "a floor of one part":
         monkeypatch.setattr("tidemark.warehouse.ledger.batch_summaries.join_keys", broken_floor)
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.THETA", 4)
-    world, truth = build(tmp_path, 0.8)
+        world, truth = build(tmp_path, 0.8)
+    else:
+        world, truth = made_once(0.8)
     given, start, stop = WINDOWS["90 minutes" if how == "a window off by one" else "all"]
     if how == "another seed":
         monkeypatch.setattr("tidemark.warehouse.ledger.key_summaries.SEED", 7)

@@ -23,6 +23,7 @@ from tests.query.groupworld import (
     HOUR,
     MEASURES,
     MEMORY,
+    ONE,
     PHIS,
     START,
     WINDOWS,
@@ -57,6 +58,14 @@ WHERE = st.sampled_from(
     ]
 )
 Window = tuple[datetime, datetime] | None
+ORIGINS: dict[str, Any] = {"measures": ONE, "groups": ["origin"]}  # of tests that ask about no other
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Three rows of two groups; no test changes it."""
+    rows = [(START, name, 1, 2.0, None) for name in "aab"]
+    return GroupWorld.of(tmp_path_factory.mktemp("small"), [(True, rows)], measures=ONE)
 
 
 @pytest.mark.slow
@@ -106,7 +115,7 @@ def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
         for name, count in (("a", 5), ("b", 9), ("c", 7))
         for i in range(count)
     ]
-    world = GroupWorld.of(tmp_path, [(True, rows[:10]), (False, rows[10:])])
+    world = GroupWorld.of(tmp_path, [(True, rows[:10]), (False, rows[10:])], measures=ONE)
     answers = world.open().quantile(0.5, by="origin", top=2)
     assert [(answer.group, answer.N, answer.certain) for answer in answers] == [
         ({"origin": "b"}, 9, True),
@@ -116,16 +125,18 @@ def test_top_takes_the_groups_with_the_most_rows(tmp_path: Path) -> None:
     assert [group_of(answer)["origin"] for answer in both] == ["b", "c"]
 
 
-@pytest.mark.parametrize("mode", ["quick", "accurate", "exact"])
-@pytest.mark.parametrize("memory", [0, 2**28])
 @pytest.mark.parametrize("others", [[], ["a", "b"]])
-def test_batches_of_rows_without_a_group_are_read(
-    tmp_path: Path, others: list[str], memory: int, mode: Any
-) -> None:
+def test_batches_of_rows_without_a_group_are_read(tmp_path: Path, others: list[str]) -> None:
     rows = [(START, name, 1, float(i), None) for i, name in enumerate(others)]
     nowhere = [(START, None, None, 1.0, None)]
-    world = GroupWorld.of(tmp_path, [(True, nowhere), (True, nowhere + rows), (False, nowhere)])
-    wh, day = world.open(memory=memory), (START, START + 24 * HOUR)
+    world = GroupWorld.of(tmp_path, [(True, nowhere), (True, nowhere + rows), (False, nowhere)], **ORIGINS)
+    for memory in (0, 2**28):
+        for mode in ("quick", "accurate", "exact"):
+            check_few_groups(world.open(memory=memory), others, mode)
+
+
+def check_few_groups(wh: query.Warehouse, others: list[str], mode: Any) -> None:
+    day = (START, START + 24 * HOUR)
     for between in (None, day):
         answers = wh.quantile(0.5, by="origin", between=between, mode=mode)
         assert [group_of(answer)["origin"] for answer in answers] == others
@@ -142,8 +153,8 @@ def test_batches_of_rows_without_a_group_are_read(
 
 
 def test_groups_keep_their_order_and_an_absent_one_has_no_rows(tmp_path: Path) -> None:
-    world = GroupWorld.of(tmp_path, [(True, [(START, "a", 1, 1.0, None), (START, "b", 1, math.nan, None)])])
-    wh = world.open()
+    rows = [(START, "a", 1, 1.0, None), (START, "b", 1, math.nan, None)]
+    wh = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS).open()
     quantiles = wh.quantile(0.5, by="origin", groups=["b", "nowhere", "a"])
     assert [answer.N for answer in quantiles] == [1, 0, 1]
     assert quantiles[1].value is None
@@ -167,29 +178,32 @@ def test_numbers_that_no_arrow_type_holds_are_doubles_in_tables(tmp_path: Path) 
     assert edges == [[-(2**63), -1, 2**63 - 1]]
 
 
-@pytest.mark.parametrize("asked", [{"by": "origin"}, {"by": "price"}])
-def test_rows_without_a_time_are_in_no_window_of_every(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_rows_without_a_time_are_in_no_window_of_every(tmp_path: Path) -> None:
     """A group whose rows all have no time is none of the groups, whether it is declared or scanned."""
     rows = [
         (START, "a", 1, 1.0, Decimal(1)),
         (None, "b", 1, 2.0, Decimal(2)),
         (None, "b", 1, 2.0, Decimal(2)),
     ]
-    wh = GroupWorld.of(tmp_path, [(True, rows)]).open()
-    assert [answer.N for answer in wh.quantile(0.5, **asked)] == [1, 2]
-    assert [answer.N for answer in wh.quantile(0.5, every="1h", **asked)] == [1]
-    assert [answer.N for answer in wh.quantile(0.5, every="1h", top=1, **asked)] == [1]
+    wh = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS).open()
+    for by in ("origin", "price"):
+        assert [answer.N for answer in wh.quantile(0.5, by=by)] == [1, 2]
+        assert [answer.N for answer in wh.quantile(0.5, every="1h", by=by)] == [1]
+        assert [answer.N for answer in wh.quantile(0.5, every="1h", top=1, by=by)] == [1]
 
 
-@pytest.mark.parametrize("asked", [{"by": "origin"}, {"by": "price"}, {"every": "1h"}])
-def test_a_group_of_nan_alone_has_no_bins(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_a_group_of_nan_alone_has_no_bins(tmp_path: Path) -> None:
     rows = [
         (START + i * HOUR, name, 1, x, Decimal(i))
         for i, (name, x) in enumerate([("a", 1.0), ("b", math.nan)])
     ]
-    wh = GroupWorld.of(tmp_path, [(True, rows)]).open()
-    histograms = wh.histogram(3, **asked)
-    assert [(one.counts, one.nans) for one in histograms] == [([1], 0), ([], 1)]
+    wh = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS).open()
+    for histograms in (
+        wh.histogram(3, by="origin"),
+        wh.histogram(3, by="price"),
+        wh.histogram(3, every="1h"),
+    ):
+        assert [(one.counts, one.nans) for one in histograms] == [([1], 0), ([], 1)]
     with pytest.raises(EmptyWindow, match="no numbers of 'value': its 1 rows are NaN"):
         wh.histogram(3, where={"origin": "b"})
 
@@ -199,7 +213,7 @@ def test_of_long_lists_only_groups_with_rows_are_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str | None
 ) -> None:
     rows = [(START + i % 9 * HOUR, "abc"[i % 3], i % 4, float(i), None) for i in range(60)]
-    world = GroupWorld.of(tmp_path, [(True, rows), (False, rows)])
+    world = GroupWorld.of(tmp_path, [(True, rows), (False, rows)], measures=ONE)
     names, window = [*"ab", *(f"no {i}" for i in range(5000))], (START + HOUR, START + 7 * HOUR)
     where: dict[str, Any] = {"origin": names} | ({} if by else {"number": [*range(3), *range(100, 200)]})
     asked: list[Any] = []
@@ -222,9 +236,8 @@ def test_of_long_lists_only_groups_with_rows_are_looked_up(
     )
 
 
-def test_tables_of_groups_begin_with_the_columns_of_by(tmp_path: Path) -> None:
-    rows = [(START, name, 1, 2.0, None) for name in "aab"]
-    answers = GroupWorld.of(tmp_path, [(True, rows)]).open().quantile([0.5, 1], by="origin")
+def test_tables_of_groups_begin_with_the_columns_of_by(small: GroupWorld) -> None:
+    answers = small.open().quantile([0.5, 1], by="origin")
     frame = answers.to_pandas()
     assert list(frame.columns[:2]) == ["origin", "phi"]
     assert frame["N"].tolist() == [2, 2, 1, 1]
@@ -260,10 +273,9 @@ def test_tables_of_groups_begin_with_the_columns_of_by(tmp_path: Path) -> None:
         ({"where": {"origin": "a"}, "mode": "fast"}, "no mode 'fast'"),
     ],
 )
-def test_what_cannot_be_asked_is_told(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
-    world = GroupWorld.of(tmp_path, [(True, [(START, name, 1, 2.0, None) for name in "aab"])])
+def test_what_cannot_be_asked_is_told(small: GroupWorld, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as found:
-        world.open().quantile(0.5, **arguments)
+        small.open().quantile(0.5, **arguments)
     assert words in str(found.value)
 
 
@@ -274,7 +286,8 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
 
     Streamed rows are live for the groups; those of a bulk load are read from `events`.
     """
-    world = GroupWorld.of(tmp_path, [(True, [(START, name, 1, 1.0, None) for name in "aaabb"])])
+    rows = [(START, name, 1, 1.0, None) for name in "aaabb"]
+    world = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS)
     world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
     right = run_tables.commit_run
 
@@ -311,18 +324,18 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
     assert [group_of(answer)["origin"] for answer in wh.quantile(0.5, by="origin")] == ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize("memory", [0, 2**28])
-def test_live_rows_are_the_same_within_and_past_the_budget(tmp_path: Path, memory: int) -> None:
-    world = GroupWorld.create(tmp_path)
-    wh = world.open(memory=memory)
+def test_live_rows_are_the_same_within_and_past_the_budget(tmp_path: Path) -> None:
+    world = GroupWorld.create(tmp_path, **ORIGINS)
+    readers = [world.open(memory=memory) for memory in (0, 2**28)]
     for batch in range(7):
         world.add([(START + i * HOUR / 7, "ab"[i % 2], 1, float(i % 5), None) for i in range(30)], load=False)
         if batch == 4:
             world.load_live()
-        for name in "ab":
-            (answer,) = wh.quantile([0.5], where={"origin": name})
-            check_quantile(answer, world.truth("value", {"origin": name}, None), "accurate")
-        assert wh.quantile(0.5, mode="exact").value == world.truth("value", {}, None).quantile(0.5)
+        for wh in readers:
+            for name in "ab":
+                (answer,) = wh.quantile([0.5], where={"origin": name})
+                check_quantile(answer, world.truth("value", {"origin": name}, None), "accurate")
+            assert wh.quantile(0.5, mode="exact").value == world.truth("value", {}, None).quantile(0.5)
 
 
 # Deliberately broken variants: each must be caught by the check that the tests above use.
@@ -341,12 +354,19 @@ def wrong(world: GroupWorld, memory: int = 2**28, **window: Any) -> bool:
     return False
 
 
-@pytest.fixture
-def mixed(tmp_path: Path) -> GroupWorld:
+@pytest.fixture(scope="module")
+def mixed_once(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """One to be copied."""
     rows = [(START + i * HOUR, "aabb"[i % 4], 1, float(i * 7 % 40), None) for i in range(40)]
     nobody: Any = None  # rows of no group
     rows += [(START, nobody, 1, float(i), None) for i in range(40)]
-    return GroupWorld.of(tmp_path, [(True, rows), (True, rows), (False, rows)])
+    batches = [(True, rows), (True, rows), (False, rows)]
+    return GroupWorld.of(tmp_path_factory.mktemp("mixed"), batches, **ORIGINS)
+
+
+@pytest.fixture
+def mixed(mixed_once: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return mixed_once.copy(tmp_path)
 
 
 def test_the_right_variant_is_right(mixed: GroupWorld) -> None:

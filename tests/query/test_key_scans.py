@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.query.groupworld import BATCHES, HOUR, START, WINDOWS, GroupWorld
 from tests.query.in_duckdb import damage_for_duckdb
 from tests.query.keyoracle import Window, counts, shown
+from tests.soak import draws
 from tests.warehouse.test_damage import HARM
 from tidemark import query, warehouse
 from tidemark.query.keys import candidates, key_relation, key_scan, key_source
@@ -126,7 +127,7 @@ def check_cut(world: GroupWorld, key: Any, window: tuple[Any, Any]) -> None:
 
 
 @given(batches=BATCHES, window=WINDOWS, key=st.sampled_from(KEYS))
-@settings(max_examples=8)
+@settings(max_examples=draws(4))
 def test_scans_count_as_a_counter_does_and_as_blocks_do(
     tmp_path_factory: pytest.TempPathFactory, batches: Any, window: Window, key: Any
 ) -> None:

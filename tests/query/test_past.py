@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.killing import Killed, killer
 from tests.query.answers import single
+from tests.soak import DRAWS
 from tests.warehouse.hereloader import Loader, rows_of
 from tests.warehouse.test_completion import tables_of
 from tidemark import query, warehouse
@@ -69,7 +70,7 @@ def live(loader: Loader, r: random.Random) -> bool:
     return kind.startswith("load")
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_moment_answers_as_it_did_then(tmp_path: Path, seed: int) -> None:
     r, loader = random.Random(seed), Loader.create(tmp_path / "w", groups=["k"])
     loader.load()

@@ -307,19 +307,18 @@ def cut_ticks_are_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(counted_slots, "_as_bits", lambda given: right(given.replace("(live > 0 OR ", "(true OR ")))
 
 
-@pytest.mark.parametrize("broken", [None, slots_are_added_up, cut_ticks_are_whole])
 def test_a_scan_counts_the_slots_that_the_listings_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [*many_keys(), *DAILY]
     world = GroupWorld.of(tmp_path, [(True, rows[:60]), (True, rows[30:]), (False, rows[::7])], **KEYED)
-    if broken is None:
-        assert ways_that_differ(world) == []
-        monkeypatch.setattr(counted_slots, "FEW_SLOTS", 0)
-        assert ways_that_differ(world) == []
-    else:
-        broken(monkeypatch)
-        assert ways_that_differ(world)
+    assert ways_that_differ(world) == []
+    for broken in (slots_are_added_up, cut_ticks_are_whole):
+        with monkeypatch.context() as patch:
+            broken(patch)
+            assert ways_that_differ(world), broken.__name__
+    monkeypatch.setattr(counted_slots, "FEW_SLOTS", 0)
+    assert ways_that_differ(world) == []
 
 
 def many_keys() -> list[Any]:

@@ -23,6 +23,7 @@ from tests.query.scanworld import (
     questions,
     read_without_duckdb,
 )
+from tests.soak import draws
 from tidemark import query, warehouse
 from tidemark.query.reading import number_parts
 from tidemark.query.reading.sorted_parts import RankedValues
@@ -45,7 +46,7 @@ def world(scan_world: World) -> World:
     return scan_world
 
 
-@settings(max_examples=50)
+@settings(max_examples=draws(25))
 @given(asked=questions())
 def test_any_question_has_the_answers_of_plain_python(world: World, asked: Asked) -> None:
     check(world, asked)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, WINDOWS, GroupWorld, Row
 from tests.query.keyoracle import plain, shown
+from tests.soak import draws
 from tidemark.query import InputError
 from tidemark.query.asking import scanned_keys
 from tidemark.query.scans import duckdb_files, key_scan, row_source
@@ -193,7 +194,7 @@ def check_frequencies(wh: Any, asked: dict[str, Any], truth: Truth, window: Wind
     every=st.sampled_from(EVERY),
     is_cut=st.booleans(),
 )
-@settings(max_examples=6)
+@settings(max_examples=draws(3))
 def test_selected_keys_are_counted_as_a_counter_does(
     tmp_path_factory: pytest.TempPathFactory,
     batches: Any,

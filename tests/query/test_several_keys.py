@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.answers import several, single
-from tests.query.groupworld import HOUR, ROWS, SCHEMA, START, GroupWorld, Row
+from tests.query.groupworld import HOUR, ONE, ROWS, SCHEMA, START, GroupWorld, Row
 from tests.soak import draws
 from tests.warehouse.damages import rewrite
 from tests.warehouse.disk import replace_rows, rows_of
@@ -39,6 +39,7 @@ KEYS: list[tuple[str, ...]] = [("origin",), ("number",), PAIR, NUMBERS]
 OPTIONS: dict[str, Any] = {
     "key": "origin",
     "keys": ["number", list(PAIR), list(NUMBERS)],
+    "measures": ONE,
     "groups": ["origin"],
     "key_eps": EPS,
     "key_delta": 1e-9,  # so a bound that holds with probability 1 - delta holds in every example

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.query.silenced import WINDOWS, Silenced
-from tests.query.siteworld import DAY, FIRST, drawn
+from tests.query.siteworld import DAY, FIRST, Sites, drawn
 from tidemark import query
 from tidemark.query.alerts.reading import Limit, Reading, Verdict
 from tidemark.query.keys import key_samples
@@ -45,11 +45,11 @@ READ: dict[str, Sequence[Callable[[query.Warehouse], Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Silenced]:
+def worlds(to_silence: Sites, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Silenced]:
     """Much was read of a warehouse before it fell silent, or little; the others went on."""
     found = {}
     for read, questions in READ.items():
-        world = found[read] = Silenced(tmp_path_factory.mktemp("silent"))
+        world = found[read] = Silenced(to_silence.copy(tmp_path_factory.mktemp("silent")))
         world.silence(*questions)
         chance = random.Random(5)
         world.sites.stream("site 0", drawn(chance, 60), 80)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.query.silenced import PHIS, WINDOWS, Silenced
-from tests.query.siteworld import drawn, made
+from tests.query.siteworld import Sites, drawn
 from tests.query.worlds import Oracle
 from tidemark import query
 from tidemark.query.quantiles.combined_bounds import part_of, splice
@@ -22,10 +22,12 @@ from tidemark.warehouse.snapshots import sites as sites_module
 
 
 @pytest.fixture(scope="module", params=["fit", "do not fit"])
-def silenced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Silenced:
+def silenced(
+    request: pytest.FixtureRequest, to_silence: Sites, tmp_path_factory: pytest.TempPathFactory
+) -> Silenced:
     """The live rows fit into memory, or do not."""
     memory = {} if request.param == "fit" else {"memory": 1000}
-    world = Silenced(tmp_path_factory.mktemp("silent"), **memory)
+    world = Silenced(to_silence.copy(tmp_path_factory.mktemp("silent")), **memory)
     world.silence()
     return world
 
@@ -79,8 +81,8 @@ def test_other_questions_are_refused(silenced: Silenced, ask: Callable[[query.Wa
         ask(silenced.wh)
 
 
-def test_a_site_that_answers_again_is_part_again(tmp_path: Path) -> None:
-    world = Silenced(tmp_path)
+def test_a_site_that_answers_again_is_part_again(to_silence: Sites, tmp_path: Path) -> None:
+    world = Silenced(to_silence.copy(tmp_path))
     world.silence()
     assert world.wh.quantile(0.5).complete is False
     world.answer_again()
@@ -90,9 +92,9 @@ def test_a_site_that_answers_again_is_part_again(tmp_path: Path) -> None:
     assert Oracle.of([row["x"] for row in world.sites.all_rows]).n == answer.N
 
 
-def test_without_it_a_silent_site_is_an_error(tmp_path: Path) -> None:
+def test_without_it_a_silent_site_is_an_error(to_silence: Sites) -> None:
     with pytest.raises(InputError, match="missing must be one of 'error', 'bounds', got 'skip'"):
-        made(tmp_path, 1, 1).open(missing="skip")
+        to_silence.open(missing="skip")
 
 
 def _left_out(found: Any) -> Any:
@@ -123,11 +125,17 @@ def _whole_runs(_: WindowBoundsCache, __: str, run: Any, ___: Any) -> Any:
     ids=["left out", "no ranks", "no bounds", "whole runs in a window"],
 )
 def test_mistakes_about_silent_sites_are_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, mistake: Any, window: Any
+    to_silence: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    mistake: Any,
+    window: Any,
 ) -> None:
     right = getattr(place, name)
     monkeypatch.setattr(place, name, mistake or (lambda *given: _left_out(right(*given))))
-    world = Silenced(tmp_path)
+    world = Silenced(to_silence.copy(tmp_path))
     world.silence()
     with pytest.raises((AssertionError, ValueError, IndexError)):
         world.check("accurate", window)

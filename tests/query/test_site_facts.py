@@ -13,17 +13,11 @@ from typing import Any
 import pytest
 
 from tests.jobs.said import tidemark
-from tests.query.siteworld import DAY, FIRST, OPTIONS, SCHEMA, Sites, drawn, made, table
+from tests.query.siteworld import DAY, FIRST, OPTIONS, SCHEMA, Sites, drawn, table
 from tidemark import query, stream, warehouse
 from tidemark.query.answers import by_site
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots import same_batches
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Sites:
-    """Two sites of the test's own."""
-    return made(tmp_path, 3, 2)
 
 
 def late(days: float) -> dict[str, Any]:
@@ -126,19 +120,25 @@ def test_moments_that_never_were_are_refused(pair: Sites) -> None:
             query.open(pair.uris, at=at)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def twice(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def came_twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two warehouses, of which two batches of a stream and a load are the same; others have equal names."""
-    chance = random.Random(1)
+    folder, chance = tmp_path_factory.mktemp("twice"), random.Random(1)
     same, load = drawn(chance, 50), drawn(chance, 50)
     for name in "ab":
-        warehouse.create(None, tmp_path / name, ["x", "d"], schema=SCHEMA, **OPTIONS)
-        warehouse.load(None, tmp_path / name, table(load), "monday")
-        warehouse.load(None, tmp_path / name, table(drawn(chance, 50)), "tuesday")
+        warehouse.create(None, folder / name, ["x", "d"], schema=SCHEMA, **OPTIONS)
+        warehouse.load(None, folder / name, table(load), "monday")
+        warehouse.load(None, folder / name, table(drawn(chance, 50)), "tuesday")
         for batch, rows in enumerate((same, drawn(chance, 50), same, drawn(chance, 9))):
-            stream.append(None, tmp_path / name, table(rows), source="gate", batch=batch, ahead=None)
-    stream.append(None, tmp_path / "b", table(same), source="other", batch=0, ahead=None)
-    return {name: str(tmp_path / name) for name in "ab"}
+            stream.append(None, folder / name, table(rows), source="gate", batch=batch, ahead=None)
+    stream.append(None, folder / "b", table(same), source="other", batch=0, ahead=None)
+    return folder
+
+
+@pytest.fixture
+def twice(came_twice: Path, tmp_path: Path) -> dict[str, str]:
+    """A copy of these, which a test may change."""
+    return {name: str(shutil.copytree(came_twice / name, tmp_path / name)) for name in "ab"}
 
 
 def _check_told(uris: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:

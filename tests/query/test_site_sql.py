@@ -6,7 +6,6 @@ import math
 import random
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,12 +24,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Sites:
     for name in world.rows:
         world.stream(name, drawn(random.Random(name), 50), 9)
     return world
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Sites:
-    """Two warehouses of the test's own."""
-    return made(tmp_path, 6, 2)
 
 
 def counted(rows: list[dict[str, Any]]) -> Counter[str]:
@@ -147,11 +140,10 @@ def test_statements_see_new_rows_and_a_transaction_does_not(pair: Sites) -> None
     assert connection.execute(ask).fetchall() == [(before + 7, before + 7)]
 
 
-def test_a_name_is_needed_and_names_may_be_anything(tmp_path: Path) -> None:
-    world = made(tmp_path, 8, 2)
-    uris = dict(zip(["runs", 'it\'s "b" -- x'], world.uris.values(), strict=True))
+def test_a_name_is_needed_and_names_may_be_anything(two_sites: Sites) -> None:
+    uris = dict(zip(["runs", 'it\'s "b" -- x'], two_sites.uris.values(), strict=True))
     wh = query.open(uris)
-    counts = [(name, len(rows)) for name, rows in zip(uris, world.rows.values(), strict=True)]
+    counts = [(name, len(rows)) for name, rows in zip(uris, two_sites.rows.values(), strict=True)]
     assert sorted(wh.sql("SELECT _site, count(*) FROM events GROUP BY 1").fetchall()) == sorted(counts)
     ((as_of,),) = wh.sql("SELECT as_of FROM quantile(0.5)").fetchall()
     assert set(as_of) == set(uris)

@@ -48,12 +48,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Sites:
     return world
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Sites:
-    """Two sites of the test's own."""
-    return made(tmp_path, 3, 2)
-
-
 def inside(rows: list[Row], window: dict[str, Any]) -> list[Row]:
     if not window:
         return rows
@@ -293,6 +287,12 @@ def site(folder: Path, **changed: Any) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def one_row(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """No test changes it."""
+    return site(tmp_path_factory.mktemp("site") / "a")
+
+
 def typed(name: str, kind: pa.DataType) -> pa.Schema:
     return SCHEMA.set(SCHEMA.get_field_index(name), pa.field(name, kind))
 
@@ -313,17 +313,17 @@ def typed(name: str, kind: pa.DataType) -> pa.Schema:
     ids=str,
 )
 def test_what_must_be_equal_is_refused_with_both_values(
-    tmp_path: Path, changed: dict[str, Any], told: str
+    one_row: str, tmp_path: Path, changed: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        query.open({"a": site(tmp_path / "a"), "b": site(tmp_path / "b", **changed)})
+        query.open({"a": one_row, "b": site(tmp_path / "b", **changed)})
 
 
-def test_what_may_differ_is_taken(tmp_path: Path) -> None:
+def test_what_may_differ_is_taken(one_row: str, tmp_path: Path) -> None:
     more = SCHEMA.append(pa.field("more", pa.int32()))
     other = site(tmp_path / "b", eps=0.1, kappa=2, key_eps=0.05, measures=["d", "x"])
     third = site(tmp_path / "c", schema=SCHEMA)
-    wh = query.open({"a": site(tmp_path / "a"), "b": other, "c": third})
+    wh = query.open({"a": one_row, "b": other, "c": third})
     assert (wh.eps, wh.quantile(1).N, wh.frequency("1").count) == (0.1, 3, 3)
     assert wh.quantile(1).measure == "x"  # the first measure of the first warehouse
     assert more.names[-1] not in dict(wh.options.columns)

@@ -53,6 +53,7 @@ def test_a_later_batch_waits_for_fewer_requests(place: Place) -> None:
     sent = place.server.requests()
     assert len(sent) <= MOST_OF_A_LATER_BATCH["requests"]
     assert rounds(sent) <= MOST_OF_A_LATER_BATCH["rounds"]
+    place.server.set()
     streamed.check()
 
 

@@ -112,6 +112,7 @@ def test_columns_that_are_needed_next_are_read_in_one_round(
     files = re.compile(r"/events/\w+\.parquet")
     read = [one for one in place.server.requests() if one.method == "GET" and files.search(one.path)]
     assert (rounds(read) == len(read)) == is_broken
+    place.server.set()
     check(query.open(place.uri, place.options), [many])
 
 
