@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.stores.filled import Filled
 from tests.stores.server import Server, running
 
 
@@ -35,3 +36,14 @@ def place(server: Server) -> Iterator[Place]:
     server.set()
     yield Place(server, server.address(f"{uuid.uuid4().hex}/flights"))
     server.set()
+
+
+@pytest.fixture(scope="session")
+def filled_once(server: Server) -> Filled:
+    return Filled(Place(server, server.address("filled")), 1, 1)
+
+
+@pytest.fixture
+def filled(filled_once: Filled, place: Place) -> Filled:
+    """A warehouse of a load and a live batch, of the test's own."""
+    return filled_once.copy(place)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from tests.stores.conftest import Place
 from tests.stores.gate import rounds
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
 from tidemark.query.reading import block_reader
 from tidemark.warehouse.delta import far_files
+
+if TYPE_CHECKING:
+    from tests.stores.conftest import Place
 
 # So long that all requests of a round begin before the first ends, however slow the server is.
 LATENCY = 0.3
@@ -36,6 +39,13 @@ class Filled:
             self.load()
         for _ in range(batches):
             self.append()
+
+    def copy(self, place: Place) -> Filled:
+        """One to be changed, where this one is kept for the next test."""
+        self.place.server.copy(self.place.uri, place.uri)
+        copied = copy.copy(self)
+        copied.place, copied.committed = place, list(self.committed)
+        return copied
 
     def load(self) -> None:
         """Loads a batch of its own, and with it all that was streamed."""

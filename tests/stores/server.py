@@ -4,7 +4,7 @@
         warehouse.create(None, server.address("w"), ["x"], storage_options=server.options)
         server.set(latency=0.025)
 
-The gate is controlled through a path that no bucket can have.
+The gate is controlled, and folders are copied, through paths that no bucket can have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.stores.gate import Fault, Gate, Request, Settings
 from tests.stores.http_server import HTTPServer
 
 BUCKET = "warehouses"
-_CONTROL = "/-/gate"
+_CONTROL, _COPY = "/-/gate", "/-/copy"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -61,8 +61,13 @@ class Server:
         """The requests since the last `set`, in the order in which they ended."""
         return [Request(**request) for request in json.loads(self._control())]
 
-    def _control(self, body: bytes | None = None) -> bytes:
-        with urllib.request.urlopen(self.url + _CONTROL, body, timeout=60) as answer:  # noqa: S310  of this machine
+    def copy(self, old: str, new: str) -> None:
+        """Copies all objects below an address below another one; no request of it is recorded."""
+        folders = [uri.removeprefix(self.address("")) for uri in (old, new)]
+        self._control(json.dumps(folders).encode(), _COPY)
+
+    def _control(self, body: bytes | None = None, path: str = _CONTROL) -> bytes:
+        with urllib.request.urlopen(self.url + path, body, timeout=60) as answer:  # noqa: S310  of this machine
             content: bytes = answer.read()
             return content
 
@@ -94,15 +99,19 @@ def _serve() -> None:
     moto = create_backend_app("s3")  # moto's dispatcher of services lists a folder for each request
     made = Client(moto).put(f"/{BUCKET}")
     assert made.status_code == 200, made.data
-    gate = Gate(ShortWay(moto))
+    store = ShortWay(moto)
+    gate = Gate(store)
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != _CONTROL:
+        if environ["PATH_INFO"] not in (_CONTROL, _COPY):
             return gate(environ, start_response)
         start_response("200 OK", [("Content-Type", "application/json")])
         if environ["REQUEST_METHOD"] == "GET":
             return [json.dumps([asdict(request) for request in gate.requests]).encode()]
         given = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        if environ["PATH_INFO"] == _COPY:
+            store.copy(BUCKET, *given)
+            return [b"[]"]
         gate.set(Settings(**{**given, "faults": [Fault(**fault) for fault in given["faults"]]}))
         return [b"[]"]
 

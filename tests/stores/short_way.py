@@ -75,6 +75,12 @@ class ShortWay:
             return None if environ["QUERY_STRING"] else self._of_key(method, bucket, key, environ)
         return _listed(bucket, environ["QUERY_STRING"]) if method == "GET" and not slash else None
 
+    def copy(self, bucket: str, old: str, new: str) -> None:
+        """Puts each object below a folder below another one, too."""
+        for name, found in list(self._backend.buckets[bucket].keys.items()):
+            if name.startswith(f"{old}/"):
+                self._put_object(self._backend.buckets[bucket], new + name[len(old) :], found.value)
+
     def _of_key(self, method: str, bucket: FakeBucket, key: str, environ: dict[str, Any]) -> Answer | None:
         if method == "PUT":
             return self._put(bucket, key, environ)
@@ -105,13 +111,17 @@ class ShortWay:
         if "HTTP_IF_NONE_MATCH" in environ and (environ["HTTP_IF_NONE_MATCH"] != "*" or key in bucket.keys):
             return None
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        made = self._backend.put_object(bucket.name, key, body, storage="STANDARD")
+        made = self._put_object(bucket, key, body)
         if kind := environ.get("CONTENT_TYPE"):
             made.set_metadata(metadata_from_headers({"Content-Type": kind}))
-        made.set_acl(bucket.acl)
-        self._backend.put_object_tagging(made, {})
         headers = {name: value for name, value in made.response_dict.items() if name != "content-length"}
         return "200 OK", {**headers, **_EMPTY}, b""
+
+    def _put_object(self, bucket: FakeBucket, key: str, body: bytes) -> FakeKey:
+        made = self._backend.put_object(bucket.name, key, body, storage="STANDARD")
+        made.set_acl(bucket.acl)
+        self._backend.put_object_tagging(made, {})
+        return made
 
 
 def _is_plain(bucket: Any) -> bool:

@@ -12,6 +12,7 @@ from obstore.store import S3Store, from_url
 
 from tests.stores.conftest import Place
 from tests.stores.filled import Filled
+from tests.stores.server import Server
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.repairs import runs
@@ -58,13 +59,19 @@ HARM: dict[str, tuple[Harm, ...]] = {
 }
 
 
-@pytest.fixture
-def filled(place: Place) -> Filled:
+@pytest.fixture(scope="module")
+def sound(server: Server) -> Filled:
     """Runs of loads and of streamed batches, and live batches."""
-    filled = Filled(place, loads=3, batches=2)
-    filled.move()
-    filled.append()
-    return filled
+    sound = Filled(Place(server, server.address("sound")), loads=3, batches=2)
+    sound.move()
+    sound.append()
+    return sound
+
+
+@pytest.fixture
+def filled(sound: Filled, place: Place) -> Filled:
+    """A copy, to be damaged."""
+    return sound.copy(place)
 
 
 def harm_it(filled: Filled, harm: str) -> None:

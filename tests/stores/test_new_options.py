@@ -11,9 +11,8 @@ from tests.stores.filled import Filled
 from tidemark import query, warehouse
 
 
-def test_an_open_reader_sees_what_alter_added(place: Place) -> None:
+def test_an_open_reader_sees_what_alter_added(place: Place, filled: Filled) -> None:
     """With its next question, as a new reader. A question after nothing new takes one round."""
-    filled = Filled(place, 1, 1)
     name = "page"
     ask: dict[str, Callable[[query.Warehouse], object]] = {
         "by": lambda wh: [one.rows_scanned for one in wh.quantile(0.5, by=name, top=2)],
@@ -31,8 +30,7 @@ def test_an_open_reader_sees_what_alter_added(place: Place) -> None:
     assert filled.rounds_of(lambda: before["by"].quantile(0.5)) == 1
 
 
-def test_an_open_reader_follows_measures_that_come_and_go(place: Place) -> None:
-    filled = Filled(place, 1, 1)
+def test_an_open_reader_follows_measures_that_come_and_go(place: Place, filled: Filled) -> None:
     reader = filled.open()
     values, there = (
         [filled.open().quantile(phi, "ms").value for phi in (0, 0.5, 1)],

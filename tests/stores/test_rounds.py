@@ -72,8 +72,7 @@ def test_what_is_answered_during_a_look_is_given_only_if_nothing_is_newer(
     assert all(right) != is_broken
 
 
-def test_a_question_that_is_wrong_is_so_during_a_look(place: Place) -> None:
-    filled = Filled(place, 1, 1)
+def test_a_question_that_is_wrong_is_so_during_a_look(filled: Filled) -> None:
     wh = filled.open()
     wh.quantile(0.5)
     for _ in range(2):
@@ -81,8 +80,7 @@ def test_a_question_that_is_wrong_is_so_during_a_look(place: Place) -> None:
             wh.quantile(0.5, between=("2020-01-01", "2020-01-02"))
 
 
-def test_a_reader_may_be_as_old_as_it_was_told(place: Place) -> None:
-    filled = Filled(place, 1, 1)
+def test_a_reader_may_be_as_old_as_it_was_told(filled: Filled) -> None:
     wh, patient = filled.open(), filled.open(max_staleness="1 hour")
     assert patient.rank(0.0).N == 400
     filled.append()
@@ -122,13 +120,13 @@ def interrupted_by(filled: Filled, when: int, get: Callable[..., Any]) -> Callab
 
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_commits_between_the_requests_of_a_reader(
-    place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+    filled: Filled, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """Whatever comes between two requests, an answer is that of one moment."""
     if is_broken:
         monkeypatch.setattr(FarTables, "_look_again", looks_once)
         monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks again, too
-    filled, get, wrong = Filled(place, 1, 1), FarFiles.get, 0
+    get, wrong = FarFiles.get, 0
     warm = filled.open()
     warm.quantile(0.5)
     for when, is_cold in [(0, False), (0, True), (1, True), (4, True)]:
@@ -195,7 +193,7 @@ def test_a_file_that_is_missing_is_named(place: Place) -> None:
 
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_a_look_that_the_store_interrupts(
-    place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+    place: Place, filled: Filled, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     """The runs moved, and the steps could not be looked at: the next question looks at all tables."""
     if is_broken:
@@ -206,7 +204,6 @@ def test_a_look_that_the_store_interrupts(
 
         monkeypatch.setattr(FarTables, "look", forgetting)
         monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks at all tables, too
-    filled = Filled(place, 1, 1)
     wh = filled.open()
     wh.quantile(0.5, mode="exact")
     filled.append()

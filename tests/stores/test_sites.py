@@ -13,15 +13,23 @@ from tests.stores.conftest import Place
 from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import HOW, rows
+from tests.stores.server import Server
 from tidemark import query, warehouse
 from tidemark.query.reading.modes import KEY_MODES
 from tidemark.warehouse.errors import StoreUnavailable
 
 
-@pytest.fixture
-def far(place: Place) -> list[Filled]:
+@pytest.fixture(scope="module")
+def far_once(server: Server) -> list[Filled]:
     """Two warehouses in the store, of three loads and two live batches each."""
-    return [Filled(replace(place, uri=f"{place.uri}-{name}"), 3, 2) for name in "ab"]
+    return [Filled(Place(server, server.address(f"sites/{name}")), 3, 2) for name in "ab"]
+
+
+@pytest.fixture
+def far(far_once: list[Filled], place: Place) -> list[Filled]:
+    """Copies of these, which a test may change."""
+    names = zip("ab", far_once, strict=True)
+    return [one.copy(replace(place, uri=f"{place.uri}-{name}")) for name, one in names]
 
 
 def uris(far: list[Filled]) -> dict[str, str]:
