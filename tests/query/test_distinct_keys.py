@@ -149,8 +149,8 @@ def drawn_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_probable_bounds_hold_as_often_as_they_say(half: bool) -> None:
-    """Of 1,000 worlds of two runs that share keys, and a window of all ticks or of half of them."""
-    seeds, delta, ticks = 1000, 0.1, 8
+    """Of many worlds of two runs that share keys, and a window of all ticks or of half of them."""
+    seeds, delta, ticks = draws(300), 0.1, 8
     misses = {"distinct": 0, "both": 0, "only a": 0, "only b": 0}
     window = KeyWindow(Window(0, ticks // 2) if half else ALL_TIME, (), None)
     errors = []

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tests.query.drawn import MODES
 from tests.query.worlds import HandMade, Row, World, open_world
+from tests.soak import draws
 from tidemark.query.answers.measure_answers import Answer
 from tidemark.query.quantiles import rank_search
 from tidemark.query.quantiles.combined_bounds import Ranks
@@ -102,7 +103,7 @@ def ask_ranks(wh: HandMade, ranks: Sequence[int], rows: int, mode: Any, ask: dic
 
 
 @pytest.mark.slow
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(20), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), MODES, st.sampled_from(WINDOWS), st.sampled_from([2, 3, 20, 300]))
 def test_many_quantiles_are_each_what_it_is_alone(
     seed: int, mode: Any, ask: dict[str, Any], count: int
