@@ -123,6 +123,7 @@ def test_a_command_gets_each_change_once_on_its_input(
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_an_address_that_fails_is_tried_again(service: Path, tmp_path: Path) -> None:
     with receiving(503, 302, 200) as (address, came):
         (tmp_path / "hook").write_text(f"{address}/secret-path\n")
@@ -133,6 +134,7 @@ def test_an_address_that_fails_is_tried_again(service: Path, tmp_path: Path) -> 
     assert json.loads((tmp_path / "s").read_text())["undelivered"] == []
 
 
+@pytest.mark.slow
 def test_what_nobody_takes_stays_and_no_message_shows_the_address(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +225,7 @@ def meeting(tmp_path: Path) -> list[str]:
     return [*where, "--poll", "0.05"]
 
 
+@pytest.mark.slow
 def test_a_site_and_the_command_that_tells_meet_in_a_folder(
     service: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

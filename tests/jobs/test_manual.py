@@ -35,6 +35,7 @@ def _argv(line: str) -> list[str]:
     return behind[: behind.index("|")] if "|" in behind else behind
 
 
+@pytest.mark.slow
 def test_what_jq_reads_in_the_examples_is_there(flights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the help pages and of the README, asked of real flights."""
     examples = [example for command in COMMANDS for example in command.examples]

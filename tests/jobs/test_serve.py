@@ -366,6 +366,7 @@ def test_it_speaks_tls_and_nothing_else(wh: W, tmp_path: Path) -> None:
             site.get("/info")
 
 
+@pytest.mark.slow
 def test_a_warehouse_in_a_store_answers_and_leaves_nothing_of_its_secrets(site: Site) -> None:
     with running() as store:
         far = query.open(fill(store.address("w"), store.options), store.options, max_staleness="1s")
@@ -395,6 +396,7 @@ def _counted(document: Any) -> Any:
     ]
 
 
+@pytest.mark.slow
 def test_a_real_server_says_where_it_is_and_stops_when_told(wh: W) -> None:
     command = [sys.executable, "-m", "tidemark.jobs.cli.main", "serve", "-w", f"w={wh.store.uri}", "--json"]
     with subprocess.Popen(
@@ -439,6 +441,7 @@ def test_flights_are_not_answered_from_files_outside(site: Site) -> None:
         questions.of_query("top", [("k", "1"), ("k", "2")])
 
 
+@pytest.mark.slow
 def test_a_server_answers_by_the_new_names_of_columns(tmp_path: Path) -> None:
     uri = small_world(tmp_path)
     with serving({"w": query.open(uri)}) as site:

@@ -160,6 +160,7 @@ def _answer(wh: W, phis: list[float], measure: str, options: dict[str, Any]) -> 
         return type(error).__name__
 
 
+@pytest.mark.slow
 def test_one_site_of_several_may_be_behind_a_server(started: Started) -> None:
     east = started.address("pair.east")
     mixed = query.open(
@@ -224,6 +225,7 @@ def tiny(folder: Path) -> str:
     return uri
 
 
+@pytest.mark.slow
 def test_rows_that_come_and_leave_are_seen(tmp_path: Path) -> None:
     uri = tiny(tmp_path)
     with serving({"w": query.open(uri)}) as site:
@@ -251,6 +253,7 @@ def test_a_log_that_may_lack_entries_is_listed(
     assert wh.quantile(0.5, mode="exact").value == here.quantile(0.5, mode="exact").value
 
 
+@pytest.mark.slow
 def test_an_earlier_moment_is_opened_and_copies_are_made_and_verified(tmp_path: Path) -> None:
     uri = tiny(tmp_path)
     warehouse.load(None, uri, pa.table({"x": [9.0], "k": ["z"]}), "second")
@@ -293,6 +296,7 @@ def test_nothing_is_written_through_a_server(name: str, started: Started, here: 
     assert here.refresh() is False
 
 
+@pytest.mark.slow
 def test_several_answers_make_a_file_that_one_does_not_hold(here: W, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (served_ranges, served_files, files):
         monkeypatch.setattr(module, "ANSWER_BYTES", 1_500)

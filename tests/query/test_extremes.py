@@ -118,6 +118,7 @@ def check_all(world: tuple[Path, Rows]) -> None:
                 check(wh, rows, measure, k, where={"k": "it's"})
 
 
+@pytest.mark.slow
 def test_they_are_the_ends_of_the_sorted_rows(world: tuple[Path, Rows]) -> None:
     check_all(world)
 

@@ -276,6 +276,7 @@ def test_a_place_that_was_started_again(place: int) -> None:
         assert_quiet_state(monitoring, oracle)
 
 
+@pytest.mark.slow
 def test_against_true_counts_the_share_of_failures_is_at_most_delta() -> None:
     """Over seeds of the hashes, with the error of the sketch on top of theta."""
     eps = delta = 0.2

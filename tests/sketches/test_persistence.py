@@ -271,6 +271,7 @@ def few_slots_rows(windows: int) -> Rows:
     return Rows(digests[order], slots[order])
 
 
+@pytest.mark.slow
 def test_items_are_forgotten_and_without_that_all_are_tracked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorem 7 allows tau times the sum of all persistences of the window: 0.12 * 10,000 items."""
     promise = promised(slots=1000, alpha=0.3, eps=0.05, delta=math.exp(-2), sites=1)

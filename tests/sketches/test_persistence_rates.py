@@ -63,6 +63,7 @@ def test_with_exact_counts_no_item_is_reported_by_mistake(plan_of: Callable[[Pro
     assert not reports(plan_of(promise).with_exact_sets(), range(100, 100 + 39), 500)
 
 
+@pytest.mark.slow
 def test_with_samples_of_slots_the_promise_holds_and_b_misses_no_more() -> None:
     """Items of alpha * n slots, and of just less than (alpha - eps) * n: more than a sample keeps, both."""
     promise = Promise(sites=1, slots=300, alpha=0.9, eps=0.6, delta=0.5, sliding=False, seed=3)
@@ -103,6 +104,7 @@ def test_the_estimate_has_no_bias_and_the_printed_one_is_a_slot_too_large(
     assert is_unbiased(printed - 1)
 
 
+@pytest.mark.slow
 def test_counts_have_no_bias_unless_one_hash_decides_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pair that began the tracking has a small hash: with the same hash it is always in the sample."""
     slots = range(310, 400)

@@ -163,6 +163,7 @@ def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
     assert {file.path for file in data_files.list_files(tables.open_table(world.store, KEYS))} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, 1.0])
 def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, share: float) -> None:
     world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
@@ -176,6 +177,7 @@ def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, shar
     assert run.rows <= 3 + 600 * (1 - share) * 1.5
 
 
+@pytest.mark.slow
 def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
     for step in range(3):

@@ -47,6 +47,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
     secrets._known.clear()
 
 
+@pytest.mark.slow
 def test_no_file_and_no_text_has_a_name(life: Life) -> None:
     assert traces(life.private, life.said) == []
     assert len(traces(life.plain, [])) > 10  # the search finds names
@@ -132,6 +133,7 @@ def readers(life: Life, indexed: Path) -> list[query.Warehouse]:
     return [query.open(uri) for uri in (life.private, indexed, life.plain)]
 
 
+@pytest.mark.slow
 def test_an_index_finds_the_rows_of_a_name(
     readers: list[query.Warehouse], indexed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_private_column_has_an_index_from_the_start(
     assert traces(tmp_path / "w", []) == []
 
 
+@pytest.mark.slow
 def test_rows_that_come_back_have_the_tokens_that_they_had(tmp_path: Path) -> None:
     created(tmp_path)
     for day in range(2):
@@ -419,6 +422,7 @@ def test_a_secret_is_long_and_is_never_shown(tmp_path: Path, monkeypatch: pytest
             secrets.use_secret(**bad)
 
 
+@pytest.mark.slow
 def test_the_command_line_makes_secrets_and_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -609,6 +613,7 @@ def test_doors_without_private_columns_refuse_them(life: Life, tmp_path: Path) -
         warehouse.load(None, tmp_path / "w", tmp_path / "t.csv", "t")
 
 
+@pytest.mark.slow
 def test_maintenance_repair_and_verify_go_on_without_the_secret(life: Life, tmp_path: Path) -> None:
     known = dict(secrets._known)
     secrets._known.clear()

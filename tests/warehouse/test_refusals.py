@@ -57,6 +57,7 @@ def refused(use: Callable[[], Any], *words: str) -> str:
     return said
 
 
+@pytest.mark.slow
 def test_a_warehouse_that_finds_no_room_is_told_so_and_made_once_there_is_some(here: Path) -> None:
     with no_bytes():
         refused(lambda: warehouse.create(None, here / "w", "x"), "create", "File too large", "ulimit -f")
@@ -140,6 +141,7 @@ def test_what_stops_a_task_of_spark_s_is_told_as_if_it_had_stopped_the_driver(sp
     refused(work, "load was stopped", "Errno 27", "File too large", "ulimit -f")
 
 
+@pytest.mark.slow
 def test_a_command_tells_it_in_one_line_and_ends_with_1(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,6 +256,7 @@ def test_too_many_open_files_are_told(kept: Path) -> None:
     assert "ulimit -n" in str(found.value)
 
 
+@pytest.mark.slow
 def test_a_refusal_that_nobody_tells_is_caught(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os_errors, "as_system_refused", lambda *_: None)
     before = files_of(here)
