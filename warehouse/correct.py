@@ -123,6 +123,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     coming = Coming.of(
         GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
         given.old,
+        dict(work.options.columns),
         identifies=columns is not None,
         inserts=missing == "insert",
         time=EventTime.of(work.options),

@@ -34,6 +34,7 @@ from tidemark.query.keys.hierarchy import Hierarchy
 from tidemark.query.keys.persistent_keys import Persistence, Persistent
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import KeyMode
+from tidemark.query.scans.computed import shown_names
 from tidemark.warehouse.columns.scalars import plain, plain_all, plain_share
 from tidemark.warehouse.errors import InputError
 
@@ -242,7 +243,7 @@ class KeyReader:
         lists = [[answer] for answer in self._session.ask(request)]
         return self._asked(lists, request).answers(kind, one=True)
 
-    @staticmethod
-    def _asked(lists: list[list[S]], request: KeyRequest[Any]) -> Asked[S]:
+    def _asked(self, lists: list[list[S]], request: KeyRequest[Any]) -> Asked[S]:
         """The answers of each group and window."""
-        return Asked.of(lists, request.by, windows=request.every is not None, order=request.order)
+        by = shown_names(self._session.options, request.by)
+        return Asked.of(lists, by, windows=request.every is not None, order=request.order)

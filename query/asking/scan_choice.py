@@ -19,7 +19,7 @@ from tidemark.query.groups.group_choice import (
     where_values,
 )
 from tidemark.query.groups.group_order import order_of
-from tidemark.query.scans.computed import asked_measure, computed_values, known_expression
+from tidemark.query.scans.computed import asked_measure, computed_values, known_expression, shown_names
 from tidemark.query.scans.expressions import Expression, checked_expression
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -76,8 +76,10 @@ def choose_scan(options: Options, arguments: GroupArguments, measure: str | None
 
     Raises InputError for a condition, and for values, that are not one expression over the columns.
     """
-    by = by_columns(arguments.by)
-    computed = {name: found for name in (measure, *by) if (found := computed_values(options, name))}
+    names = by_columns(arguments.by)
+    by = by_columns(shown_names(options, names) or None)
+    found = {name: one for name in (measure, *names) if (one := computed_values(options, name))}
+    computed = {one.text: one for one in found.values()}
     expression, equal = None, {}
     if isinstance(arguments.where, str):
         expression = known_expression(checked_expression, arguments.where, tuple(options.columns))
@@ -92,8 +94,8 @@ def choose_scan(options: Options, arguments: GroupArguments, measure: str | None
         limit=arguments.limit or DEFAULT_LIMIT,
         declare=None if expression or computed else tuple(dict.fromkeys([*by, *equal])),
         order=order_of(arguments.order, arguments.top, arguments.least_rows),
-        measure=asked_measure(options, measure) if measure in computed else None,
-        computed={str(name): one for name, one in computed.items()},
+        measure=asked_measure(options, measure) if measure in found else None,
+        computed=computed,
     )
 
 

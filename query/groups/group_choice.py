@@ -183,7 +183,7 @@ def by_columns(by: Any) -> tuple[str, ...]:
     if (by is not None and not names) or not all(isinstance(name, str) for name in names):
         raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
     if len(set(names)) < len(names):
-        raise InputError(f"by names a column twice: {by!r}. Name each column once.")
+        raise InputError("by names a column, or an expression, twice. Name each once.")
     return names
 
 

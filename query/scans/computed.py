@@ -1,12 +1,13 @@
 """Values that an expression computes, in the place of a measure or of a column of `by`.
 
-The name of what is computed is the text of its expression. A text that names a column is that column, and one
-that could be a name is not taken for an expression: a mistyped name stays an error that lists the columns.
+The name of what is computed is the text of its expression, which has tokens in the place of values of private
+columns. A text that names a column is that column, and one that could be a name is not taken for an
+expression: a mistyped name stays an error that lists the columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +35,12 @@ def asked_measure(options: Options, name: str | None) -> Measure:
     """The measure of a question: a column, or what an expression computes. InputError for neither."""
     computed = computed_values(options, name)
     return options.measure(name) if computed is None else Measure(computed.text, str(computed.type))
+
+
+def shown_names(options: Options, names: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns, and of what expressions compute, as answers have them."""
+    found = ((name, computed_values(options, name)) for name in names)
+    return tuple(name if one is None else one.text for name, one in found)
 
 
 def known_expression(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,14 @@ import pytest
 from tests.warehouse.private_world import CARDS, KEYS, NAMES, SCHEMA, Life, lived, rows, secret_in, traces
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli.main import main
-from tidemark.query.scans import index_places
+from tidemark.query.scans import computed, expressions, index_places
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.sql import duckdb_sql, statements
 from tidemark.warehouse import InputError
 from tidemark.warehouse.ingest import private_rows, row_filter
 from tidemark.warehouse.private import secrets
 from tidemark.warehouse.private.tokens import Token
+from tidemark.warehouse.removals import coming
 from tidemark.warehouse.text import records
 
 if TYPE_CHECKING:
@@ -525,6 +527,45 @@ def test_rows_of_a_statement_are_read_and_nothing_is_built_on_them(life: Life) -
     assert not hasattr(found, "no_such_method")
 
 
+CASE = f"CASE WHEN user = '{NAMES[0]}' THEN 'one' ELSE 'others' END"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda wh: wh.quantile(0.5, by=CASE),
+        lambda wh: wh.quantile(0.5, f"CASE WHEN user = '{NAMES[0]}' THEN delay END", by="id % 2"),
+        lambda wh: wh.top(3, key="card", by=["id % 2", CASE]),
+    ],
+)
+def test_answers_name_what_is_computed_without_values(
+    readers: list[query.Warehouse], ask: Callable[[query.Warehouse], Any]
+) -> None:
+    private, _, plain = (ask(wh) for wh in readers)
+    groups = [[([*one.group.values()], one.n) for one in found] for found in (private, plain)]
+    assert groups[0] == groups[1]
+    assert NAMES[0] in f"{plain!r} {plain.to_rows()}"
+    assert NAMES[0] not in f"{private!r} {private.to_rows()} {private.caption} {private[0]!r}"
+
+
+def test_an_expression_that_comes_twice_is_refused_without_its_values(life: Life) -> None:
+    wh = query.open(life.private)
+    for by in ([CASE, CASE], [CASE, f"{CASE} "]):
+        text = life.refused(lambda by=by: wh.quantile(0.5, by=by))
+        assert "twice" in text
+        assert NAMES[0] not in text
+
+
+def told_of_a_row_that_is_not_there(life: Life) -> str:
+    given = rows(9_000, 1)
+    text = life.refused(lambda: warehouse.correct(None, life.private, given, batch="no", on=["user", "id"]))
+    return text.replace(str(query.token(given.column("user")[0].as_py())), "its token")
+
+
+def test_a_row_to_correct_is_told_by_its_tokens(life: Life) -> None:
+    assert "such as user = 'its token', id = 9000" in told_of_a_row_that_is_not_there(life)
+
+
 def test_connections_of_the_caller_are_refused(life: Life) -> None:
     with duckdb.connect() as connection, pytest.raises(InputError, match="private columns"):
         query.register_duckdb(connection, life.private, "w")
@@ -561,6 +602,25 @@ def test_conditions_of_alerts_have_tokens(life: Life, tmp_path: Path) -> None:
 def test_an_error_with_a_value_of_a_change_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records.TextColumns, "is_hidden", False)
     assert sum(NAMES[0] in text for text in errors_about_changes(tmp_path)) >= 3
+
+
+def test_the_text_of_an_expression_with_its_values_is_found(
+    readers: list[query.Warehouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def keeps_text(found: expressions.Expression, **others: Any) -> expressions.Expression:
+        return replace(found, **{name: value for name, value in others.items() if name != "text"})
+
+    monkeypatch.setattr(expressions, "replace", keeps_text)
+    computed._known_expression.cache_clear()
+    found = readers[0].quantile(0.5, by=CASE)
+    computed._known_expression.cache_clear()
+    assert NAMES[0] in repr(found)
+
+
+def test_bytes_in_the_place_of_a_token_are_found(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coming, "_decoded", lambda _, value: value)
+    assert "its token" not in told_of_a_row_that_is_not_there(life)
 
 
 def test_tokens_of_tokens_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

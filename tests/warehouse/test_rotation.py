@@ -142,6 +142,8 @@ def test_answers_by_name_stay_and_no_file_has_an_older_token(
     assert query.open(world).frequency(token).count
     with pytest.raises(InputError, match="the secret was rotated"):
         query.open(world).frequency(kept)
+    with pytest.raises(InputError, match=r"begins with token: was given, and those .* begin with token2: "):
+        query.open(world).quantile(0.5, where=f"user = '{kept}'")
     secrets._known.clear()
     secrets.use_secret(file=made / "three")
     assert rotate(world) == "loaded"

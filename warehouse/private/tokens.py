@@ -93,8 +93,8 @@ def asked_token(fingerprint: str, value: Any) -> Token:
     if (found := token_of(value)) is not None:
         if found.prefix != prefix:
             raise InputError(
-                f"a token that begins with {found.prefix!r} was given, and those of the warehouse begin with "
-                f"{prefix!r}. If the secret was rotated, make it again: query.token(value, "
+                f"a token that begins with {found.prefix} was given, and those of the warehouse begin with "
+                f"{prefix} instead. If the secret was rotated, make it again: query.token(value, "
                 "wh.options.fingerprint)."
             )
         return found

@@ -8,7 +8,7 @@ there. A row that is not found, or found twice, is an error before anything is w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.codes import occurrences
+from tidemark.warehouse.columns.column_types import find_column_type
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import BatchMismatch, InputError
@@ -52,6 +53,7 @@ class Coming:
     identifies   whether the columns of `values` identify a row: a second match is an error. Otherwise these
                  are whole rows, and of equal ones any is taken
     inserts      whether it is no error if a row is not found
+    types        Delta's types of the warehouse's columns, by which errors show values
     """
 
     given: GivenBatch
@@ -59,12 +61,14 @@ class Coming:
     counts: NDArray[np.int64]
     identifies: bool
     inserts: bool
+    types: Mapping[str, str]
 
     @classmethod
     def of(
         cls,
         given: GivenBatch,
         old: pa.RecordBatch,
+        types: Mapping[str, str],
         *,
         identifies: bool,
         inserts: bool,
@@ -79,14 +83,15 @@ class Coming:
         counts = np.bincount(found[found >= 0], minlength=values.rows.num_rows)
         if identifies and (found < 0).any():
             raise InputError(
-                f"{_told(old, found < 0)} have NULL in columns that identify a row. Nothing was changed."
+                f"{_told(types, old, found < 0)} have NULL in columns that identify a row. Nothing was "
+                "changed."
             )
         if identifies and (counts > 1).any():
             raise InputError(
-                f"{_told(values.rows, counts > 1)} are given more than once. Nothing was changed. Give the "
-                "newest row of each."
+                f"{_told(types, values.rows, counts > 1)} are given more than once. Nothing was changed. "
+                "Give the newest row of each."
             )
-        return cls(given, values, counts.astype(np.int64), identifies, inserts)
+        return cls(given, values, counts.astype(np.int64), identifies, inserts, types)
 
     @property
     def batch(self) -> BatchRange:
@@ -157,13 +162,13 @@ class Coming:
         twice, lacking = seen > self.counts, seen < self.counts
         if self.identifies and twice.any():
             raise InputError(
-                f"{_told(self.values.rows, twice)} are in the warehouse more than once. Nothing was changed. "
-                "Name columns that identify a row, or give the rows that leave: before=."
+                f"{_told(self.types, self.values.rows, twice)} are in the warehouse more than once. Nothing "
+                "was changed. Name columns that identify a row, or give the rows that leave: before=."
             )
         if lacking.any() and not self.inserts:
             raise InputError(
-                f"{_told(self.values.rows, lacking)} are not in the warehouse. Nothing was changed. Load "
-                "what is missing first, or let it be inserted: missing='insert'."
+                f"{_told(self.types, self.values.rows, lacking)} are not in the warehouse. Nothing was "
+                "changed. Load what is missing first, or let it be inserted: missing='insert'."
             )
 
 
@@ -222,8 +227,15 @@ def _repeated(rows: pa.RecordBatch, counts: NDArray[np.int64]) -> pa.RecordBatch
     return rows.take(arrow_array(np.repeat(np.arange(len(counts)), counts)))
 
 
-def _told(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> str:
+def _told(types: Mapping[str, str], rows: pa.RecordBatch, which: NDArray[np.bool_]) -> str:
     """How many rows these are, and the first of them, for an error text."""
     row: dict[str, Any] = rows.slice(int(np.argmax(which)), 1).to_pylist()[0]
-    shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())[:_SHOWN_CHARACTERS]
+    values = ((name, _decoded(types[name], value)) for name, value in row.items())
+    shown = ", ".join(f"{name} = {value!r}" for name, value in values)[:_SHOWN_CHARACTERS]
     return f"{int(which.sum()):,} of the rows to correct (such as {shown})"
+
+
+def _decoded(kind: str, value: Any) -> Any:
+    """A token as what it is, other values as Arrow gives them."""
+    found = find_column_type(kind)
+    return value if value is None or found is None or not found.is_token else found.decode(value)
