@@ -1,14 +1,16 @@
 """What `sql` of a warehouse runs: DuckDB's relations, whose errors are the package's.
 
 A relation runs whenever its rows are read. So each of its methods reports errors, and so does what these
-return: other relations, and readers of rows.
+return: other relations, and readers of rows. A connection takes one call at a time: threads that read
+relations of one connection wait for each other.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,7 @@ WHOLE = frozenset({
     "columns", "description", "df", "dtypes", "fetch_arrow_table", "fetchall", "fetchdf", "fetchnumpy", "pl",
     "shape", "to_arrow_table", "to_df", "types",
 })  # fmt: skip
+_END = object()
 _OF_A_STATEMENT = re.compile(r"[A-Z][A-Za-z ]* Error: ")
 
 
@@ -63,7 +66,7 @@ class Database:
     ) -> None:
         self.connection, self._raised, self._views, self._macros = connection, raised, views, [*macros]
         self._has_indexes = any(view.indexed for view in views.values())
-        self._has_tokens = has_tokens
+        self._has_tokens, self._lock = has_tokens, threading.RLock()
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
 
     def sql(self, statement: str, params: Any) -> Relation:
@@ -114,8 +117,10 @@ class Database:
         found = Narrowing.of(statement, params, self._views)
         return found.statement(statement) if found.parts else None
 
-    def _report(self) -> AbstractContextManager[None]:
-        return report_duckdb_errors("sql", self._raised, self._explain)
+    @contextmanager
+    def _report(self) -> Iterator[None]:
+        with self._lock, report_duckdb_errors("sql", self._raised, self._explain):
+            yield
 
     def _explain(self, error: Exception) -> TidemarkError | None:
         import duckdb
@@ -130,6 +135,11 @@ class Database:
             )
         if isinstance(error, duckdb.InternalException | duckdb.FatalException):
             return None
+        if isinstance(error, duckdb.ResourceInUseException):
+            return InputError(
+                "an open reader of Arrow batches still reads rows of another statement that the same thread "
+                "made. Read it to the end or close it, or call sql in a thread of its own."
+            )
         if isinstance(error, duckdb.Error) or _OF_A_STATEMENT.match(text):
             return InputError(f"DuckDB refuses the statement: {one_line(text)}. Correct it.")
         return None
@@ -215,8 +225,12 @@ class Relation:
         return self._method(found) if callable(found) else found
 
     def _each(self, rows: Iterator[Any]) -> Iterator[Any]:
-        with self._report():
-            yield from rows
+        while True:
+            with self._report():
+                one = next(rows, _END)
+            if one is _END:
+                return
+            yield one
 
     def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from threading import Event, RLock, get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.sql import pinned_readers, relations
 from tidemark.query.sql.narrowed import Narrowed, RowsView
-from tidemark.warehouse.errors import DamagedWarehouse
+from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 STATEMENT, ROWS = "SELECT n FROM events WHERE n BETWEEN 14 AND 16 ORDER BY n", [(14,), (15,), (16,)]
@@ -97,6 +98,71 @@ def test_a_sign_that_all_threads_see_is_caught(path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pinned_readers, "_columns_alone", SimpleNamespace(on=False))
     with pytest.raises(AssertionError):
         test_what_one_thread_binds_takes_no_rows_of_another(path)
+
+
+class TriedLock:
+    """A lock that tells when the second thread is about to wait for it."""
+
+    def __init__(self) -> None:
+        self.tried, self._lock, self._first = Event(), RLock(), get_ident()
+
+    def __enter__(self) -> None:
+        if get_ident() != self._first:
+            self.tried.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class NoLock(TriedLock):
+    """The broken variant: nobody waits. It tells when the second thread is done."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if get_ident() != self._first:
+            self.tried.set()
+
+
+def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -> tuple[Any, Any]:
+    """The rows of a relation for two threads: the second one begins while DuckDB runs for the first."""
+    monkeypatch.setattr(relations, "threading", SimpleNamespace(RLock=lambda: lock))
+    relation, honest = query.open(path).sql(STATEMENT), pinned_readers.looked_up
+    with ThreadPoolExecutor(1) as pool:
+        second: list[Any] = []
+
+        def meanwhile(*given: Any, **named: Any) -> Any:
+            if not second:
+                second.append(pool.submit(relation.fetchall))
+                lock.tried.wait(60)
+            return honest(*given, **named)
+
+        monkeypatch.setattr(pinned_readers, "looked_up", meanwhile)
+        return relation.fetchall(), second[0].result()
+
+
+def test_threads_that_read_a_relation_wait_for_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_at_once(path, monkeypatch, TriedLock()) == (ROWS, ROWS)
+
+
+def test_threads_that_do_not_wait_are_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="open reader"):
+        read_at_once(path, monkeypatch, NoLock())
+
+
+def test_a_reader_that_is_open_is_told(path: Path) -> None:
+    wh = query.open(path)
+    reader = wh.sql("FROM range(100000)").to_arrow_reader(1000)
+    assert reader.read_next_batch().num_rows == 1000
+    relation = wh.sql(STATEMENT)
+    with pytest.raises(InputError, match="open reader of Arrow batches still reads"):
+        relation.fetchall()
+    assert sum(batch.num_rows for batch in reader) == 99_000
+    assert relation.fetchall() == ROWS
 
 
 def test_an_open_warehouse_follows_files_that_maintenance_joined(path: Path) -> None:
