@@ -11,7 +11,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from copy import copy
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -96,7 +97,16 @@ class Database:
         self._make_macros(" ".join([statement, *(value for value in values if isinstance(value, str))]))
         with binding_columns():  # when its rows are read, the relation is bound for them
             found = self.connection.sql(statement, params=params)
-        return Relation(found, self._report, self._make_macros, only_read=self._has_tokens)
+        rows = partial(self._rows, statement, copy(params))
+        return Relation(found, self._report, self._make_macros, only_read=self._has_tokens, rows=rows)
+
+    def _rows(self, statement: str, params: Any) -> list[tuple[Any, ...]]:
+        """All rows of a statement, read while DuckDB goes on; those of a relation are read at its end."""
+        try:
+            return self.connection.execute(statement, params).fetchall()
+        except BaseException:
+            self.connection.abort()  # what is not read to its end would keep the connection
+            raise
 
     def _make_macros(self, text: str | None = None) -> None:
         with self.connection.cursor() as maker:  # the connection may have a result that is not read yet
@@ -153,9 +163,10 @@ class Relation:
 
     make_macros: makes all macros, before what may need them: another method than WHOLE takes expressions, or
     gives rows of which some are read later. Until then the connection does not see macros that come.
+    rows: what fetchall gives; None: what that of the relation does.
     """
 
-    __slots__ = ("__weakref__", "_make_macros", "_only_read", "_relation", "_report")
+    __slots__ = ("__weakref__", "_make_macros", "_only_read", "_relation", "_report", "_rows")
 
     def __init__(
         self,
@@ -164,15 +175,18 @@ class Relation:
         make_macros: Callable[[], None],
         *,
         only_read: bool = False,
+        rows: Callable[[], list[tuple[Any, ...]]] | None = None,
     ) -> None:
         self._relation, self._report, self._only_read = relation, report, only_read
-        self._make_macros = make_macros
+        self._make_macros, self._rows = make_macros, rows
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in Relation.__slots__:
             raise AttributeError(name)
         with self._report():
             self._check(name)
+            if name == "fetchall" and self._rows is not None:
+                return self._method(self._rows)
             if name not in WHOLE:
                 self._make_macros()
             return self._reporting(getattr(self._relation, name))

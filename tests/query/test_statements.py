@@ -165,6 +165,43 @@ def test_a_reader_that_is_open_is_told(path: Path) -> None:
     assert relation.fetchall() == ROWS
 
 
+class Interrupted:
+    """A connection whose rows are not read to their end."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, *given: Any) -> Any:
+        self._connection.execute(*given).fetchone()
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def read_after_an_interrupt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    wh = query.open(path)
+    many = wh.sql("FROM range(100000)")
+    database = many._rows.func.__self__  # type: ignore[union-attr]
+    with monkeypatch.context() as during:
+        during.setattr(database, "connection", Interrupted(database.connection))
+        with pytest.raises(KeyboardInterrupt):
+            many.fetchall()
+    return wh.sql(STATEMENT).fetchnumpy()["n"].tolist()
+
+
+def test_rows_that_are_not_read_to_their_end_leave_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_after_an_interrupt(path, monkeypatch) == [14, 15, 16]
+
+
+def test_a_result_that_stays_open_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Interrupted, "abort", lambda _: None, raising=False)
+    with pytest.raises(InputError):
+        read_after_an_interrupt(path, monkeypatch)
+
+
 def test_an_open_warehouse_follows_files_that_maintenance_joined(path: Path) -> None:
     wh = query.open(path)
     before = wh.sql("SELECT count(*) FROM events").fetchall()
