@@ -17,6 +17,7 @@ from tidemark import query, warehouse
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.sql import pinned_readers, relations
+from tidemark.query.sql.found_rows import looked_up
 from tidemark.query.sql.narrowed import Narrowed, RowsView
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -129,7 +130,7 @@ class NoLock(TriedLock):
 def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -> tuple[Any, Any]:
     """The rows of a relation for two threads: the second one begins while DuckDB runs for the first."""
     monkeypatch.setattr(relations, "threading", SimpleNamespace(RLock=lambda: lock))
-    relation, honest = query.open(path).sql(STATEMENT), pinned_readers.looked_up
+    relation, honest = query.open(path).sql(STATEMENT), looked_up
     with ThreadPoolExecutor(1) as pool:
         second: list[Any] = []
 

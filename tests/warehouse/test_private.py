@@ -551,7 +551,7 @@ def test_answers_name_what_is_computed_without_values(
 def test_an_expression_that_comes_twice_is_refused_without_its_values(life: Life) -> None:
     wh = query.open(life.private)
     for by in ([CASE, CASE], [CASE, f"{CASE} "]):
-        text = life.refused(lambda by=by: wh.quantile(0.5, by=by))
+        text = life.refused(partial(wh.quantile, 0.5, by=by))
         assert "twice" in text
         assert NAMES[0] not in text
 
