@@ -154,7 +154,7 @@ def _name(removal: Removal) -> str:
 
 
 def _wanted(store: Store, removal: int | None, step: int | None) -> list[Removal]:
-    """The removals that are to be undone. InputError for what is none."""
+    """The removals to undo. InputError for one that is not there, or that cannot be undone."""
     events = tables.open_table(store, EVENTS)
     happened = {one.number: one for one in removed_at(store, events).removals}
     if step is None:

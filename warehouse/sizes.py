@@ -84,7 +84,7 @@ class Tuning:
 
 
 def _whole(name: str, value: Any) -> int:
-    """The size, also of numpy's types; InputError for what is no whole number of the range."""
+    """The size, also of numpy's types; InputError unless it is a whole number of the range."""
     least = 0 if name == "kept_rows" else 1
     if not isinstance(value, bool):
         with suppress(TypeError):

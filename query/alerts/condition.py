@@ -81,7 +81,7 @@ class Comparison:
 
 
 def parse_condition(text: Any, measures: Sequence[str] = ()) -> tuple[Comparison, ...]:
-    """The comparisons of a condition, which hold together; InputError for what is none.
+    """The comparisons of a condition, which hold together; InputError if it is no condition.
 
     measures: the names of measures, which an argument without a name may be.
 

@@ -133,7 +133,7 @@ class LinearPart:
         return Reading(low=shares[0], value=sum(shares) / 2, high=shares[1], rows=rows), words
 
     def verdicts(self, reached: Sequence[bool], needed: Collection[int]) -> tuple[Verdict, Verdict]:
-        """Of the threshold and of the clear level, from whether each sum reaches its least value.
+        """The verdicts of the threshold and the clear level, from whether each sum reaches its least value.
 
         needed: the places that are known; a limit of which nothing is known counts as clear.
         """

@@ -128,7 +128,7 @@ class OverSites:
 
     @property
     def identity(self) -> str:
-        """Of the exchange's topic."""
+        """The hash of the exchange's topic."""
         return hashlib.sha256(self._topic.encode()).hexdigest()
 
     @property

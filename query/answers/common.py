@@ -26,7 +26,7 @@ class Renderable(ABC):
 
     @property
     def plan(self) -> Plan | None:
-        """How it was found; None for what is no answer."""
+        """How it was found; None for an object that is no answer."""
         return None
 
     @abstractmethod

@@ -98,7 +98,7 @@ class DeclaredGroups(Generic[M]):
         raise AssertionError("no way answered")
 
     def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
-        """About how many groups are asked; of all groups not more than there are."""
+        """About how many groups are asked; if all are, at most as many as there are."""
         choice = self.choice
         if not choice.by or choice.groups is not None:
             return len(choice.groups or [()])

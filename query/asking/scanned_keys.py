@@ -109,9 +109,9 @@ class ChosenParts:
     """Parts of a scan that are answered, also those without rows; a `ScannedParts`.
 
     windows: of the question. shared: the fields that all answers share. rows_scanned: how many rows are read.
-    values: of each group, the windows of a group one after the other; see `take`.
-    groups: the number that the scan has for each of them, NO_GROUP for one without rows.
-    places: which groups and windows are asked, by their place in this order; None for all.
+    values: of each group that is answered; None if they are the values that the scan found.
+    groups: the number that the scan has for each group, NO_GROUP for one without rows.
+    places: which parts are answered; None for all. Part `w` of group `g` has the place g * windows + w.
     """
 
     scan: KeyScan
@@ -237,7 +237,7 @@ class ChosenParts:
 def _groups(
     choice: ScanChoice, columns: Sequence[Key], parts: KeyParts
 ) -> tuple[Sequence[Values] | None, NDArray[np.int64]]:
-    """The values of the groups, None for those that the scan has; and their numbers in the scan."""
+    """`values` and `groups` of ChosenParts."""
     if not choice.by:
         return [()], np.zeros(1, np.int64)
     if choice.groups is not None:

@@ -105,7 +105,7 @@ def _found(question: KeyQuestion, cuts: bytes | Sequence[str], least: int) -> tu
 
 
 def _rests(found: Sequence[Prefix]) -> list[int]:
-    """Of each prefix the rows that belong to none of the longer prefixes in the list, by the estimates."""
+    """The rows of each prefix that belong to no longer prefix in the list, by the estimates."""
     rests = [one.estimate for one in found]
     open_: list[int] = []  # the prefixes that the one in question may belong to, the shortest first
     for i, one in enumerate(found):

@@ -73,7 +73,7 @@ class KeyHistory:
     """The history of a view in a window, and the reader of its blocks.
 
     rows, nulls: the window's rows with a key, and with a NULL key.
-    kept: rows of the runs that left and do not count; None without any in the window.
+    kept: rows of the runs that left and do not count; None if the window has none.
     """
 
     def __init__(self, blocks: BlockReader, view: KeysView, window: Window) -> None:

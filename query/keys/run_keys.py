@@ -1,4 +1,4 @@
-"""The distinct keys of a run, and of its ticks inside a window, as its marks tell them.
+"""The distinct keys of a run, and of its ticks inside a window, by its marks.
 
 A run knows exactly how many keys it has in all, in each tick and, where ticks divide a day, in each day and
 week. It knows which keys they are below thresholds: `threshold` for the run, `detail` by tick, and one for

@@ -51,7 +51,7 @@ def slots_of(
     """The window without open sides and without rows that have no time, and its slots.
 
     ticks: the first and last tick of the data, both inclusive; None without data.
-    slot: a duration that is a multiple of the tick, or a number of steps without a time column; None for a
+    slot: a duration that is a multiple of the tick; without a time column, a number of steps. None is a
         tick. InputError for another value.
     """
     width, origin = (1, 0) if slot is None else width_in_ticks("slot", slot, grid)

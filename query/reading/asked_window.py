@@ -20,12 +20,13 @@ from tidemark.warehouse.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class AskedWindow:
-    """The arguments as the caller gave them, with scalars as Python values; all rows without any.
+    """The arguments as the caller gave them, with scalars as Python values. Without arguments: all rows.
 
-    last: a duration such as "7d", back from the newest tick that has rows and is not later than now; or a
-        number of steps without a time column.
+    last: a duration such as "7d", back from the newest tick that has rows and is not later than now.
     between: (start, end), the end exclusive, None for an open side.
-    as_of: `last` counts back from this moment (exclusive); without a time column the number of a step.
+    as_of: `last` counts back from this moment (exclusive).
+
+    If the warehouse has no time column, `last` is a number of steps, and `as_of` the number of a step.
     """
 
     last: Any = None
@@ -81,7 +82,7 @@ def checked_width(width: Any, every: Any) -> Any:
     """The width of the parts of `every`, if one is given; InputError for one without `every`."""
     if width is not None and every is None:
         raise InputError(
-            f"width={width!r} was given without every. It is how long each window of every lasts, such as "
-            "every='1h', width='24h'."
+            f"width={width!r} was given without every. With both, a window of that width begins at each "
+            "multiple of every: every='1h', width='24h'."
         )
     return width

@@ -73,7 +73,7 @@ def split_window(
     """The parts of a window that `every` makes, from the first tick of the data to the last, ascending.
 
     ticks: those of the data, ascending, see `data_ticks`.
-    every: a duration that is a multiple of the tick, or a number of steps without a time column. Parts start
+    every: a duration that is a multiple of the tick; without a time column, a number of steps. Parts start
         at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
         end where the window does.
     width: how long each part lasts, at least `every`; longer parts overlap. None for `every`.
@@ -114,7 +114,7 @@ def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, i
     """The width of the parts that the parameter `name` asks for, in ticks, and a tick at which a part starts.
 
     Parts start at multiples of the width, counted from 1970 in UTC, whole weeks from a Monday. InputError
-    for another value than a multiple of the tick, or a number of steps without a time column.
+    for anything but a multiple of the tick or, without a time column, a number of steps.
     """
     value = plain(value)
     if grid is None:
@@ -189,7 +189,7 @@ def _expired_text(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> s
 
 
 def _silent_text(view: AnyView) -> str | None:
-    """Which warehouses do not answer, and of when what is known of them is; None if all answer."""
+    """The warehouses that do not answer, and since when nothing is known of them; None if all answer."""
     told = [
         f"{name!r} does not answer: bounded by what it had at {text_of(from_epoch_us(one.read_us))}, "
         f"{timedelta(seconds=max(0, now_us() - one.read_us) // 10**6)} before"

@@ -1,9 +1,9 @@
 """Where the cells of all queries lie in one vector a site, and the arrays of the compiled loops.
 
-A site has one ECM-sketch for all queries: its counters have the error of the strictest query, and give an
-estimate for each window that a query asks about. With `bits` the keys are integers, and there is a level for
-each size of a dyadic range, as in ecm/dyadic.py; without, keys are digests and there is one level. A second
-stream has the same cells again, after those of the first.
+A site has one ECM-sketch for all queries. It has the size for inner products if any query needs one, else
+for points; its counters give an estimate for each window that a query asks about. With `bits` the keys are
+integers, and there is a level for each size of a dyadic range, as in ecm/dyadic.py; without, keys are digests
+and there is one level. A second stream has the same cells again, after those of the first.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ class Layout:
     """The cells of a vector and the conditions on them.
 
     queries: what is monitored. sites: how many. hashes: of each level, the lowest first.
-    most: the buckets of level 0 and of other levels of a counter. windows: those asked about, ascending.
+    most: how many buckets a counter, an exponential histogram, has of size 1 and of each larger size.
+    windows: those asked about, ascending.
     """
 
     queries: tuple[Query, ...]

@@ -62,7 +62,7 @@ class LinearSite:
         self._is_asked = self.is_due = True
 
     def take(self, zones: Any) -> None:
-        """Takes new zones, as the coordinator sent them. CorruptSketch for what is none."""
+        """Takes new zones, as the coordinator sent them. CorruptSketch if these are no zones."""
         is_right = isinstance(zones, list) and all(
             isinstance(one, list) and len(one) == 2 and one[0] in (1, -1, 0) and _is_whole(one[1])
             for one in zones

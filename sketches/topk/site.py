@@ -109,7 +109,7 @@ class TopkSite:
 
     @property
     def told(self) -> tuple[int, int, int]:
-        """Of the last round: the items of the window, those of the list, and the first ones of these."""
+        """How many items the last round had: of the window, of the list, and first ones of the list."""
         own = self._lists.get(self.site)
         return (0, 0, 0) if own is None else (len(self._local[0]), len(own.items), own.first)
 

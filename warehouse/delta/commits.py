@@ -129,7 +129,7 @@ class UnsureWrite(ABC):
 
     operation   names the write where the operating system refused it
     failed, remedy   the beginning and the end of the message of CommitFailed
-    unanswered   the beginning where the store did not confirm the write, which may still arrive
+    unanswered   the beginning of that message if the store did not confirm the write: it may still arrive
     """
 
     operation: str
@@ -143,7 +143,7 @@ class UnsureWrite(ABC):
 
     @abstractmethod
     def found(self, error: Exception) -> LostRace | bool:
-        """Whether the write is there, after this error; a lost race if that of another writer is."""
+        """Whether the write is there after this error; the lost race if another writer's is in its place."""
 
     def make(self) -> LostRace | None:
         """Writes. None if it is there, even if the store's answer was lost; else the race that it lost.

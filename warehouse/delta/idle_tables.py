@@ -148,5 +148,5 @@ def _commits(stamps: Stamps) -> list[int]:
 
 
 def _stamps(store: Store, name: str) -> Stamps | None:
-    """Of the files of the log that delta-rs reads; None in an object store."""
+    """The stamps of the files of the log that delta-rs reads; None in an object store."""
     return store.files.log_stamps(name, entries_read(store.files.log_names(name)))

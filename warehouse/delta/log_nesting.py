@@ -95,7 +95,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def entries_read(names: Iterable[str], version: int | None = None, after: int = -1) -> list[str]:
-    """Of the files of a log, those that delta-rs reads to open a version, None for the newest.
+    """The files of a log that delta-rs reads to open a version; None is the newest.
 
     after   the version at which the table is open already; -1 if it is not
     """

@@ -221,7 +221,7 @@ class Removed:
         return {batches: rows + came[batches] for batches, rows in parts.items()}
 
     def pending(self, first: int, last: int, net_of: int) -> list[Removal]:
-        """See `pending`. O(log n) for runs without any, which are most."""
+        """See `pending`. O(log n) for runs that have none, which are most."""
         steps, numbers = self._newest
         start, stop = steps.searchsorted(first), steps.searchsorted(last, "right")
         if start == stop or numbers[start:stop].max() <= net_of:

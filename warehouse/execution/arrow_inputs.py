@@ -3,7 +3,7 @@
 A batch has at most `batch_rows` rows (see `Tuning`), and fewer where rows are wide, so memory does not grow
 with the input.
 
-Which files an input is says `input_files.py`. Files of one input whose columns differ raise InputError.
+`input_files.py` says which files an input names. If their columns differ, that is an InputError.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _ReaderRows(ArrowRows):
     batch_rows: int
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`; the second call raises InputError with its first batch."""
+        """See `ArrowRows.read`. The iterator of a second call raises InputError."""
         if not self.unread:
             raise InputError(
                 "the rows of a RecordBatchReader are needed a second time because another writer committed "
@@ -122,7 +122,7 @@ class _ReaderRows(ArrowRows):
 class _StreamedRows(ArrowRows):
     """The rows of an object with `__arrow_c_stream__`, which is asked for them anew in each pass.
 
-    `unread` is the stream of the first pass, opened for its schema; `counts` the numbers of rows of all.
+    `unread` is the stream of the first pass, opened for its schema. `counts` has the rows of each pass.
     """
 
     schema: pa.Schema

@@ -1,8 +1,8 @@
 """Writes and rewrites files of `events` in tasks: the rows in the order they come, with exact statistics.
 
 A task writes the rows of its partition into one file and returns what the add action needs. Rows that the
-filter refuses go into one file of `rejected`. The columns of source and batch are constant in a file and are
-added here.
+filter refuses go into one file of `rejected`; if the filter is all or nothing, they are only reported. The
+columns of source and batch are constant in a file and are added here.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class WrittenFile:
 class WriteRows:
     """Writes the rows of one partition of a batch as a file of `events`.
 
-    `schema` is that of `events`, by stored names, system columns first. The rows have the columns `names` of
-    the warehouse, in this order, under any names, of types that fit (`column_casts.py`). `step` is the tick
+    `schema` is that of `events`, by stored names, system columns first. `names` are the columns of the
+    warehouse that the rows have: the rows' columns are taken by place, whatever they are called, and are
+    cast (`column_casts.py`). `step` is the tick
     of all rows if the warehouse has no time column. With `eps`, the rows are summarised by tick while they
     are written, without it a sample is taken; `companions` are those of the options, with their kinds.
     """
@@ -284,7 +285,10 @@ class _FloatRange:
 
 
 def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True, parent: str = "") -> list[str]:
-    """The paths of the Parquet columns but for floats, and `times`; `parent` is the prefix of nested ones."""
+    """The paths of the Parquet columns that are no floats and, without `times`, no timestamps.
+
+    parent: what the paths begin with, for nested columns.
+    """
     paths: list[str] = []
     for field in fields:
         path, kind = parent + field.name, field.type

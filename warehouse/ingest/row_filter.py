@@ -54,7 +54,7 @@ ALL_OR_NOTHING = RowFilter(all_or_nothing=True)
 def latest_time(ahead: str | timedelta | None) -> int | None:
     """The last time that is taken now, for `RowFilter.latest`: so far ahead of the clock; None takes any.
 
-    InputError for what is no duration.
+    InputError if `ahead` is no duration.
     """
     return None if ahead is None else now_us() + parse_duration(ahead)
 

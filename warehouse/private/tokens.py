@@ -134,7 +134,7 @@ def reveal(value: Any, fingerprint: str | None = None) -> str:
     value         a token, such as the value of an answer, or its text; a record of the table `rejected`, too
     fingerprint   as in `token`
 
-    InputError for what is no such token, and if this process does not have the secret that made it.
+    InputError if it is no such token, or if this process does not have the secret that made it.
     """
     found = token_of(value)
     if found is None or not found.prefix.startswith(_SEALED):

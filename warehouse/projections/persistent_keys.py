@@ -157,7 +157,7 @@ class _FewestFirst:
 
     @classmethod
     def of(cls, totals: TickCounts) -> _FewestFirst:
-        """Of the ticks of a run; rows without a time are not among the fewest."""
+        """The order of the ticks of a run; rows without a time are not among the fewest."""
         timed = np.flatnonzero(totals.ticks != NO_TICK)
         order = timed[np.argsort(totals.counts[timed], kind="stable")]
         many = int(np.cumsum(totals.counts[order]).searchsorted(COMPLETE_ROWS, "right"))

@@ -137,7 +137,7 @@ class Coming:
         return sum(self.given.rows.each(self.given.names(work.options), _CountRows()))
 
     def chosen(self, work: Work, selected: Sequence[Selected]) -> list[Selected]:
-        """Of the selected rows, which all equal one to find, as many as are to leave.
+        """As many of the selected rows, which all equal one to find, as are to leave.
 
         InputError for a row that is not found, unless it is inserted; and for one that is found twice where
         columns identify it.
@@ -180,7 +180,7 @@ class _CountRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Matched:
-    """Of the selected rows of a file, in their order, the places of those to find, and the batches."""
+    """The places and the batches of the rows to find, among the selected rows of a file, in their order."""
 
     places: Places
     codes: NDArray[np.int64]

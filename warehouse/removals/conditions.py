@@ -93,7 +93,7 @@ class TimeRange:
 
     @classmethod
     def of(cls, between: Any, time: EventTime | None) -> TimeRange:
-        """By (start, end), the end exclusive; InputError for what is none, and without a time column."""
+        """By (start, end), the end exclusive. InputError if it is no such pair, or without a time column."""
         if time is None:
             raise InputError(
                 "between was given, and there is no time column, so rows have no time. Leave it out."

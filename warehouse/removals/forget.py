@@ -7,7 +7,7 @@ of a run has removed rows. Then the other traces are removed, table by table:
     steps      samples and times of the steps that lost rows are computed again, from the remaining rows
     removed    the files of all removals are written again, without kept rows, digests of rows and statistics
                of files
-    marks      the marks of runs that were built again are removed
+    marks      the marks of the runs as they were before they were built again are removed
     fences     a commit to each table; from this version on the table names no file with the rows
                (delta/fences.py)
     purges     the certificate is written, at the stage 'left'
@@ -121,7 +121,7 @@ def certificate_of(store: Store, request: str | None) -> Certificate | None:
 
 
 def all_tables(store: Store, options: Options) -> list[str]:
-    """The names of all tables there are, but `purges`; also of what was dropped."""
+    """The names of all tables that exist, also of dropped ones, except `purges`."""
     names = [name for one in options.projections for name in (one.runs_table, one.marks_table)]
     names += [name for dropped in options.dropped for name in (dropped, marks_of(dropped))]
     names += [LEDGER, STEPS, REJECTED, REMOVALS, REMOVED, EVENTS]
@@ -158,9 +158,9 @@ def _texts_of(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def _pattern(constants: Sequence[str]) -> re.Pattern[str]:
-    """Matches text that has one of the constants, as it is or as JSON, CSV or base64 write it; or any text.
+    """Matches text that has one of the constants, as it is or as JSON, CSV or base64 write it.
 
-    A number is not found inside a longer one.
+    A number is not found inside a longer one. Without constants, any text matches.
     """
     forms: set[str] = set()
     for one in constants:

@@ -1,11 +1,11 @@
 """The options of several warehouses that are asked together: what must be equal, and what may differ.
 
-Values, keys and ticks of one warehouse are compared with those of another as they are stored. So the names
-and the types of measures, keys and groups, the time column and the width of a tick must be equal; decimals
-have their scale in the type. With keys, so must key_delta, from which the number of rows of a sketch
-follows. The error options, kappa, the grace and the order of the names may differ: the greatest error of all
-holds for all, and so does the newest moment before which rows have expired. Other columns are common if all
-warehouses have them with one type.
+Values, keys and ticks of one warehouse are compared with those of another as they are stored. So these must
+be equal: the names and the types of measures, keys and groups (decimals have their scale in the type), the
+companions, the time column and the width of a tick, the private columns and their secret. With keys, so must
+key_delta, from which the number of rows of a sketch follows. The error options, kappa, the grace and the
+order of the names may differ: the greatest error of all holds for all, and so does the newest moment before
+which rows have expired. Other columns are common if all warehouses have them with one type.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _without_step(stored: pa.Table) -> pa.Table:
 
 
 def waiting_of(removed: Removed, runs: Mapping[Run, Sequence[DataFile]], last_step: int) -> Waiting:
-    """What the runs up to a step still have of kept removals. O(log n) for each run without any."""
+    """What the runs up to a step still have of kept removals. O(log n) for each run that has none."""
     return frozenset(
         (one.file, step)
         for run, files in runs.items()
@@ -110,7 +110,7 @@ def read_kept(store: Store, projection: Projection[R], waiting: Waiting) -> Kept
 
 
 def joined_kept(projection: Projection[R], parts: Sequence[KeptRows[R]]) -> KeptRows[R] | None:
-    """Those of several warehouses; None without any."""
+    """The kept rows of several warehouses together; None if none has any."""
     if len(parts) < 2:
         return parts[0] if parts else None
     rows = projection.merge([one.rows for one in parts])

@@ -94,7 +94,7 @@ def check_duplicates(duplicates: str) -> None:
 
 
 def _by_batch(files: Iterable[DataFile]) -> dict[BatchRange, list[DataFile]]:
-    """The files of one batch, and of one range of joined batches; those of unknown batches are left out."""
+    """The files by batch, or by range of joined batches. Files of unknown batches are left out."""
     found: dict[BatchRange, list[DataFile]] = {}
     for file in files:
         source, greatest, first, last = (file.stats.get(name) for name in _BOUNDS)

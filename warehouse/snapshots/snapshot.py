@@ -214,7 +214,7 @@ class Snapshot:
         return tuple(current.values())
 
     def kept(self, projection: Projection[Any], last_step: int | None = None) -> KeptRows[Any] | None:
-        """The rows that left and that the runs up to a step, by default all, still have; None without any.
+        """The rows that left and that runs still have, up to a step (by default all); None if there are none.
 
         The projection was compared with the removals before. DamagedWarehouse if the file of a removal with
         such rows is missing or damaged.

@@ -48,9 +48,9 @@ class AnyView:
                   removal by then, if there is one
     batches       the live ranges, including those without rows
     live_counts   the rows of `events` in the live batches
-    kept          the rows that left and that the runs still have; None without any
-    parts         of a view over several warehouses: that of each, in their order. Then `versions` has those
-                  of each warehouse by its name, and the names of sources begin with that of the warehouse
+    kept          the rows that left and that the runs still have; None if there are none
+    parts         of a view over several warehouses: the view of each, in their order. Then `versions` has the
+                  versions of each by its name, and the names of sources begin with that of the warehouse
     horizons      for each of the parts the tick before which its rows have expired; None if none has
     silent        what this process read last of warehouses that do not answer, by name. None of their rows is
                   among those above, and their parts are empty
