@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidemark.jobs.cli.commands import COMMANDS, Command
+from tidemark.jobs.cli.commands import COMMANDS
+from tidemark.jobs.cli.commands.command import Command
 from tidemark.jobs.cli.options import shared
 from tidemark.jobs.cli.options.parts import add
 

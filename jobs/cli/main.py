@@ -2,7 +2,7 @@
 
     tidemark quantile 0.99 -w flights        (or: python -m tidemark.jobs.cli.main ...)
 
-The commands are listed in jobs/cli/commands.py. The module of a command is imported when the command runs,
+The commands are listed in jobs/cli/commands. The module of a command is imported when the command runs,
 so commands that only read start no Java and load no Spark.
 """
 
@@ -16,10 +16,23 @@ import os
 import sys
 from importlib import import_module
 
-from tidemark.jobs.cli.commands import ABOUT, COMMANDS, ENDING, Command
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, INTERRUPTED, control_c, run_warehouse_job
+from tidemark.jobs.cli.commands import COMMANDS
+from tidemark.jobs.cli.commands.command import Command
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, INTERRUPTED, RULE, control_c, run_warehouse_job
 from tidemark.jobs.cli.options import parts, shared
 from tidemark.jobs.cli.process import arguments
+
+ABOUT = """\
+Quantiles over all loaded data and over everything that has arrived since the last load. Each answer has
+certified bounds. History is stored in Delta Lake; the live side is summarised in sketches.
+"""
+
+ENDING = f"""\
+Name the warehouse with -w or with the environment variable {shared.VARIABLE}. With --json a command
+prints one line of JSON: times in ISO 8601 with their zone, decimals as text, NaN and infinities as "NaN",
+"Infinity" and "-Infinity".
+
+{RULE}"""
 
 
 def parser() -> argparse.ArgumentParser:
