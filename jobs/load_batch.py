@@ -38,7 +38,8 @@ from tidemark.warehouse.execution.input_files import described
 from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.loads.history import LoadReport
-from tidemark.warehouse.settings.options import Options, parse_options
+from tidemark.warehouse.settings.given_options import parse_options
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.types import Wanted, arrow_schema
 
 if TYPE_CHECKING:

@@ -35,9 +35,10 @@ from tidemark.warehouse.private.secrets import REVEAL, named_fingerprint, secret
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.features import PRIVATE
+from tidemark.warehouse.settings.given_options import default_of, fields_of, parse_options
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
-from tidemark.warehouse.settings.options import Options, default_of, fields_of, parse_options, read_options
+from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     import os

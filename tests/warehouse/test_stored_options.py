@@ -15,7 +15,8 @@ from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError, NotAWarehouse
 from tidemark.warehouse.settings import option_kinds, options
-from tidemark.warehouse.settings.options import Options, parse_options
+from tidemark.warehouse.settings.given_options import parse_options
+from tidemark.warehouse.settings.options import Options
 
 SCHEMA = t.StructType([
     t.StructField("t", t.TimestampType()),

@@ -22,9 +22,10 @@ from tidemark.warehouse.columns.column_types import find_column_type, is_wider, 
 from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.given_options import Columns, columns_of_key, fields_of, parse_options
 from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
-from tidemark.warehouse.settings.options import Columns, Options, columns_of_key, fields_of, parse_options
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.settings.renames import new_names, renamed
 
 

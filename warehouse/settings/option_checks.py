@@ -1,14 +1,21 @@
-"""Which columns and folders options may name, and which values other properties of `events` may have."""
+"""Which columns and folders options may name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidemark.warehouse.delta.table_names import folder_name, group_folder, is_runs_table
+from tidemark.warehouse.columns.column_types import (
+    find_column_type,
+    is_time_type,
+    time_type_names,
+    type_text,
+)
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.delta.table_names import folder_name, group_folder
 from tidemark.warehouse.errors import InputError, shortened
-from tidemark.warehouse.private.secrets import is_fingerprint
 
 SYSTEM_COLUMNS = {"_source": "string", "_batch": "long", "_tick": "long"}
 
@@ -52,62 +59,6 @@ def is_list_of_names(columns: Any) -> bool:
     return isinstance(columns, list) and bool(columns) and all(isinstance(n, str) and n for n in columns)
 
 
-def check_built_from(steps: Any) -> None:
-    """ValueError unless the value maps runs tables to steps."""
-    if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
-        raise ValueError('built_from must be an object that maps runs tables to steps: {"keys/origin": 7}')
-
-
-def check_horizon(tick: Any) -> None:
-    """ValueError unless the value is a tick of some time."""
-    if type(tick) is not int or abs(tick) >= 2**63:
-        raise ValueError("horizon must be the number of a tick, such as 20000")
-
-
-def check_dropped(moments: Any) -> None:
-    """ValueError unless the value maps runs tables to moments in microseconds since 1970."""
-    if not isinstance(moments, dict) or not all(
-        is_runs_table(name) and type(moment) is int and moment >= 0 for name, moment in moments.items()
-    ):
-        raise ValueError(
-            'dropped must be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}'
-        )
-
-
-def check_added_columns(moments: Any) -> None:
-    """ValueError unless the value maps names of columns to moments in microseconds since 1970."""
-    if not isinstance(moments, dict) or not all(
-        name and type(moment) is int and moment >= 0 for name, moment in moments.items()
-    ):
-        raise ValueError(
-            'added_columns must be an object that maps columns to microseconds: {"tip": 1764000000}'
-        )
-
-
-def check_earlier_names(names: Any) -> None:
-    """ValueError unless the value maps names of columns to lists of names, whose first ones differ."""
-    if (
-        not isinstance(names, dict)
-        or not all(name and is_list_of_names(earlier) for name, earlier in names.items())
-        or len({earlier[0].lower() for earlier in names.values()}) < len(names)
-    ):
-        raise ValueError('earlier_names must map columns to lists of their earlier names: {"tip": ["extra"]}')
-
-
-def check_rotation(rotation: Any) -> None:
-    """ValueError unless the value is empty, or has a fingerprint, stored names, a step and a moment."""
-    if rotation == {}:
-        return
-    kinds = {"fingerprint": str, "columns": dict, "step": int, "at": int}
-    if (
-        not isinstance(rotation, dict)
-        or {name: type(value) for name, value in rotation.items()} != kinds
-        or not is_fingerprint(rotation["fingerprint"])
-        or not is_list_of_names([*rotation["columns"].values()])
-    ):
-        raise ValueError(f"rotation must have {', '.join(kinds)}")
-
-
 def is_unicode(text: str) -> bool:
     """Whether the text can be stored: it has no lone surrogates."""
     try:
@@ -115,3 +66,33 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_role(role: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """InputError if a column of the role is missing or has a wrong type.
+
+    `role` is an option's name, `names` are its columns.
+    """
+    for name in names:
+        if name not in columns:
+            raise InputError(
+                f"the {role.removesuffix('s')} column {name!r} is missing. "
+                f"There are: {', '.join(columns) or 'none'}."
+            )
+        if role == "private":
+            kind = find_column_type(columns[name])
+            if kind is None or not kind.is_token:
+                raise InputError(
+                    f"the private column {name!r} is of type {columns[name]}, expected text, binary or whole "
+                    "numbers, of which tokens are made."
+                )
+        elif role == "measures":
+            Measure(name, columns[name])
+        elif role == "companions":
+            continue  # a column of any type
+        elif role != "time":
+            Key(name, columns[name])
+        elif not is_time_type(columns[name]):
+            raise InputError(
+                f"the time column {name!r} is {type_text(columns[name])}. Expected {time_type_names()}."
+            )

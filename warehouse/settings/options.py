@@ -1,6 +1,7 @@
 """The options of a warehouse, which are stored as properties of the table `events`; `alter` changes them.
 
-`tidemark/option_table.py` has a row for each, and option_kinds.py what their values are.
+`tidemark/option_table.py` has a row for each, option_kinds.py what their values are, given_options.py what
+callers may give, and properties.py what is stored.
 
 The types of the measures are the types of the columns of `events` in the same version of the table. A
 warehouse that was created without a schema has no columns until its first batch adds them.
@@ -9,25 +10,17 @@ warehouse that was created without a schema has no columns until its first batch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from deltalake import DeltaTable
 
 from tidemark.option_table import OPTIONS, Option
 from tidemark.warehouse.columns.column_names import ColumnNames
-from tidemark.warehouse.columns.column_types import (
-    find_column_type,
-    is_time_type,
-    time_type_names,
-    token_type,
-    type_text,
-)
+from tidemark.warehouse.columns.column_types import token_type
 from tidemark.warehouse.columns.composite_keys import CompositeKey, ReorderedKey
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.schema import column_types
@@ -37,8 +30,8 @@ from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
-from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
-from tidemark.warehouse.private.secrets import REVEAL, is_fingerprint
+from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
+from tidemark.warehouse.private.secrets import REVEAL
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.row_index import RowIndex
@@ -46,19 +39,13 @@ from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings import features, option_checks
+from tidemark.warehouse.settings.given_options import Columns, columns_of_key, fields_of
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
-from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
+from tidemark.warehouse.settings.option_kinds import KINDS
+from tidemark.warehouse.settings.properties import BESIDE, damaged_property, read_beside, read_option
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 FORMAT = 1
-
-# What alter, repair, loads and expiry write beside the options. Each is absent while it is empty or None.
-_BESIDE = (
-    *("built_from", "dropped", "added_columns", "features"),
-    *("horizon", "fingerprint", "earlier_names", "rotation"),
-)
-
-Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 
 
 @dataclass(frozen=True)
@@ -299,7 +286,7 @@ class Options:
         for option in OPTIONS.values():
             if (stored := self.stored(option)) is not None or not option.is_later:
                 values[option.property] = json.dumps(stored)
-        for name in _BESIDE:
+        for name in BESIDE:
             if (value := getattr(self, name)) is not None and value not in ({}, ""):
                 values[name] = json.dumps(value)
         return {PROPERTY_PREFIX + name: value for name, value in values.items()}
@@ -329,20 +316,20 @@ class Options:
                 f"{uri} is of format {stored['format']}, this version reads {FORMAT}. Use a newer tidemark."
             )
 
-        unknown = features.describe_unknown(_read_beside(uri, stored, ["features"]).get("features", {}))
+        unknown = features.describe_unknown(read_beside(uri, stored, ["features"]).get("features", {}))
         if unknown is not None:
             raise NotAWarehouse(
                 f"{uri} has {unknown}. This version does not know it: use a newer tidemark. "
                 "Nothing was changed."
             )
-        values = {name: _read_option(uri, stored, option) for name, option in OPTIONS.items()}
+        values = {name: read_option(uri, stored, option) for name, option in OPTIONS.items()}
         if (values["time"] is None) != (values["tick"] is None):
             reason = f"the time column is {values['time']!r}, expected both or neither"
-            raise _damaged_property(uri, "tick_us", stored["tick_us"], reason)
-        options = cls(**fields_of(values), **_read_beside(uri, stored, _BESIDE))
+            raise damaged_property(uri, "tick_us", stored["tick_us"], reason)
+        options = cls(**fields_of(values), **read_beside(uri, stored, BESIDE))
         if bool(options.private) != bool(options.fingerprint):
             reason = "private columns and the fingerprint of their secret go together"
-            raise _damaged_property(uri, "fingerprint", stored.get("fingerprint"), reason)
+            raise damaged_property(uri, "fingerprint", stored.get("fingerprint"), reason)
         user = {name: kind for name, kind in columns.items() if name not in SYSTEM_COLUMNS}
         if options.rotation and {*options.rotation["columns"].values()} <= {*user}:
             return options.rotated(user)
@@ -398,9 +385,9 @@ class Options:
         columns = dict(self.columns)
         for role, names in self._roles().items():
             try:
-                _check_role(role, names, columns)
+                option_checks.check_role(role, names, columns)
             except InputError as error:
-                raise _damaged_property(
+                raise damaged_property(
                     uri, role, self.properties()[PROPERTY_PREFIX + role], str(error)
                 ) from error
 
@@ -416,7 +403,7 @@ class Options:
         """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""
         option_checks.check_names(columns)
         for role, names in self._roles().items():
-            _check_role(role, names, columns)
+            option_checks.check_role(role, names, columns)
 
     def _roles(self) -> dict[str, list[str]]:
         """The columns that have each role; a role is the name of an option."""
@@ -452,85 +439,6 @@ class Options:
                 )
 
 
-def _check_role(role: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """InputError if a column of the role is missing or has a wrong type.
-
-    `role` is an option's name, `names` are its columns.
-    """
-    for name in names:
-        if name not in columns:
-            raise InputError(
-                f"the {role.removesuffix('s')} column {name!r} is missing. "
-                f"There are: {', '.join(columns) or 'none'}."
-            )
-        if role == "private":
-            kind = find_column_type(columns[name])
-            if kind is None or not kind.is_token:
-                raise InputError(
-                    f"the private column {name!r} is of type {columns[name]}, expected text, binary or whole "
-                    "numbers, of which tokens are made."
-                )
-        elif role == "measures":
-            Measure(name, columns[name])
-        elif role == "companions":
-            continue  # a column of any type
-        elif role != "time":
-            Key(name, columns[name])
-        elif not is_time_type(columns[name]):
-            raise InputError(
-                f"the time column {name!r} is {type_text(columns[name])}. Expected {time_type_names()}."
-            )
-
-
-def columns_of_key(columns: Any) -> Columns:
-    """The columns of a key that is named by one column or by a list of them; InputError for others."""
-    names = as_lists([columns])
-    if names is None or not option_checks.is_list_of_names(names[0]):
-        raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
-    if len(set(names[0])) < len(names[0]):
-        raise InputError(f"a key names a column twice: {columns!r}. Name each column once.")
-    return tuple(names[0])
-
-
-def parse_options(**given: Any) -> dict[str, Any]:
-    """The caller's options in stored form, by name; None means not given and stays None.
-
-    `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
-    for several columns; `companions` maps names to (kind, column); `tick` and `grace` are durations as text.
-    `key` is a key, the first one.
-
-    Raises InputError for an invalid value.
-    """
-    key = given.pop("key", None)
-    parsed = {
-        name: None if value is None else KINDS[OPTIONS[name].kind].parse(value)
-        for name, value in {**dict.fromkeys(OPTIONS), **given}.items()
-    }
-    if key is not None:
-        first = as_lists([key])
-        parsed["keys"] = [*first, *(columns for columns in parsed["keys"] or () if columns not in first)]
-    if parsed["private"] is True:
-        columns = chain.from_iterable([*(parsed["keys"] or ()), *(parsed["groups"] or ())])
-        parsed["private"] = list(dict.fromkeys(columns))
-        if not parsed["private"]:
-            raise InputError("private=True means the columns of the keys, and there is no key. Name one.")
-    for name, value in parsed.items():
-        if value is not None:
-            KINDS[OPTIONS[name].kind].check(OPTIONS[name], value)
-    return parsed
-
-
-def default_of(name: str) -> Any:
-    """The default of an option in stored form, None if it has none."""
-    option = OPTIONS[name]
-    return None if option.default is None else KINDS[option.kind].parse(option.default)
-
-
-def fields_of(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of Options from the stored forms of all options, by name."""
-    return {OPTIONS[name].field: KINDS[OPTIONS[name].kind].as_field(value) for name, value in stored.items()}
-
-
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     """The options of the warehouse; `events` is its opened table, None opens the newest version."""
     table = events or tables.open_table(store, EVENTS)
@@ -538,81 +446,3 @@ def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     options = Options.from_properties(store.uri, table.metadata().configuration, columns)
     options.check_stored(store.uri)
     return replace(options, tuning=store.tuning)
-
-
-def _read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
-    """The stored form of an option."""
-    if option.is_later and option.property not in stored:
-        return default_of(option.name)
-    with _told_as_damage(uri, stored, option.property):
-        value = _parsed(stored[option.property])
-        KINDS[option.kind].check(option, value)
-    return value
-
-
-def _read_beside(uri: str, stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The values of properties of _BESIDE, by name; those that are absent are left out."""
-    values = {}
-    for name in names:
-        if name in stored:
-            with _told_as_damage(uri, stored, name):
-                values[name] = _parsed(stored[name])
-                _check_beside(name, values[name])
-    return values
-
-
-def _check_beside(name: str, value: Any) -> None:
-    """ValueError unless a property of _BESIDE may have the value."""
-    match name:
-        case "built_from":
-            option_checks.check_built_from(value)
-        case "dropped":
-            option_checks.check_dropped(value)
-        case "added_columns":
-            option_checks.check_added_columns(value)
-        case "features":
-            features.check(value)
-        case "horizon":
-            option_checks.check_horizon(value)
-        case "fingerprint":
-            if not is_fingerprint(value):
-                raise ValueError("fingerprint must be 32 hexadecimal digits")
-        case "earlier_names":
-            option_checks.check_earlier_names(value)
-        case "rotation":
-            option_checks.check_rotation(value)
-
-
-@contextmanager
-def _told_as_damage(uri: str, stored: Mapping[str, Any], name: str) -> Iterator[None]:
-    """NotAWarehouse for a property that is missing, no JSON, or refused by its check."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, RecursionError) as error:  # InputError is a ValueError
-        reason = "it is missing" if isinstance(error, KeyError) else str(error)
-        raise _damaged_property(uri, name, stored.get(name), reason) from error
-
-
-def _parsed(text: Any) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
-
-
-def _damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWarehouse:
-    return NotAWarehouse(
-        f"{uri} is a damaged warehouse: the property {PROPERTY_PREFIX}{name} of its events table is "
-        f"{shortened(value)}: {reason.rstrip('.')}. "
-        "Set it to what the warehouse was created with."
-    )
-
-
-def _refuse_constant(constant: str) -> None:
-    """ValueError for NaN and infinities, which Python's parser accepts and JSON does not have."""
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError if it has a name twice."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError(f"a name occurs more than once in {[name for name, _ in pairs]}")
-    return members
