@@ -110,7 +110,7 @@ def count_pairs(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
         names, codes = (take_names(names, kept), None) if codes is None else (names, codes[kept])
     names, (unified,) = unify_names([names])
     codes = unified if codes is None else unified[codes]
-    return _sort_and_sum(names, codes, ticks, None)
+    return count_of_each(names, codes, ticks, None)
 
 
 def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
@@ -126,14 +126,7 @@ def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:
     names, unified = unify_names([part.names for part in parts])
     codes = np.concatenate([to_code[part.codes] for to_code, part in zip(unified, parts, strict=True)])
     ticks = np.concatenate([part.ticks for part in parts])
-    return _sort_and_sum(names, codes, ticks, np.concatenate([part.counts for part in parts]))
-
-
-def count_of_each(
-    names: Names, codes: NDArray[np.int64], ticks: NDArray[np.int64], counts: NDArray[np.int64]
-) -> KeyRows:
-    """Sums counts of rows in any order, whose names are `names[codes]`; `names` ascend, each once."""
-    return _sort_and_sum(names, codes, ticks, counts)
+    return count_of_each(names, codes, ticks, np.concatenate([part.counts for part in parts]))
 
 
 def no_rows(key: Key) -> KeyRows:
@@ -151,10 +144,13 @@ def sorted_rows(names: Names, ticks: NDArray[np.int64], counts: NDArray[np.int64
     return KeyRows(distinct, codes, ticks, counts)
 
 
-def _sort_and_sum(
+def count_of_each(
     names: Names, codes: NDArray[np.int64], ticks: NDArray[np.int64], counts: NDArray[np.int64] | None
 ) -> KeyRows:
-    """Sorts by (code, tick) and sums the counts of equal pairs; without `counts` each row counts as one."""
+    """Sums counts of rows in any order, whose names are `names[codes]`; `names` ascend, each once.
+
+    Without `counts` each row counts as one.
+    """
     if not len(codes):
         empty = np.empty(0, dtype=np.int64)
         return KeyRows(names[:0], empty, empty, empty)

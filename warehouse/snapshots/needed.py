@@ -41,12 +41,8 @@ class Needed:
 
         Keys come last: those of a group have at least the steps of the group, as a load commits them first.
         """
-        ordered = sorted(self.projections(options), key=_is_key)
+        ordered = sorted(self.projections(options), key=lambda one: isinstance(one, KeyCounts))
         return list(dict.fromkeys(one.runs_table for one in ordered))
 
 
 ALL = Needed(all=True)
-
-
-def _is_key(projection: Projection[Any]) -> bool:
-    return isinstance(projection, KeyCounts)
