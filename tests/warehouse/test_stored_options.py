@@ -14,7 +14,7 @@ from tests.compatibility.kept import unpacked
 from tests.warehouse.disk import edit_properties, files_of
 from tidemark import query, warehouse
 from tidemark.warehouse import InputError, NotAWarehouse
-from tidemark.warehouse.settings import option_kinds, options
+from tidemark.warehouse.settings import option_kinds, properties
 from tidemark.warehouse.settings.given_options import parse_options
 from tidemark.warehouse.settings.options import Options
 
@@ -183,6 +183,6 @@ BROKEN = {
 
 
 def test_options_that_are_taken_unchecked_are_caught(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "KINDS", BROKEN)
+    monkeypatch.setattr(properties, "KINDS", BROKEN)
     with pytest.raises(pytest.fail.Exception):
         test_an_edited_option_is_told_with_its_property_its_value_and_the_remedy(made, "eps")
