@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from bench.daily.question import BY_DAY, Question, counts, number_of
+from bench.daily.question import BY_DAY, HOUR, Question, counts, number_of
 from bench.daily.rows import ONE_URL, WEEK, Sizes
 
 _TOP = "ORDER BY 2 DESC, 1 LIMIT 10"
+_TOP_OF = (
+    "SELECT p, k, n FROM (SELECT {} p, {} k, count(*) n FROM s {} GROUP BY 1, 2) "
+    "QUALIFY row_number() OVER (PARTITION BY p ORDER BY n DESC, k) <= 3"
+)
 
 
 def key_questions(sizes: Sizes) -> list[Question]:
@@ -29,7 +33,7 @@ def key_questions(sizes: Sizes) -> list[Question]:
         Question(
             "rows of one url by day",
             lambda wh: wh.frequency(ONE_URL, key="url", every="1d"),
-            number_of(start=True),
+            number_of("start"),
             f"SELECT {BY_DAY}, count(*) FROM s WHERE url = '{ONE_URL}' GROUP BY 1",
         ),
         Question(
@@ -60,10 +64,22 @@ def key_questions(sizes: Sizes) -> list[Question]:
         Question(
             "top 10 users by day",
             lambda wh: wh.top(10, key="user_id", every="1d", **exact),
-            counts(start=True),
+            counts("start"),
             f"SELECT d, user_id, n FROM (SELECT {BY_DAY} d, user_id, count(*) n FROM s GROUP BY 1, 2) "
             "QUALIFY row_number() OVER (PARTITION BY d ORDER BY n DESC, user_id) <= 10",
             is_heavy=True,
+        ),
+        Question(
+            "top 3 users by region (scan)",
+            lambda wh: wh.top(3, key="user_id", by="region"),
+            counts("group"),
+            _TOP_OF.format("region", "user_id", ""),
+        ),
+        Question(
+            "top 3 urls by hour, 7 days",
+            lambda wh: wh.top(3, key="url", every="1h", **exact, **week),
+            counts("start"),
+            _TOP_OF.format(HOUR, "url", "{week}"),
         ),
         Question(
             "urls with at least 1 % of the rows",
@@ -95,7 +111,7 @@ def key_questions(sizes: Sizes) -> list[Question]:
         Question(
             "distinct users by day",
             lambda wh: wh.distinct(key="user_id", every="1d", **exact),
-            number_of(start=True),
+            number_of("start"),
             f"SELECT {BY_DAY}, count(DISTINCT user_id) FROM s GROUP BY 1",
             is_heavy=True,
         ),
@@ -104,6 +120,12 @@ def key_questions(sizes: Sizes) -> list[Question]:
             lambda wh: wh.distinct(key="url", **exact, **week),
             number_of(),
             "SELECT count(DISTINCT url) FROM s {week}",
+        ),
+        Question(
+            "distinct users by url (scan)",
+            lambda wh: wh.distinct(key="user_id", by="url", limit=10**6),
+            number_of("group"),
+            "SELECT url, count(DISTINCT user_id) FROM s GROUP BY 1",
         ),
         Question(
             "users seen on 4 of 7 days",

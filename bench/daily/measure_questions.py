@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from bench.daily.question import BY_DAY, HOUR, Question, quantiles
+from bench.daily.question import BY_DAY, HOUR, Question, quantiles, summaries
 from bench.daily.rows import DAY, ONE_URL, WEEK
 
 PHIS = [Fraction(i, 101) for i in range(1, 101)]
 _P99 = "quantile_disc(latency_ms, 0.99), count(*)"
 _PLAIN, _GROUPED, _SERIES = quantiles(), quantiles("group"), quantiles("start")
+_SUMS = (
+    "count(*), sum(latency_ms), avg(latency_ms), min(latency_ms), max(latency_ms), stddev_samp(latency_ms)"
+)
 _SEVERAL = "unnest(quantile_disc(latency_ms, [{}])), count(*)"
 
 
@@ -176,5 +179,35 @@ def measure_questions() -> list[Question]:
             lambda wh: wh.quantile(0.99, by="status", **week),
             _GROUPED,
             f"SELECT status, {_P99} FROM s {{week}} GROUP BY 1",
+        ),
+        Question(
+            "p99 by status (scan)",
+            lambda wh: wh.quantile(0.99, by="status"),
+            _GROUPED,
+            f"SELECT status, {_P99} FROM s GROUP BY 1",
+        ),
+        Question(
+            "summary by region",
+            lambda wh: wh.summary(by="region"),
+            summaries,
+            f"SELECT region, {_SUMS} FROM s GROUP BY 1",
+        ),
+        Question(
+            "summary by region, 7 days",
+            lambda wh: wh.summary(by="region", **week),
+            summaries,
+            f"SELECT region, {_SUMS} FROM s {{week}} GROUP BY 1",
+        ),
+        Question(
+            "summary of every url",
+            lambda wh: wh.summary(by="url", **every_url),
+            summaries,
+            f"SELECT url, {_SUMS} FROM s GROUP BY 1",
+        ),
+        Question(
+            "summary by status (scan)",
+            lambda wh: wh.summary(by="status"),
+            summaries,
+            f"SELECT status, {_SUMS} FROM s GROUP BY 1",
         ),
     ]

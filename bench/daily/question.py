@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 SLACK_MS = 5.0  # that a question may take beside what is compared
+Rows = Callable[[Any], list[tuple[Any, ...]]]
 HOUR, BY_DAY = 'time_bucket(INTERVAL 1 hour, "at")', 'time_bucket(INTERVAL 1 day, "at")'
 
 
@@ -21,7 +23,7 @@ class Question:
 
     name: str
     ask: Callable[[Any], Any]
-    rows: Callable[[Any], list[tuple[Any, ...]]]
+    rows: Rows
     sql: str
     is_heavy: bool = False
 
@@ -35,25 +37,53 @@ def _each(answers: Any) -> list[Any]:
     return list(answers) if hasattr(answers, "__iter__") else [answers]
 
 
-def quantiles(*columns: str) -> Callable[[Any], list[tuple[Any, ...]]]:
-    """Rows of group, start of the window if it is a column, value and number of rows."""
-
-    def scope(answer: Any) -> tuple[Any, ...]:
-        group = tuple(answer.group.values()) if "group" in columns else ()
-        return (*group, *(answer.window[:1] if "start" in columns else ()))
-
-    return lambda answers: [(*scope(one), one.value, one.N) for one in _each(answers) if one.N]
+def _scope(answer: Any, columns: Sequence[str]) -> tuple[Any, ...]:
+    """The values of the group, and the start of the window, as far as they are columns."""
+    group = tuple(answer.group.values()) if "group" in columns else ()
+    return (*group, *(answer.window[:1] if "start" in columns else ()))
 
 
-def counts(*, start: bool = False) -> Callable[[Any], list[tuple[Any, ...]]]:
-    """Rows of the start of the window, if it is a column, the key and its count."""
+def quantiles(*columns: str) -> Rows:
+    """Rows of group and start of the window, if they are columns, value and number of rows."""
+    return lambda answers: [(*_scope(one, columns), one.value, one.N) for one in _each(answers) if one.N]
+
+
+def counts(*columns: str) -> Rows:
+    """Rows of group and start of the window, if they are columns, the key and its count."""
+    return lambda answers: [(*_scope(one, columns), one.value, one.count) for one in _each(answers)]
+
+
+def number_of(*columns: str) -> Rows:
+    """Rows of group and start of the window, if they are columns, and a number."""
     return lambda answers: [
-        (*(one.window[:1] if start else ()), one.value, one.count) for one in _each(answers)
+        (*_scope(one, columns), one.count) for one in _each(answers) if one.count or not columns
     ]
 
 
-def number_of(*, start: bool = False) -> Callable[[Any], list[tuple[Any, ...]]]:
-    """Rows of the start of the window, if it is a column, and a number."""
-    return lambda answers: [
-        (*(one.window[:1] if start else ()), one.count) for one in _each(answers) if one.count or not start
+class Near(float):
+    """A number that is equal to those that differ from it by rounding alone: other engines round each sum."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and math.isclose(self, other, rel_tol=1e-9)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def summaries(answers: Any) -> list[tuple[Any, ...]]:
+    """Rows of group, count, sum, mean, least, greatest and standard deviation."""
+    return [
+        (
+            *_scope(one, ["group"]),
+            one.count,
+            Near(one.sum),
+            Near(one.mean),
+            one.min,
+            one.max,
+            Near(one.stddev),
+        )
+        for one in _each(answers)
     ]

@@ -79,16 +79,20 @@ class DeclaredGroups(Generic[M]):
         parts = asked[1]
         windows = [part.ticks for part in parts]
         groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
+        wanted, reading = self.request.wanted, None
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
-        estimates, reading = {INDEX: alone}, None
-        together = session.many_groups.cost(view, parts, groups, self.request.wanted.targets)
+        estimates = {} if wanted.needs_sums else {INDEX: alone}  # marks have no sums of groups
+        together = session.many_groups.cost(view, parts, groups, wanted)
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
             reading = session.many_groups.reading(view, parts)
         if self.mode != "quick":  # rows are counted where it may matter
-            rows = rows_of(view, windows) if alone > costs.rates.statement else 0
+            matters = wanted.needs_sums or alone > costs.rates.statement
+            rows = rows_of(view, windows) if matters else 0
             estimates[SCAN] = scan_cost(session, self.request, rows, groups * len(parts))
-        for attempt in costs.attempts("groups", estimates, reading):
+            if wanted.needs_sums:
+                estimates[SCAN] += costs.sums(rows)
+        for attempt in costs.attempts("sums" if wanted.needs_sums else "groups", estimates, reading):
             with attempt:
                 if attempt.way == SCAN:
                     return scanned(session, self.request, self.mode)
@@ -146,9 +150,10 @@ class DeclaredGroups(Generic[M]):
         sizes = () if key is None else group_sizes(session, choice, key, whole)
         groups = chosen_groups(choice, sizes)
         asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
-        cost = session.many_groups.cost(view, parts, len(groups), wanted.targets)
+        cost = session.many_groups.cost(view, parts, len(groups), wanted)
         runs = len(runs_within(view.runs, [part.ticks for part in parts]))
-        if cost is not None and cost < session.costs.groups(len(groups), len(parts), runs):
+        alone = session.costs.groups(len(groups), len(parts), runs)
+        if wanted.needs_sums or (cost is not None and cost < alone):
             spending.takes(RUNS)
             together = session.many_groups.listed(session.snapshot, view, choice, *asked)
             if not choice.by:

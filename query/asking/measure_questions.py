@@ -47,9 +47,9 @@ class MeasureRequest(MeasureArguments[M]):
         if not is_of_groups:
             return AllRows(session, self, mode)
         column = options.measure(self.measure)  # checked first: without columns there are no groups
-        if self.wanted.needs_sums:
-            return scan_of(session, self)
         choice = choose_group(options, self.groups)
+        if choice is None and self.wanted.needs_sums:
+            return scan_of(session, self)
         if choice is None:
             return MeasureScan(session, self, choose_scan(options, self.groups, self.measure))
         return DeclaredGroups(session, self, mode, choice, SortedGroups(choice.keys, column))

@@ -76,6 +76,7 @@ class ScannedKeys(Generic[A]):
                 key,
                 ticks,
                 keeps_keys=not self.wanted.counts_alone,
+                squares=self.wanted.needs_squares,
                 times=_times(options, windows),
                 equal=choice.equal_of(columns),
                 expression=choice.expression,

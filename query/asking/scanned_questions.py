@@ -98,6 +98,10 @@ class ScannedCells:
         found = self.scan.sums()
         return Computed(self.places.tolist(), lambda place: found[place] if place >= 0 else Sums())
 
+    def ends(self) -> NDArray[Any]:
+        """See `Cells.ends`."""
+        return np.append(self.scan.ends(), np.zeros((1, 2), self.scan.dtype), axis=0)[self.places]
+
     def take(self, cells: Ints) -> ScannedCells:
         """See `Cells.take`."""
         return ScannedCells(self.scan, self.places[cells])

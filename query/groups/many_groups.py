@@ -17,6 +17,7 @@ from tidemark.query.groups.group_choice import GroupChoice, Values
 from tidemark.query.groups.group_table import GivenGroups, GroupTable
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
+from tidemark.query.quantiles.questions import Wanted
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import FEWEST_CELLS, Costs, Reading
@@ -37,16 +38,17 @@ class ManyGroups:
         self._runs, self._memory, self._live = WholeRuns(blocks, memory, costs), memory, live
 
     def cost(
-        self, view: GroupView, windows: Sequence[ShownWindow], groups: int, targets: int
+        self, view: GroupView, windows: Sequence[ShownWindow], groups: int, wanted: Wanted[Any]
     ) -> float | None:
         """What it costs to go through the runs of the windows; None for few groups, and for little memory.
 
-        targets: how many ranks or points are looked for in each group and window.
+        Sums of any number of groups need all of their rows.
         """
-        cells = groups * len(windows)
-        if not FEWEST_CELLS <= cells <= MOST_CELLS or not self._live.fits(view):
+        cells, fewest = groups * len(windows), 0 if wanted.needs_sums else FEWEST_CELLS
+        if not fewest <= cells <= MOST_CELLS or not self._live.fits(view):
             return None
-        return self._runs.cost(view, [window.ticks for window in windows], groups, targets)
+        ticks = [window.ticks for window in windows]
+        return self._runs.cost(view, ticks, groups, wanted.targets, adds=wanted.needs_sums)
 
     def reading(self, view: GroupView, windows: Sequence[ShownWindow]) -> Reading:
         """The part of this cost that is spent once: to read runs into memory."""

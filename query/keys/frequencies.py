@@ -186,6 +186,7 @@ class SelfJoin(WantedKeys[CountAnswer]):
     """The sum over all keys of the square of their rows; a scan of all keys, for all windows together."""
 
     counts_alone: ClassVar[bool] = True
+    needs_squares: ClassVar[bool] = True
 
     def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
         """The number of pairs."""

@@ -153,10 +153,12 @@ class WantedKeys(ABC, Generic[A]):
     """What is asked of the keys of a window.
 
     counts_alone: whether a scan answers it from the numbers of its parts, without single keys.
+    needs_squares: whether these numbers have the sum of the squares of the keys' rows.
     bounds_silent: whether it is answered, with bounds, while warehouses do not answer.
     """
 
     counts_alone: ClassVar[bool] = False
+    needs_squares: ClassVar[bool] = False
     bounds_silent: ClassVar[bool] = False
 
     def windows(self, window: KeyWindow, view: KeysView, grid: TickGrid | None) -> list[KeyWindow]:  # noqa: ARG002

@@ -166,6 +166,9 @@ class Cells(Protocol):
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each cell."""
 
+    def ends(self) -> NDArray[Any]:
+        """(cells, 2): the least and the greatest number of each cell, 0 for a cell without numbers."""
+
     def take(self, cells: Ints) -> Self:
         """Some of the cells, each once or several times, in this order."""
 
@@ -225,6 +228,10 @@ class CellNumbers:
     def sums(self) -> Sequence[Sums]:
         """See `Cells.sums`."""
         return self.parts.sums()
+
+    def ends(self) -> NDArray[Any]:
+        """See `Cells.ends`."""
+        return self.parts.ends()
 
     def take(self, cells: Ints) -> CellNumbers:
         """See `Cells.take`."""

@@ -35,8 +35,7 @@ class Summaries(Wanted[Summary]):
     def columns(self, cells: Cells, measure: Measure) -> Columns[Summary]:
         """See `Wanted.columns`, and `answers`."""
         sums, stored = cells.sums(), cells.n + cells.m - cells.nans
-        ends, _, are_numbers = cells.values_at(np.stack([np.minimum(stored, 1), stored], axis=1))
-        marks = dict.fromkeys(np.flatnonzero(~are_numbers[:, 0]).tolist())
+        ends, marks = cells.ends(), dict.fromkeys(np.flatnonzero(stored == 0).tolist())
         of_sums = {"sum": sum_of, "mean": mean_of, "variance": variance_of, "stddev": deviation_of}
         own: dict[str, Sequence[Any]] = {
             name: Computed(sums, partial(compute, measure)) for name, compute in of_sums.items()

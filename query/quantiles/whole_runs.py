@@ -46,12 +46,18 @@ class WholeRuns:
         self._paid: LRUCache[float] = LRUCache(PAID_RUNS)  # for the reading of runs: costs.py
 
     def cost(
-        self, view: View | GroupView, windows: Sequence[Window], groups: int, targets: int
+        self,
+        view: View | GroupView,
+        windows: Sequence[Window],
+        groups: int,
+        targets: int,
+        *,
+        adds: bool = False,
     ) -> float | None:
         """The estimated microseconds of an answer from the runs with rows in the windows.
 
         None if they take too much memory. targets: how many ranks or points are looked for in each group and
-        window.
+        window. adds: whether the rows are added, too.
         """
         runs = _runs_within(view, windows)
         if sum(_packed_bytes(marks) for marks, _ in runs) > self._memory.budget // 2:
@@ -60,7 +66,8 @@ class WholeRuns:
         once = joined_windows(windows)
         chosen = sum(int(marks.totals.by_window(once).sum()) for marks, _ in runs)
         known = self._costs.whole_runs(rows, chosen, len(windows), groups * len(windows), targets)
-        return known + self.reading(view, windows).cost
+        added = self._costs.sums(chosen) if adds else 0.0
+        return known + added + self.reading(view, windows).cost
 
     def _is_known(self, view: View | GroupView, marks: SpanMarks, kept: KeptRows[Any] | None) -> bool:
         """Whether the rows of a run are in memory."""

@@ -3,17 +3,20 @@
 A cost is a sum of units of work (windows and runs to bound, keys to look up, rows to go through, statements)
 times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. For
 each way and topic (rows, groups, keys) a factor is learned: the time that the way took on this machine and
-store, divided by the estimate. The first scan about a topic sets the factor of its scans. Each later answer
-applies a share of the correction to the factor of its way. A scan that also had to compare files with their
-digests, which is done once in a process, is not used to correct the factors.
+store, divided by the estimate. The first scan about a topic sets the factor of its scans, and a way that was
+stopped has taken at least the time until then. Each later answer applies a share of the correction to the
+factor of its way, or, if the answer before it erred to the same side, the less of the two corrections. A scan
+that also had to compare files with their digests, which is done once in a process, is not used to correct the
+factors.
 
 A way whose rates are too large is never the cheapest, so it would never be corrected. Therefore such a way
 is *tried* beside a way whose time is known, if it would be faster with a thirtieth of its estimate (DOUBT):
 rates that are wrong by ten, of estimates that may be three times too high anyhow. It is left when it has
-taken twice this thirtieth, and as long as the known way takes. If it has answered, its time sets the factor.
-The first trial of a way is at the third question of a topic, the next ones after twice as many questions
-each. So all trials together cost about log2(questions) times what one question costs, while rates that are
-wrong by ten, and those that became wrong, are corrected. A process with one question tries nothing.
+taken as long as the known way takes. If it has answered, its time sets the factor. The first trial of a way
+is at the third question of a topic, the next ones after twice as many questions each, counted from the last
+time that it answered. So all trials together cost about log2(questions) times what one question costs, while
+rates that are wrong by ten, and those that became wrong, are corrected. A process with one question tries
+nothing.
 
 No estimate has to be good. A way that has taken more than twice its estimate, and more than the estimate of
 the next one, is stopped, and the next one is used (`spending.py`). Apart from trials, no way is stopped
@@ -45,9 +48,10 @@ PATIENCE = 0.25  # seconds
 DOUBT = 30.0  # how many times too large an estimate may be
 READ = 0.2  # of the estimate of what is spent once, which a trial may take beside
 FIRST_TRIAL = 3  # the question of a topic from which ways are tried
+AGAIN = 2  # a way is tried again after so many times as many questions
 _LEAST_US = 5000.0  # shorter times and estimates count as this; what can save no more than this is not tried
 _FACTORS = 1 / 64, 64.0  # within which the rates are corrected
-_SHARE = 0.3  # the share of a correction that one answer applies; the first scan and a trial apply all of it
+_SHARE = 0.3  # the share of a correction that one answer applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Rates:
     divided_row: float = 0.016  # the same with several windows
     sorted_row: float = 0.07  # to find more ranks, a row of the windows
     chosen_cell: float = 3.0  # to answer about a group in a window that has some of these rows
-    summed_row: float = 0.1  # to add a row to exact sums
+    summed_row: float = 0.012  # to add a row to exact sums
     read_row: float = 0.03  # to read and decode a row of a run, with two threads
     lookup: float = 100.0  # to look up a key in a run
     lists: float = 14_000.0  # to look keys up in the listings of a window
@@ -113,6 +117,7 @@ class Costs:
         way is tried next at the question `_due`.
         """
         self.factors: dict[tuple[str, Way], float] = {}
+        self._ratios: dict[tuple[str, Way], float] = {}
         self._asked: dict[str, int] = {}
         self._due: dict[tuple[str, Way], int] = {}
 
@@ -231,19 +236,41 @@ class Costs:
             saved = shown[best] - again[way] / DOUBT
             is_due = asked >= self._due.get((topic, way), FIRST_TRIAL)
             if is_due and saved > _LEAST_US and (shown[way] - again[way]) / DOUBT <= asked * saved:
-                self._due[topic, way] = 2 * asked
-                return way, max(2 * again[way] / DOUBT, shown[best]) + READ * (shown[way] - again[way])
+                self._due[topic, way] = AGAIN * asked
+                return way, shown[best] + READ * (shown[way] - again[way])
         return None
 
-    def learn(self, topic: str, way: Way, cost: float, seconds: float, *, is_trial: bool = False) -> None:
-        """Corrects the factor of the way by the time that it took; a trial sets it."""
+    def learn(
+        self,
+        topic: str,
+        way: Way,
+        cost: float,
+        seconds: float,
+        *,
+        is_trial: bool = False,
+        is_stopped: bool = False,
+    ) -> None:
+        """Corrects the factor of the way by the time that it took, or after which it was stopped.
+
+        A trial and the first scan set it.
+        """
         took = seconds * 1e6
         if took < _LEAST_US and not is_trial:
             return
         least, most = _FACTORS
         ratio = min(max(max(took, _LEAST_US) / max(cost, _LEAST_US), least), most)
-        known = None if is_trial else self.factors.get((topic, way), None if way == SCAN else 1.0)
-        self.factors[topic, way] = ratio if known is None else known * (ratio / known) ** _SHARE
+        before = self._ratios.get((topic, way))
+        self._ratios[topic, way] = ratio
+        known = self.factors.get((topic, way), ratio if way == SCAN else 1.0)
+        if is_trial or (is_stopped and ratio > known):
+            known = ratio
+        elif before is not None and (before > known) == (ratio > known):
+            known = min(before, ratio, key=lambda one: abs(math.log(one / known)))
+        else:
+            known *= (ratio / known) ** _SHARE
+        self.factors[topic, way] = known
+        if not is_stopped:
+            self._due[topic, way] = max(2 * FIRST_TRIAL, AGAIN * self._asked.get(topic, 0))
 
 
 @dataclass(slots=True)
@@ -285,7 +312,9 @@ class Attempt:
         is_learned = error is None and spent.way == self.way and not spent.compared
         if is_learned or (is_stopped and not self.is_trial):
             took = spent.seconds() - self._began
-            self.costs.learn(self.topic, self.way, self.cost, took, is_trial=self.is_trial)
+            self.costs.learn(
+                self.topic, self.way, self.cost, took, is_trial=self.is_trial, is_stopped=is_stopped
+            )
         spent.way = self._outer
         spent.limits.remove(self._limit)
         return is_stopped

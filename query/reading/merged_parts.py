@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.number_parts import FEW, NumberParts, sample_ranks
 from tidemark.query.reading.shares import each_share, shares_of
-from tidemark.query.reading.sorted_parts import Ints, RankedValues
+from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues
+from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
 
@@ -123,6 +124,14 @@ class Stretches:
         owners, places = expand_ranges(starts, stops)
         return self.numbers[places], parts[owners]
 
+    def adjacent(self) -> tuple[NDArray[Any], Ints, Ints]:
+        """The numbers of all stretches, where those of each begin, and the parts; not copied if they meet."""
+        if len(self) and bool((self.starts[1:] == self.stops[:-1]).all()):
+            first = self.starts[0]
+            return self.numbers[first : self.stops[-1]], self.starts - first, self.parts
+        numbers, _ = self.between(self.starts, self.stops, self.parts)
+        return numbers, np.cumsum(self.sizes) - self.sizes, self.parts
+
 
 class MergedParts:
     """Answers the same questions as `NumberParts`, about parts that are spread over several arrays.
@@ -192,7 +201,26 @@ class MergedParts:
 
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each part."""
-        return self.together.sums()
+
+        def share(first: int, last: int) -> EachSums:
+            summer = CodeSums(last - first)
+            for one in self._part(first, last)._stretches:  # noqa: SLF001
+                summer.add(*one.adjacent())
+            return summer.each()
+
+        return EachSums.joined(each_share(share, shares_of(self.sizes, SUM_WEIGHT)))
+
+    def ends(self) -> NDArray[Any]:
+        """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
+        limits = np.iinfo(self._dtype) if self._dtype.kind == "i" else None
+        least, most = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+        found = np.empty((len(self), 2), self._dtype)
+        found[:] = most, least
+        for one in self._stretches:
+            np.minimum.at(found[:, 0], one.parts, one.numbers[one.starts])
+            np.maximum.at(found[:, 1], one.parts, one.numbers[one.stops - 1])
+        found[self.sizes == 0] = 0
+        return found
 
     @property
     def _are_long(self) -> bool:

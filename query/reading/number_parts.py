@@ -27,6 +27,7 @@ from tidemark.query.reading.sorted_parts import (
     RankedValues,
     SortedParts,
     counts_below,
+    ends_by_part,
     sums_by_part,
 )
 from tidemark.warehouse.columns.codes import expand_ranges
@@ -96,6 +97,10 @@ class NumberParts:
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each part."""
         return sums_by_part(self.numbers, self.edges)
+
+    def ends(self) -> NDArray[Any]:
+        """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
+        return ends_by_part(self.numbers, self.edges)
 
     @property
     def _in_order(self) -> SortedParts:

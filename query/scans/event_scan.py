@@ -106,6 +106,10 @@ class EventScan(OpenScan):
         """The exact sums of the numbers of each group."""
         return self._scanned().sums()
 
+    def ends(self) -> NDArray[Any]:
+        """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
+        return self._scanned().ends()
+
     def _scanned(self) -> ScannedRows:
         """The selected rows; they are read once."""
         if self._rows is None:

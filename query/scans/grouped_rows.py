@@ -101,6 +101,18 @@ class GroupedRows:
             rows = self._run(sums_query(self._measure, self._coded_rows, _VALUE))
         return sums_of_rows(rows, len(self.groups))
 
+    def ends(self) -> NDArray[Any]:
+        """See `ScannedRows.ends`."""
+        found = np.zeros((len(self.groups), 2), self._measure.dtype)
+        with self._asked():
+            rows = self._run(
+                f"SELECT code, min({_VALUE}), max({_VALUE}) FROM {self._coded_rows} "
+                f"WHERE {self._is_number} GROUP BY code"
+            )
+        for code, least, greatest in rows:
+            found[code] = least, greatest
+        return found
+
     def _ranks_at_same(self, points: NDArray[Any]) -> list[Ints]:
         ordered = np.unique(points)
         counts = np.zeros((len(self.groups), len(ordered) + 1), np.int64)

@@ -90,6 +90,10 @@ class HeldRows:
         """See `ScannedRows.sums`."""
         return Picked(self._parts.sums(), self._order)
 
+    def ends(self) -> NDArray[Any]:
+        """See `ScannedRows.ends`."""
+        return self._parts.ends()[self._order]
+
 
 def _numbers(values: pa.Array, edges: Ints, m: Ints) -> tuple[NDArray[Any], Ints, Ints]:
     """The numbers of each part without NaN and NULL, their edges, and the counts of `ScannedGroups`.

@@ -44,7 +44,8 @@ class KeyParts:
 
     group, window: the numbers of its group, which ascend, and of its window.
     n, m: rows of history and live rows that have a key. nulls: rows without one. keys: distinct keys.
-    second_moments: the sum over all keys of the square of their rows; may be greater than 64 bits.
+    second_moments: the sum over all keys of the square of their rows; may be greater than 64 bits. Empty if
+        they are not asked.
     """
 
     group: Ints
@@ -107,14 +108,16 @@ class KeyScan(OpenScan):
         windows: Sequence[Window],
         *,
         keeps_keys: bool = True,
+        squares: bool = False,
         **selected: Unpack[Selected],
     ) -> None:
         """See `OpenScan`, which has the parameters about the rows that are selected.
 
         keeps_keys: whether single keys are asked; without them only `parts` is, and nothing is kept.
+        squares: whether the sums of the squares of their rows are asked.
         """
         super().__init__(contents, windows, key=key.parts, **selected)
-        self._key, self._keeps_keys = key, keeps_keys
+        self._key, self._keeps_keys, self._squares = key, keeps_keys, squares
         self._codes = arrow_table({"part": np.zeros(1, np.int64)})
 
     @cached_property
@@ -125,8 +128,10 @@ class KeyScan(OpenScan):
             f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
             f"coalesce(sum({_ROWS}) FILTER (NOT ({self._has_key})), 0)::BIGINT AS nulls",
             f"count(*) FILTER ({self._has_key}) AS keys",
-            f"coalesce(sum({_ROWS}::HUGEINT * {_ROWS}) FILTER ({self._has_key}), 0)::VARCHAR AS squares",
         ]
+        if self._squares:
+            square = f"{_ROWS}::HUGEINT * {_ROWS}"
+            sums.append(f"coalesce(sum({square}) FILTER ({self._has_key}), 0)::VARCHAR AS squares")
         by = ", ".join(self._groups)
         grouped = f" GROUP BY {by} ORDER BY {by}" if by else ""
         shown = f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}"
@@ -146,9 +151,9 @@ class KeyScan(OpenScan):
 
     def _counted_keys(self, relation: str) -> str:
         """SQL of the rows of each key in each part."""
-        counts = f"count(*) FILTER ({quoted(LIVE)} = %d)"
         listed = ", ".join([*self._groups, *self._columns])
-        rows = f"{counts % 0} AS history, {counts % 1} AS live"
+        live = f"count(*) FILTER ({quoted(LIVE)} = 1)" if self._source.has_live else "0::BIGINT"
+        rows = f"count(*) - {live} AS history, {live} AS live"
         counted = f"SELECT {listed}, {rows} FROM ({relation}) GROUP BY {listed}"
         if self._source.buckets is None or self._source.buckets.are_windows:
             return counted
@@ -166,7 +171,8 @@ class KeyScan(OpenScan):
         for column in stored[: len(by)]:
             starts[1:] |= _differ(column)
         n, m, nulls, keys = (as_numpy(table.column(name)) for name in ("n", "m", "nulls", "keys"))
-        squares = np.array([int(text) for text in table.column("squares").to_pylist()], object)
+        texts = table.column("squares").to_pylist() if self._squares else []
+        squares = np.array([int(text) for text in texts], object)
         first = np.flatnonzero(starts)
         return KeyParts(np.cumsum(starts) - 1, window, n, m, nulls, keys, squares, by, names, first)
 

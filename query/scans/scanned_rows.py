@@ -124,6 +124,9 @@ class ScannedRows(Protocol):
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
 
+    def ends(self) -> NDArray[Any]:
+        """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
+
 
 class Asker(Protocol):
     """Runs statements of DuckDB."""

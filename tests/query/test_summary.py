@@ -18,12 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.query.ways import forced
 from tidemark import query, stream, warehouse
 from tidemark.query import EmptyWindow, InputError, Summary, Warehouse
 from tidemark.query.quantiles import window_sums
+from tidemark.query.reading.merged_parts import MergedParts, Stretches
 from tidemark.query.scans import event_scan, grouped_rows, sums_query
 from tidemark.query.scans.event_scan import EventScan
-from tidemark.warehouse.columns import exact_sums, tick_sums
+from tidemark.warehouse.columns import code_sums, exact_sums
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.tick_sums import TickSums
 from tidemark.warehouse.columns.ticks import Window
@@ -155,11 +157,17 @@ def check_all(wh: Warehouse, rows: Rows) -> None:
     widened = wh.summary("x", between=cut)
     assert widened.window == (START + timedelta(days=1), START + timedelta(days=3))
     check(widened, inside(rows, *widened.window))
-    check(wh.summary("whole", where={"k": ["a", "it's"]}), [one for one in rows if one["k"] in ("a", "it's")])
     check(
         wh.summary("price", where="whole > 0 AND k <> 'a'"),
         [one for one in rows if (one["whole"] or 0) > 0 and one["k"] not in ("a", None)],
     )
+    for way in ("runs", "scan"):
+        with forced(way):
+            check_groups(wh, rows, week)
+
+
+def check_groups(wh: Warehouse, rows: Rows, week: tuple[datetime, datetime]) -> None:
+    check(wh.summary("whole", where={"k": ["a", "it's"]}), [one for one in rows if one["k"] in ("a", "it's")])
     by_key = wh.summary("x", by="k")
     assert [one.group for one in by_key] == [{"k": "a"}, {"k": "b"}, {"k": "it's"}]
     for one in by_key:
@@ -244,7 +252,27 @@ def begins_a_tick_late(patch: Patch) -> None:
     patch.setattr(TickSums, "within", wrong)
 
 
+def adds_what_lies_between_the_numbers_of_groups(patch: Patch) -> None:
+    """There are NaN and NULL."""
+
+    def wrong(one: Stretches) -> Any:
+        first = one.starts[0]
+        return one.numbers[first : one.stops[-1]], one.starts - first, one.parts
+
+    patch.setattr(Stretches, "adjacent", wrong)
+
+
+def takes_the_ends_of_the_last_run(patch: Patch) -> None:
+    right = MergedParts.ends
+
+    def wrong(parts: MergedParts) -> Any:
+        return right(MergedParts(parts._stretches[-1:], parts.sizes, parts._dtype))
+
+    patch.setattr(MergedParts, "ends", wrong)
+
+
 BROKEN = [
+    *(adds_what_lies_between_the_numbers_of_groups, takes_the_ends_of_the_last_run),
     *(adds_doubles, forgets_what_is_mixed, counts_infinity, divides_by_all),
     *(forgets_live_rows, begins_a_tick_late),
 ]
@@ -344,7 +372,7 @@ def test_runs_without_sums_are_scanned_until_a_merge_makes_them(tmp_path: Path, 
 
 def test_verify_finds_sums_of_other_rows(tmp_path: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(tick_sums, "_halves", lambda numbers: (numbers >> 32, numbers & 1))
+        broken.setattr(code_sums, "_product", lambda *_: None)
         build(tmp_path / "w", ["x"])
     report = warehouse.verify(tmp_path / "w")
     assert "the sums by tick of run L" in str(report)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ Patch = pytest.MonkeyPatch
 TRUE = st.floats(0.001, 2)
 ERRORS = st.floats(0.1, 10)
 WAYS = ("index", "runs", "scan")
+LEARN = Costs.learn
 
 
 def spent(true: Mapping[str, float], errors: Mapping[str, float], read: float = 0.0) -> list[float]:
@@ -86,6 +88,26 @@ def worlds() -> st.SearchStrategy[tuple[dict[str, float], dict[str, float]]]:
 @example(({"index": 0.1, "runs": 0.01, "scan": 0.05}, {"index": 1.0, "runs": 10.0, "scan": 1.0}))
 def test_the_best_way_is_found_whatever_the_rates_are(world: Any) -> None:
     check(*world)
+
+
+def check_fifth() -> None:
+    """The fifth question takes the best way, where the rates of one way are wrong by ten."""
+    for (slow, fast), ratio, error in product(permutations(WAYS, 2), (0.05, 0.5), (0.1, 10.0)):
+        for wrong in (slow, fast):
+            times = spent({slow: 0.4, fast: 0.4 * ratio}, {slow: 1.0, fast: 1.0, wrong: error})
+            assert times[4] <= 1.5 * 0.4 * ratio + SLACK, (slow, fast, ratio, wrong, error)
+
+
+def test_rates_that_are_wrong_by_ten_are_right_at_the_fifth_question() -> None:
+    check_fifth()
+
+
+@pytest.mark.parametrize("learn", [lambda *_, **__: None, lambda *given, **_: LEARN(*given)])
+def test_rates_that_are_corrected_late_are_caught(monkeypatch: Patch, learn: Any) -> None:
+    """The variants correct nothing, or only a share where a trial has answered or a way was stopped."""
+    monkeypatch.setattr(Costs, "learn", learn)
+    with pytest.raises(AssertionError):
+        check_fifth()
 
 
 FAR_OFF = {"index": 0.01, "scan": 0.08}, {"index": 10.0, "scan": 1.0}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.groupworld import BATCHES, HOUR, PHIS, START, WINDOWS, GroupWorld
-from tests.query.ways import QUESTIONS, WAYS, Ask, Patch, check_ways, forced, told
+from tests.query.ways import OF_KEYS, QUESTIONS, WAYS, Ask, Patch, check_ways, forced, told
 from tests.soak import draws
 from tidemark import query
 from tidemark.query import EmptyWindow, InputError
@@ -52,7 +52,7 @@ def test_all_ways_agree_about_late_and_live_rows(world: GroupWorld, number: int,
     check_ways(world.open(), QUESTIONS[number], between=window)
 
 
-KEY_QUESTIONS = QUESTIONS[7:8] + QUESTIONS[9:]  # about keys of one column
+KEY_QUESTIONS = OF_KEYS[:1] + OF_KEYS[2:]  # about keys of one column
 
 
 def by_events(world: GroupWorld, question: Ask, cost: float, **asked: Any) -> tuple[Any, bool]:

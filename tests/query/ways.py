@@ -19,7 +19,7 @@ from tidemark.query.reading.costs import Costs
 Ask = Callable[..., Any]
 Patch = pytest.MonkeyPatch
 WAYS = ("index", "runs", "scan")
-QUESTIONS: list[Ask] = [
+OF_MEASURES: list[Ask] = [
     lambda wh, **asked: wh.quantile(PHIS, mode="exact", **asked),
     lambda wh, **asked: wh.rank([-2, 0, 1], every=3 * HOUR, mode="exact", **asked),
     lambda wh, **asked: wh.quantile(PHIS, by="origin", **asked),
@@ -27,11 +27,17 @@ QUESTIONS: list[Ask] = [
     lambda wh, **asked: wh.cdf([0], by="origin", order="-value", least_rows=2, **asked),
     lambda wh, **asked: wh.quantile([0.5], by="number", where={"origin": ["a", "b"]}, **asked),
     lambda wh, **asked: wh.summary(every=3 * HOUR, **asked),
+    lambda wh, **asked: wh.summary(by="origin", **asked),
+    lambda wh, **asked: wh.summary(by=["number", "origin"], every=6 * HOUR, top=3, **asked),
+    lambda wh, **asked: wh.summary(by="number", where={"origin": ["a", "b"]}, least_rows=2, **asked),
+]
+OF_KEYS: list[Ask] = [
     lambda wh, **asked: wh.top(3, key="origin", mode="exact", **asked),
     lambda wh, **asked: wh.heavy_hitters(0.2, key=["number", "origin"], mode="exact", **asked),
     lambda wh, **asked: wh.distinct(key="origin", mode="exact", **asked),
     lambda wh, **asked: wh.persistent(0.2, key="origin", slot=3 * HOUR, mode="exact", **asked),
 ]
+QUESTIONS = [*OF_MEASURES, *OF_KEYS]
 
 
 @contextmanager

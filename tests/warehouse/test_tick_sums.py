@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidemark.warehouse.columns import tick_sums
+from tidemark.warehouse.columns import code_sums, tick_sums
+from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
 from tidemark.warehouse.columns.tick_sums import TickSummer, TickSums
 from tidemark.warehouse.columns.ticks import Window
@@ -74,59 +75,91 @@ def check(seed: int) -> None:
     assert TickSums.joined(halves).by_tick == exact
 
 
-def check_all() -> None:
+def check_all(*, greatest: bool = False) -> None:
     for seed in range(24):
         check(seed)
+    if greatest:
+        check_greatest_digits()
 
 
 def test_sums_are_those_of_fractions() -> None:
     check_all()
 
 
-def test_many_rows_of_the_greatest_halves_are_not_rounded() -> None:
-    """More rows in a piece than are summed at once, each with 32 ones in both halves."""
-    rows = 3 * tick_sums.CHUNK_ROWS // 2
-    for value in (2**63 - 1, -(2**63), -1):
+def check_greatest_digits() -> None:
+    """More rows than are summed at once, whose digits and their products are the greatest that fit."""
+    rows = 2**18
+    for value in (2**63 - 1, -(2**63), -1, 2**23, 2**47 - 2**23, math.nextafter(2.0**18, 0), -(2.0**17)):
+        numbers = np.full(rows, value)
+        codes = np.full(rows, 7)
+        numbers[: rows // code_sums.CHUNK_ROWS] = numbers.dtype.type(
+            0.5
+        )  # the unit of a chunk is that of 1/2
+        numbers = np.ascontiguousarray(numbers.reshape(code_sums.CHUNK_ROWS, -1).T).ravel()
         summer = TickSummer(np.array([7]))
-        summer.add(np.full(rows, value), np.full(rows, 7))
-        assert summer.finish().by_tick == {7: Sums(rows, rows * value, rows * value**2)}
+        summer.add(numbers, codes)
+        exact = truth([value, numbers[0].item()], [0, 1])
+        count = int(np.count_nonzero(numbers == value))
+        expected = Sums(*(count * getattr(exact[0], name) for name in ("count", "total", "squares")))
+        others = Sums(*((rows - count) * getattr(exact[1], name) for name in ("count", "total", "squares")))
+        assert summer.finish().by_tick == {7: expected + others}
 
 
-def _halves_of_31_digits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick_sums, "_HALF", 31)
+def test_many_rows_of_the_greatest_digits_are_not_rounded() -> None:
+    check_greatest_digits()
 
 
-def _places_too_far_apart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick_sums, "DIGITS", 40)
+def test_parts_that_are_joined_have_the_sums_of_each() -> None:
+    first, second = CodeSums(2), CodeSums(1)
+    first.add(np.array([1.0, 2.0, -math.inf]), np.array([0, 1]), np.array([0, 1]))
+    second.add(np.array([2.0**700]), np.array([0]), np.array([0]))
+    joined = EachSums.joined([first.each(), second.each()])
+    assert list(joined) == [*first.each(), *second.each()]
+    assert joined[1] == Sums(1, 2 << UNIT_BITS, 4 << 2 * UNIT_BITS, negative=1)
+    assert joined[2].total == 1 << UNIT_BITS + 700
+
+
+def _a_unit_of_fewer_digits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(code_sums, "DIGITS", 40)
 
 
 def _squares_without_the_middle(patch: pytest.MonkeyPatch) -> None:
-    right = tick_sums._sums_of
-    patch.setattr(tick_sums, "_sums_of", lambda place, limbs: right(place, [*limbs[:5], 0, 0, *limbs[7:]]))
+    right = code_sums._sums_of
+    patch.setattr(code_sums, "_sums_of", lambda place, limbs: right(place, [*limbs[:8], 0, 0, *limbs[10:]]))
 
 
 def _rows_of_a_tick_that_seem_to_follow_each_other(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick_sums, "_starts", lambda codes: np.flatnonzero(np.diff(codes, prepend=-1)))
+    patch.setattr(tick_sums, "stable_order", lambda codes: np.arange(len(codes)))
 
 
-def _the_exponent_of_one_is_less(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tick_sums, "_BIAS", 1022)
+def _the_exponent_of_one_is_more(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(code_sums, "_ONE", 1030)
+
+
+def _all_doubles_fit_into_one_place(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(code_sums, "_ROOM", 60)
+
+
+def _too_many_rows_at_once(patch: pytest.MonkeyPatch) -> None:
+    for module in (code_sums, tick_sums):
+        patch.setattr(module, "CHUNK_ROWS", 2**18)
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        _halves_of_31_digits,
-        _places_too_far_apart,
+        _a_unit_of_fewer_digits,
         _squares_without_the_middle,
         _rows_of_a_tick_that_seem_to_follow_each_other,
-        _the_exponent_of_one_is_less,
+        _the_exponent_of_one_is_more,
+        _all_doubles_fit_into_one_place,
+        _too_many_rows_at_once,
     ],
 )
 def test_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
     broken(monkeypatch)
     with pytest.raises(AssertionError):
-        check_all()
+        check_all(greatest=True)
 
 
 def test_bytes_that_are_cut_are_refused() -> None:
