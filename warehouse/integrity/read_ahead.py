@@ -26,14 +26,18 @@ def is_remote(filesystem: fs.FileSystem) -> bool:
 
 
 class PartOfFile(io.RawIOBase):
-    """A file of `size` bytes of which only `held` is at hand, the bytes from `start` on.
+    """A file of `size` bytes of which only those are at hand that `hold` was given last.
 
     Reads of other bytes raise ValueError.
     """
 
-    def __init__(self, size: int, start: int = 0, held: bytes = b"") -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
         self._size, self._position = size, 0
+        self._start, self._held = 0, b""
+
+    def hold(self, held: bytes, start: int = 0) -> None:
+        """Has these bytes at hand from now on, instead of others."""
         self._start, self._held = start, held
 
     def read(self, size: int = -1) -> bytes:
