@@ -117,8 +117,12 @@ class SitesSnapshot:
         return self._united(("key of", view.projection), lambda site: site.keys_beside(of_sites[site]))
 
     def are_built(self, needed: Needed) -> bool:
-        """See `Snapshot.are_built`; whether it holds for each warehouse."""
-        return all(self._of_each(lambda site: site.are_built(needed)).values())
+        """See `Snapshot.are_built`; whether it holds for each warehouse. Kept for the next question."""
+        kept: tuple[Needed, bool] | None = self._views.get("built")
+        if kept is None or kept[0] != needed:
+            is_built = all(self._of_each(lambda site: site.are_built(needed)).values())
+            kept = self._views["built"] = needed, is_built
+        return kept[1]
 
     def cells_view(self) -> CellsView:
         """See `Snapshot.cells_view`."""
