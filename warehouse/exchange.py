@@ -13,11 +13,14 @@ not the secret can delay messages, never change what is delivered (sketches/site
 
 A `Place` takes turns; `run_place` has it take turns until it is done.
 
-Files stay until their owner deletes the topic, when no place runs.
+Files stay until their owner deletes the topic, when no place runs. Only places that begin with what comes
+(`from_now`) delete their own files: all but the last KEPT_FILES, once there are twice as many. A peer that
+was away for longer passes over what is gone. What it did not take was not acknowledged, so it comes again.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -32,6 +35,10 @@ from tidemark.warehouse.delta.table_names import folder_name
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import report_os_errors
 
+KEPT_FILES = 256
+CATCH_UP_SECONDS = 60.0  # without a file of a peer, until its folder is listed
+_log = logging.getLogger("tidemark.exchange")
+
 
 class FileExchange:
     """The carrier of one place: `send` what its endpoint says, and give it what `fetch` returns.
@@ -39,13 +46,13 @@ class FileExchange:
     uri: an absolute path, or an address of an object store; made if it is not there.
     endpoint: of the place. storage_options: of the object store, as delta-rs defines them.
     from_now: pass over what is there: nothing of it is for this incarnation, if the peers go on running and
-        repeat what was not acknowledged.
+        repeat what was not acknowledged. Own files that they passed over are deleted.
 
     Raises InputError for a store that has no conditional put, SystemRefused and StoreUnavailable for
     refusals of the system and of the store.
     """
 
-    __slots__ = ("_endpoint", "_folder", "_objects", "_read", "_written")
+    __slots__ = ("_came", "_endpoint", "_first", "_folder", "_from_now", "_objects", "_read", "_written")
 
     def __init__(
         self,
@@ -55,11 +62,14 @@ class FileExchange:
         storage_options: dict[str, str] | None = None,
         from_now: bool = False,
     ) -> None:
-        self._endpoint, self._folder = endpoint, folder_name(endpoint.topic)
+        self._endpoint, self._folder, self._from_now = endpoint, folder_name(endpoint.topic), from_now
         with report_os_errors("open the exchange"):
             self._objects = _objects(Store.from_uri(uri, storage_options))
-            self._written = self._rounds(endpoint.place)
-            self._read = {peer: self._rounds(peer) if from_now else 0 for peer in endpoint.peers}
+            own = _stretch(self._numbers(endpoint.place))
+            self._first, self._written = own.start, own.stop - 1
+            peers = endpoint.peers
+            self._read = {one: _stretch(self._numbers(one)).stop - 1 if from_now else 0 for one in peers}
+            self._came = dict.fromkeys(peers, time.monotonic())
 
     def send(self, sealed: Iterable[Sealed]) -> None:
         """Puts the envelopes as one file; no envelopes, no file. One request."""
@@ -67,20 +77,45 @@ class FileExchange:
         while content and not self._put(content):
             self._written += 1
         self._written += bool(content)
+        if self._from_now and self._written - self._first >= 2 * KEPT_FILES:
+            self._trim()
 
     def fetch(self) -> list[bytes]:
         """The envelopes for this place that came since the last call. One request a peer and a file more."""
         found: list[bytes] = []
-        for peer in self._read:
+        for peer, before in list(self._read.items()):
             while (content := self._get(self._path(peer, self._read[peer] + 1))) is not None:
                 found += [one for one in envelopes_of(content) if receiver_of(one) == self._endpoint.place]
                 self._read[peer] += 1
+            now = time.monotonic()
+            if self._read[peer] > before:
+                self._came[peer] = now
+            elif self._from_now and now - self._came[peer] >= CATCH_UP_SECONDS:
+                self._catch_up(peer)
+                self._came[peer] = now
         return found
 
-    def _rounds(self, place: int) -> int:
-        """How many rounds of a place are there, before the first that is missing. A request for 1,000."""
-        taken = {int(name) for name in self._objects.names(self._path(place)) if name.isdecimal()}
-        return next(number for number in range(len(taken) + 1) if number + 1 not in taken)
+    def _numbers(self, place: int) -> set[int]:
+        """The rounds of a place that are there. A request for 1,000."""
+        return {int(name) for name in self._objects.names(self._path(place)) if name.isdecimal()}
+
+    def _trim(self) -> None:
+        """Deletes all own files but the last ones. What cannot be deleted is tried again with others."""
+        place, first = self._endpoint.place, self._written - KEPT_FILES + 1
+        try:
+            old = [self._path(place, number) for number in self._numbers(place) if number < first]
+            self._objects.delete(old)
+        except OSError as error:
+            _log.warning("old files in %s are not deleted: %s", self._path(place), error)
+        self._first = first
+
+    def _catch_up(self, peer: int) -> None:
+        """Passes over rounds that the peer has deleted."""
+        with report_os_errors("list the exchange"):
+            numbers, read = self._numbers(peer), self._read[peer]
+        kept = _stretch({number for number in numbers if number > read})
+        if read not in numbers and len(kept) >= KEPT_FILES:
+            self._read[peer] = kept.start - 1
 
     def _put(self, content: bytes) -> bool:
         """Whether the content is in the file of the next round."""
@@ -206,6 +241,18 @@ def run_place(
             )
         place.repeat()
         time.sleep(every)
+
+
+def _stretch(numbers: set[int]) -> range:
+    """Those from 1 on before the first that is missing; without a 1 the most that follow each other."""
+    found = range(1, 1)
+    for start in sorted(number for number in numbers if number - 1 not in numbers):
+        stop = next(number for number in range(start, start + len(numbers) + 1) if number not in numbers)
+        if stop - start > len(found):
+            found = range(start, stop)
+        if start == 1:
+            break
+    return found
 
 
 def _objects(store: Store) -> ObjectClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tidemark.sketches.sites.endpoint import Endpoint
 from tidemark.sketches.sites.envelope import COORDINATOR, envelopes_of
 from tidemark.sketches.sites.gather import Gatherer, Teller
 from tidemark.sketches.sites.machine import Message
+from tidemark.warehouse import exchange
 from tidemark.warehouse.delta.object_client import ObjectClient
 from tidemark.warehouse.errors import SystemRefused
 from tidemark.warehouse.exchange import FileExchange, run_place
@@ -22,10 +24,10 @@ SECRET = b"sixteen bytes or more"
 class Place:
     """An endpoint and its carrier."""
 
-    def __init__(self, folder: Path, place: int, incarnation: int = 1) -> None:
+    def __init__(self, folder: Path, place: int, incarnation: int = 1, *, from_now: bool = False) -> None:
         peers = [0, 1] if place == COORDINATOR else [COORDINATOR]
         self.endpoint = Endpoint("a/topic", place, peers, incarnation=incarnation, secret=SECRET)
-        self.files = FileExchange(folder, self.endpoint)
+        self.files = FileExchange(folder, self.endpoint, from_now=from_now)
         self.taken: list[tuple[int, bytes]] = []
 
     def tell(self, to: int, text: bytes) -> None:
@@ -203,3 +205,92 @@ def test_a_put_whose_answer_is_lost_is_done_once(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ObjectClient, "put_new", full)
     with pytest.raises(SystemRefused, match="No space left"):
         first.tell(COORDINATOR, b"never")
+
+
+def trimmed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two places that go on and on, of which one is away for long, and then is started anew."""
+    seconds = [0.0]
+    monkeypatch.setattr(exchange, "KEPT_FILES", 8)
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+    coordinator, first = (Place(folder, number, from_now=True) for number in (COORDINATOR, 0))
+    others = folder / "a~2ftopic"
+
+    def go_on(*places: Place) -> None:
+        for _ in range(6):
+            for place in places:
+                place.turn()
+            seconds[0] += exchange.CATCH_UP_SECONDS / 2
+
+    def newest(number: int) -> bytes:
+        (found,) = [text for _, text in coordinator.taken[-1:]] or [b""]
+        assert found == b"%d" % number
+        return found
+
+    go_on(coordinator, first)
+    for number in range(60):
+        first.tell(COORDINATOR, b"%d" % number)
+        if number % 3 == 0:
+            coordinator.turn()
+            first.turn()
+        assert len(list((others / "site-0").iterdir())) <= 16
+    go_on(coordinator, first)
+    newest(59)
+    for number in range(60, 100):  # the coordinator is away meanwhile
+        first.tell(COORDINATOR, b"%d" % number)
+    go_on(coordinator, first)
+    newest(99)
+    again = Place(folder, COORDINATOR, 2, from_now=True)
+    go_on(again, first)
+    first.tell(COORDINATOR, b"last")
+    go_on(again, first)
+    assert [text for _, text in again.taken] == [b"last"]
+    assert [text for _, text in coordinator.taken] == [b"%d" % number for number in range(100)]
+    assert all(len(list(one.iterdir())) <= 16 for one in others.iterdir())
+
+
+def test_files_of_places_that_go_on_are_deleted_and_no_message_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["_trim", "_catch_up"])
+def test_a_carrier_that_keeps_files_or_waits_for_deleted_ones_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(FileExchange, name, lambda *_: None)
+    with pytest.raises(AssertionError):
+        trimmed(tmp_path, monkeypatch)
+
+
+def test_what_cannot_be_deleted_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exchange, "KEPT_FILES", 2)
+    first, delete = Place(tmp_path, 0, from_now=True), ObjectClient.delete
+
+    def refused(*_: object) -> None:
+        raise OSError("AccessDenied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectClient, "delete", refused)
+        for _ in range(5):
+            first.turn()
+    assert "are not deleted: AccessDenied" in caplog.text
+    assert ObjectClient.delete is delete
+    for _ in range(3):
+        first.turn()
+    assert len(list((tmp_path / "a~2ftopic" / "site-0").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        (set(), range(1, 1)),
+        ({1, 2, 3, 9, 10, 11, 12}, range(1, 4)),
+        ({3, 7, 8, 9, 10**18}, range(7, 10)),
+        ({5}, range(5, 6)),
+    ],
+)
+def test_rounds_are_those_that_follow_each_other(numbers: set[int], found: range) -> None:
+    assert exchange._stretch(numbers) == found

@@ -11,8 +11,8 @@ Which stores it serves is told by the options of each kind: s3_options.py. For o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tidemark.warehouse.delta.retries import repeated
@@ -62,6 +62,13 @@ class ObjectClient:
         After any error the object may be there: an answer can be lost. It is not tried again.
         """
         self._put(path, content, "create")
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Deletes objects; those that are not there are no error. One request for 1,000 of them."""
+        from obstore import delete
+
+        with suppress(FileNotFoundError), _as_os_errors():
+            delete(self._store, paths)
 
     def names(self, folder: str) -> list[str]:
         """The names of the objects in a folder, in any order. One request for 1,000 of them."""
