@@ -266,9 +266,9 @@ def alert(  # noqa: PLR0913
 
     sites, exchange: instead of `wh`, the warehouses of so many sites, each with an `alert_site` beside it.
         They report only when a sum over all sites may have crossed its threshold. Conditions are about
-        quantiles, rank, cdf, burn, frequency and count, without `by`; a measure is given as `measure=`.
-        The value of a quantile is not known, only on which side of the threshold it is; `reason` has the
-        numbers of rows. Until all sites have told, a state stays as it was.
+        quantiles, rank, cdf, burn, frequency and count, also `by` groups, whose values are then those of
+        JSON; a measure is given as `measure=`. The value of a quantile is not known, only on which side of
+        the threshold it is; `reason` has the numbers of rows. Until all sites have told, a state stays.
     silent: the state is stale if a site has said nothing for so long. It says something three times as often.
 
     The states of a group: clear, possible (a part of its certain interval is beyond the threshold), certain

@@ -18,7 +18,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from fractions import Fraction
@@ -113,10 +113,12 @@ class Look(NamedTuple):
     """What one look says about a condition.
 
     seen: the groups by their names. problem: why the present state is not known; None if it is.
+    waiting: the groups of which nothing is known yet, so that their states stay.
     """
 
     seen: Mapping[str, Seen]
     problem: str | None
+    waiting: Collection[str] = ()
 
 
 class Source(Protocol):
@@ -273,11 +275,12 @@ class Alert:
             if (one["before"] if one["state"] == STALE else one["state"]) in FIRING
         }
         found = self._source.look(self._conditions[text], now, fires)
+        stays = set(known) if found is None else found.waiting
+        self._now |= {(text, name): one for (of, name), one in before.items() if of == text and name in stays}
         if found is None:
-            self._now |= {key: one for key, one in before.items() if key[0] == text}
             return
-        (seen, problem), grouped = found, self._conditions[text].has_groups
-        names = [*seen, *(name for name in known if name not in seen)]
+        (seen, problem, _), grouped = found, self._conditions[text].has_groups
+        names = [*seen, *(name for name in known if name not in seen and name not in stays)]
         if not names and (problem is not None or not grouped):
             names = [ALL]
         for name in names:

@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import is_not
 from typing import Any
 
 from tidemark.query.alerts.levels import Condition, conditions_of
-from tidemark.query.alerts.linear import LinearCondition, linear
+from tidemark.query.alerts.linear import Counted, LinearCondition, linear
 from tidemark.query.alerts.no_names import check_no_names
 from tidemark.query.alerts.of_warehouse import NewestRows, staleness, window_end
 from tidemark.query.alerts.places import (
     ASK,
+    GONE,
     PATIENCE,
     REPORT,
     TASK,
@@ -31,6 +32,7 @@ from tidemark.query.alerts.places import (
     one_release,
     said,
 )
+from tidemark.query.alerts.reading import ALL, Reading
 from tidemark.query.reader import Reader
 from tidemark.sketches.geometric.linear import LinearSite
 from tidemark.sketches.sites.envelope import COORDINATOR
@@ -42,12 +44,35 @@ _log = logging.getLogger("tidemark.alerts")
 
 
 class _Watched:
-    """A condition at a site: its sums, and its zones."""
+    """A condition at a site: its sums, and the zones of each group that this site or another one told of."""
 
     def __init__(self, number: int, condition: Condition) -> None:
         self.number, self.condition = number, condition
         self.linear: LinearCondition = linear(condition)
-        self.site = LinearSite()
+        self.groups = {ALL: LinearSite()}
+
+    @property
+    def names(self) -> Collection[str]:
+        """The groups that have sums."""
+        return [name for name in self.groups if name != ALL] if self.condition.has_groups else [ALL]
+
+    def group(self, name: str) -> LinearSite:
+        """A group, which is watched from now on."""
+        return self.groups.setdefault(name, LinearSite())
+
+    def is_inside(self, name: str, place: int, low: int, high: int) -> bool:
+        """Whether numbers of a group are inside of its zone; a group that was not there must be told."""
+        return name in self.groups and self.groups[name].is_inside([place], low, high)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the coordinator has said something since the last look."""
+        return any(one.is_due for one in self.groups.values())
+
+    @property
+    def needs_all(self) -> bool:
+        """See `LinearSite`."""
+        return any(one.needs_all for one in self.groups.values())
 
 
 class _SiteMachine:
@@ -64,10 +89,13 @@ class _SiteMachine:
         with one_release(payload) as content:
             if kind == TASK:
                 self._begin(content)
-            for number in content if self.watched and kind == ASK else ():
-                self.watched[number].site.ask()
-            for number, zones in content if self.watched and kind == ZONES else ():
-                self.watched[number].site.take(zones)
+            for number, name in content if self.watched and kind == ASK else ():
+                self.watched[number].group(name).ask()
+            for number, name, zones in content if self.watched and kind == ZONES else ():
+                if name in self.watched[number].groups:  # else it was forgotten, and is told of anew
+                    self.watched[number].groups[name].take(zones)
+            for number, name in content if self.watched and kind == GONE else ():
+                self.watched[number].groups.pop(name, None)
         return []
 
     def joined(self, peer: int, *, again: bool) -> list[Message]:
@@ -128,7 +156,7 @@ class AlertSite:
             self._next_look = now + self._every
             self.looks += 1
         elif now < self._next_word:
-            watched = [one for one in watched if one.site.is_due]
+            watched = [one for one in watched if one.is_due]
         return self._look(watched) if watched else []
 
     def _is_new(self, now: float) -> bool:
@@ -145,9 +173,10 @@ class AlertSite:
         self._seen, newest = self._wh.seen, NewestRows(self._wh)
         reports = []
         for one in watched:
-            values = self._values(one, now, newest)
-            if one.site.must_report(values):
-                reports.append([one.number, values])
+            for name, values in self._values(one, now, newest).items():
+                must = one.group(name).must_report(values)
+                if must and (name == ALL or not isinstance(values, str)):
+                    reports.append([one.number, name, values])
         moment = time.monotonic()
         is_late = moment >= self._next_word
         if reports or is_late:
@@ -156,35 +185,53 @@ class AlertSite:
             return [said(COORDINATOR, REPORT, [self.looks, reports])]
         return []
 
-    def _values(self, one: _Watched, now: int, newest: NewestRows) -> list[int] | str:
-        """The sums of a condition here; or why there are none."""
+    def _values(self, one: _Watched, now: int, newest: NewestRows) -> Mapping[str, list[int] | str]:
+        """The sums of a condition here, by group; or of all groups why there are none."""
         try:
             for part in one.condition.parts:
                 check_no_names(self._wh.options, part)
             problem = staleness(self._wh, one.condition, self._machine.stale, now, newest)
             if problem is not None:
-                return problem
-            values, is_sharp = self._sums(one, now, all_modes=one.site.needs_all)
+                return dict.fromkeys(one.groups, problem)
+            values, is_sharp = self._sums(one, now, all_modes=one.needs_all)
             if not is_sharp:
                 values, _ = self._sums(one, now, all_modes=True)
         except TidemarkError as error:
-            return f"the question failed: {error}"
-        return values
+            return dict.fromkeys(one.groups, f"the question failed: {error}")
+        names = {*one.names, *(name for of_sum in values for name in of_sum)} - {ALL}
+        found = {name: [of_sum.get(name, of_sum.get(ALL, 0)) for of_sum in values] for name in sorted(names)}
+        return {ALL: [] if one.condition.has_groups else [of_sum[ALL] for of_sum in values], **found}
 
-    def _sums(self, one: _Watched, now: int, *, all_modes: bool) -> tuple[list[int], bool]:
-        """The sums, and whether they decide: they are exact, or all certainly lie inside of their zones."""
+    def _sums(self, one: _Watched, now: int, *, all_modes: bool) -> tuple[list[dict[str, int]], bool]:
+        """For each sum its value by group, one under ALL for every group; a group without one has 0.
+
+        And whether they decide: they are exact, or all certainly lie inside of their zones.
+        """
         end = window_end(self._wh, now, self._machine.lag)
-        values, is_rough, is_outside = [0] * len(one.linear.sums), False, False
+        values: list[dict[str, int]] = [{} for _ in one.linear.sums]
+        is_rough = is_outside = False
         for counted, places in one.linear.counts:
-            for reading, is_last in counted.readings(self._wh, end):
+            for found, is_last in counted.readings(self._wh, end):
                 inside = True
                 for place in places:
-                    low, high = one.linear.sums[place].interval(reading, is_last=is_last)
-                    values[place] = low
-                    inside &= one.site.is_inside([place], low, high)
+                    values[place], is_in = self._of_groups(one, counted, place, found, is_last)
+                    inside &= is_in
                 if is_last:
                     is_outside |= not inside
                 elif inside and not all_modes:
                     is_rough = True
                     break
         return values, not (is_rough and is_outside)
+
+    @staticmethod
+    def _of_groups(
+        one: _Watched, counted: Counted, place: int, found: dict[str, Reading], is_last: bool
+    ) -> tuple[dict[str, int], bool]:
+        """The values of a sum, see `_sums`, and whether all are inside of their zones."""
+        values, inside, watched = dict[str, int](), True, one.names
+        for name in {*watched, *found} if counted.has_groups else [ALL]:
+            reading = found.get(name, Reading())
+            values[name], high = one.linear.sums[place].interval(reading, is_last=is_last)
+            for group in [name] if counted.has_groups else watched:
+                inside &= one.is_inside(group, place, values[name], high)
+        return values, inside

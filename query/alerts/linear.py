@@ -18,7 +18,7 @@ above x if fewer than that are at most x, and count < ceil(phi rows) if and only
 ranks after all numbers, and is never counted.
 
 Multiplied by the denominators, all is whole: a count + b rows >= c. Where a count has certain bounds alone,
-there is one sum of the least values and one of the greatest.
+there is one sum of the least values and one of the greatest. With `by`, each group has sums of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, Literal
 
 from tidemark.query.alerts.condition import Comparison
 from tidemark.query.alerts.levels import Condition
-from tidemark.query.alerts.reading import ALL, Limit, Reading, Verdict, modes_of, readings
+from tidemark.query.alerts.reading import Limit, Reading, Verdict, modes_of, readings
 from tidemark.query.reader import Reader
 from tidemark.query.scans.computed import asked_measure
 from tidemark.warehouse.errors import InputError, TidemarkError
@@ -52,8 +52,13 @@ class Counted:
     point: Any = None
     is_less: bool = False
 
-    def readings(self, wh: Reader, end: datetime | None) -> Iterator[tuple[Reading, bool]]:
-        """The count here in one mode after the other, and whether it is the last one."""
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is a count for each group."""
+        return bool(self.asked.given.get("by"))
+
+    def readings(self, wh: Reader, end: datetime | None) -> Iterator[tuple[dict[str, Reading], bool]]:
+        """The counts here, of groups by their names, in one mode after the other; whether it is the last."""
         asked, is_zero = self.asked, False
         if self.point is not None:
             measure = asked_measure(wh.options, asked.given.get("measure"))
@@ -62,11 +67,15 @@ class Counted:
             is_zero = stored is None
             asked = replace(asked, given={**asked.given, "x": measure.decode(0 if is_zero else stored)})
         modes = modes_of(asked)
-        for mode, found in zip(modes, readings(wh, asked, end), strict=True):
-            one = found.get(ALL, Reading())
-            if one.now != "both":
+        for mode, counts in zip(modes, readings(wh, asked, end), strict=True):
+            found = counts
+            if any(one.now != "both" for one in found.values()):
                 raise TidemarkError("a warehouse of this site does not answer, and may have other rows now")
-            yield replace(one, low=0, high=0) if is_zero and one.rows else one, mode == modes[-1]
+            if is_zero:
+                found = {
+                    name: replace(one, low=0, high=0) if one.rows else one for name, one in found.items()
+                }
+            yield found, mode == modes[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +158,14 @@ class LinearPart:
 
 @dataclass(frozen=True, slots=True)
 class LinearCondition:
-    """A condition over sites: its comparisons, and the sums of all of them, each once."""
+    """A condition over sites: its comparisons, and the sums of all of them, each once.
+
+    there: with groups, the places of sums of which a group that has rows reaches one.
+    """
 
     parts: tuple[LinearPart, ...]
     sums: tuple[Sum, ...]
+    there: tuple[int, ...] = ()
 
     def needed(self, *, fires: bool) -> set[int]:
         """The places that decide about the next state.
@@ -162,9 +175,10 @@ class LinearCondition:
         """
         is_exact = all(part.near == part.far for part in self.parts)
         which = (0,) if not fires else (1,) if is_exact else (0, 1)
-        return {
+        of_parts = (
             place for part in self.parts for i in which for place in (part.rows, part.near[i], part.far[i])
-        }
+        )
+        return {*self.there, *of_parts}
 
     @property
     def counts(self) -> list[tuple[Counted, list[int]]]:
@@ -188,15 +202,18 @@ def linear(condition: Condition) -> LinearCondition:
             sums.append(one)
         return sums.index(one)
 
-    parts = []
+    parts, there = [], []
     for part, limits in zip(condition.parts, condition.limits, strict=True):
         _check(part)
         threshold, level = (_sums(part, limit) for limit in limits)
         near = place(threshold[0]), place(level[0])
         far = place(threshold[-1]), place(level[-1])
-        rows = replace(threshold[0], a=0, b=1, least=max(1, part.least_rows), end="both")
-        parts.append(LinearPart(part, near, far, place(rows)))
-    return LinearCondition(tuple(parts), tuple(sums))
+        some = replace(threshold[0], a=0, b=1, least=1, end="both")
+        rows = place(replace(some, least=max(1, part.least_rows)))
+        parts.append(LinearPart(part, near, far, rows))
+        if some.counted.has_groups:
+            there.append(place(some))
+    return LinearCondition(tuple(parts), tuple(sums), tuple(there))
 
 
 def _check(part: Comparison) -> None:
@@ -206,11 +223,6 @@ def _check(part: Comparison) -> None:
         raise InputError(
             f"{part.field or name} is no sum over sites, got {part.text}. With sites, a condition asks "
             f"{', '.join(QUESTIONS)}. For others open the warehouses as one: -w A -w B, without sites."
-        )
-    if part.given.get("by"):
-        raise InputError(
-            f"an alert over sites has no by=, got {part.text}. Name the group: where=\"origin = 'ATL'\"; or "
-            "open the warehouses as one: -w A -w B, without sites."
         )
     phi = part.given.get("phi", 0)
     if isinstance(phi, bool) or not isinstance(phi, int | float | Decimal) or not 0 <= phi <= 1:

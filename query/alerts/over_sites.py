@@ -11,6 +11,7 @@ what was not delivered, is in the alert's state file.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,6 +21,7 @@ from tidemark.query.alerts.levels import Condition
 from tidemark.query.alerts.linear import LinearCondition, linear
 from tidemark.query.alerts.places import (
     ASK,
+    GONE,
     PATIENCE,
     TASK,
     ZONES,
@@ -30,6 +32,7 @@ from tidemark.query.alerts.places import (
     said,
 )
 from tidemark.query.alerts.reading import ALL
+from tidemark.sketches.errors import CorruptSketch
 from tidemark.sketches.geometric.linear import LinearCoordinator, Zone, vector_text
 from tidemark.sketches.sites.envelope import COORDINATOR, envelope_size
 from tidemark.sketches.sites.machine import Message
@@ -43,25 +46,81 @@ Outgoing = defaultdict[tuple[int, int], list[Any]]
 
 
 class _Coordinated:
-    """A condition at the coordinator; what it has to say goes to `outgoing`, by site and kind."""
+    """A condition at the coordinator; what it has to say goes to `outgoing`, by site and kind.
+
+    groups: the sums of each group. all: those of ALL; with groups there are none, and it is known once each
+        site has told of all groups that it has.
+    """
 
     def __init__(self, number: int, condition: Condition, sites: int, outgoing: Outgoing) -> None:
         self.linear: LinearCondition = linear(condition)
+        self.number, self._sites, self._outgoing = number, sites, outgoing
+        self._least = [one.least for one in self.linear.sums]
+        self.all = self._coordinator(ALL, [] if self.linear.there else self._least)
+        self.groups: dict[str, LinearCoordinator] = {} if self.linear.there else {ALL: self.all}
+
+    def _coordinator(self, name: str, least: list[int]) -> LinearCoordinator:
+        number, outgoing = self.number, self._outgoing
 
         def ask(site: int) -> None:
-            outgoing[site, ASK].append(number)
+            outgoing[site, ASK].append([number, name])
 
         def give(site: int, zones: list[Zone]) -> None:
-            outgoing[site, ZONES].append([number, zones])
+            outgoing[site, ZONES].append([number, name, zones])
 
-        self.coordinator = LinearCoordinator(sites, [one.least for one in self.linear.sums], ask, give)
+        return LinearCoordinator(self._sites, least, ask, give)
+
+    def receive(self, sender: int, name: str, values: Any, looks: int, peers: Iterable[int]) -> None:
+        """Takes the report of a site about a group; without sums of ALL it has none of any group."""
+        self._of(name, sender, peers).receive(sender, values, looks)
+        if self.linear.there and isinstance(values, str):
+            for one in self.groups.values():
+                one.joined(sender)
+
+    def _of(self, name: str, sender: int, peers: Iterable[int]) -> LinearCoordinator:
+        """The sums of a group. If no site has told of it before, the others are asked for theirs."""
+        if name == ALL:
+            return self.all
+        if not isinstance(name, str) or not self.linear.there:
+            raise CorruptSketch(f"got the group {name!r:.80}; run one release of tidemark at all places")
+        known = self.groups.get(name)
+        if known is None:
+            known = self.groups[name] = self._coordinator(name, self._least)
+            for peer in peers:
+                if peer != sender:
+                    self._outgoing[peer, ASK].append([self.number, name])
+        return known
+
+    def joined(self, peer: int) -> None:
+        """A site was started: it is asked for the groups of the others, too."""
+        self.all.joined(peer)
+        for name, one in self.groups.items():
+            one.joined(peer)
+            if name != ALL:
+                self._outgoing[peer, ASK].append([self.number, name])
+
+    @property
+    def left(self) -> list[str]:
+        """The groups of which no site has rows any more."""
+        there = self.linear.there
+        return [
+            name
+            for name, one in self.groups.items()
+            if there and one.is_known and not any(one.reached[place] for place in there)
+        ]
+
+    def forget(self, name: str, peers: Iterable[int]) -> None:
+        """A group has left; a site that nevertheless has rows of it tells of it anew."""
+        del self.groups[name]
+        for peer in peers:
+            self._outgoing[peer, GONE].append([self.number, name])
 
 
 class _CoordinatorMachine:
     """The coordinator of all conditions, a `Machine`.
 
     heard: when each site said something last, in microseconds. looks: how often each looked.
-    reports: the bytes of what each site reported last about each condition.
+    reports: the bytes of what each site reported last about each condition and group.
     """
 
     def __init__(self, conditions: Iterable[Condition], sites: int, task: dict[str, Any]) -> None:
@@ -73,7 +132,7 @@ class _CoordinatorMachine:
         self._task = {"when": list(self.coordinated), **task}
         self.heard: dict[int, int] = {}
         self.looks: dict[int, int] = {}
-        self.reports: dict[tuple[int, int], int] = {}
+        self.reports: dict[tuple[int, int, str], int] = {}
 
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
         """Takes a message of a site; see `Machine`."""
@@ -82,9 +141,9 @@ class _CoordinatorMachine:
         conditions = list(self.coordinated.values())
         with one_release(payload) as (looks, reports):
             self.looks[sender] = max(looks, self.looks.get(sender, 0))
-            for number, values in reports:
-                conditions[number].coordinator.receive(sender, values, looks)
-                self.reports[sender, number] = len(vector_text(values))
+            for number, name, values in reports:
+                conditions[number].receive(sender, name, values, looks, self.heard)
+                self.reports[sender, number, name] = len(vector_text([name, values]))
         return self.taken()
 
     def joined(self, peer: int, *, again: bool) -> list[Message]:
@@ -92,8 +151,15 @@ class _CoordinatorMachine:
         del again
         self.heard[peer] = now_us()
         for one in self.coordinated.values():
-            one.coordinator.joined(peer)
-        return [said(peer, TASK, self._task)]
+            one.joined(peer)
+        return [said(peer, TASK, self._task), *self.taken()]
+
+    def forget_left(self, one: _Coordinated) -> None:
+        """Forgets the groups of a condition that have left."""
+        for name in one.left:
+            one.forget(name, self.heard)
+            for site in self.heard:
+                self.reports.pop((site, one.number, name), None)
 
     def taken(self) -> list[Message]:
         """One message of a kind to a site, about all conditions."""
@@ -151,30 +217,45 @@ class OverSites:
     def look(self, condition: Condition, now: int, fires: set[str]) -> Look | None:
         """See `Source`."""
         one = self._machine.coordinated[condition.text]
-        coordinator, parts = one.coordinator, one.linear.parts
-        needed = one.linear.needed(fires=ALL in fires)
-        coordinator.watch(needed)
-        self._meet(lambda: self._place.say(self._machine.taken()))
+        for name, sums in one.groups.items():
+            sums.watch(one.linear.needed(fires=name in fires))
+        self._say()
         problem = self._problem or self._silence(now)
-        if problem is None and coordinator.problems:
-            site, why = min(coordinator.problems.items())
+        if problem is None and one.all.problems:
+            site, why = min(one.all.problems.items())
             problem = f"site {site}: {why}"
         if problem is not None:
             return Look({}, problem)
-        if not coordinator.is_known:
+        if not one.all.is_known:
             return None
-        verdicts = [part.verdicts(coordinator.reached, needed) for part in parts]
-        reading, words = parts[0].reading(one.linear.sums, coordinator.sums)
+        self._machine.forget_left(one)
+        self._say()
+        waiting = {name for name, sums in one.groups.items() if not sums.is_known}
+        seen = {
+            name: self._seen(one.linear, name, sums, one.linear.needed(fires=name in fires))
+            for name, sums in one.groups.items()
+            if name not in waiting
+        }
+        return Look(seen, None, waiting)
+
+    def _say(self) -> None:
+        if messages := self._machine.taken():
+            self._meet(lambda: self._place.say(messages))
+
+    def _seen(self, condition: LinearCondition, name: str, sums: LinearCoordinator, needed: set[int]) -> Seen:
+        """What the sums of a group say."""
+        verdicts = [part.verdicts(sums.reached, needed) for part in condition.parts]
+        reading, words = condition.parts[0].reading(condition.sums, sums.sums)
         threshold, kept = (min(both) for both in zip(*verdicts, strict=True))
-        reason = f"{words} when all {self._sites} sites were asked"
-        return Look({ALL: Seen(threshold, kept, reading, None, reason)}, None)
+        group = None if name == ALL else json.loads(name)
+        return Seen(threshold, kept, reading, group, f"{words} when all {self._sites} sites were asked")
 
     def traffic(self) -> dict[str, int]:
         """The messages and bytes of all places, and those of asking all sites at each of their looks."""
         looks, reports = self._machine.looks, self._machine.reports
         messages = 2 * sum(looks.values())
         envelopes = messages * envelope_size(len(self._topic.encode()))  # of messages without content
-        contents = sum(looks[site] * size for (site, _), size in reports.items())
+        contents = sum(looks[site] * size for (site, *_), size in reports.items())
         every = {"messages_of_asking": messages, "bytes_of_asking": envelopes + contents}
         return {**self._place.traffic, **every}
 

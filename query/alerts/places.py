@@ -1,12 +1,16 @@
 """Where the places of an alert over sites meet, and what they say to each other.
 
     TASK     the coordinator to a site    the conditions, and how often the site has to say something
-    ASK      the coordinator to a site    the numbers of conditions: report
-    ZONES    the coordinator to a site    the numbers of conditions with their zones
-    REPORT   a site to the coordinator    how often the site looked; the numbers of conditions with their sums
-                                          here, or why there are none; of no condition: that it is there
+    ASK      the coordinator to a site    the numbers of conditions with a group: report
+    ZONES    the coordinator to a site    the same with their zones
+    GONE     the coordinator to a site    the same: no site has rows of the group, so forget it
+    REPORT   a site to the coordinator    how often the site looked; the same as in ASK with their sums here,
+                                          or why there are none; of no condition: that it is there
 
 Contents are JSON. Each place seals what it sends with the secret.
+
+A group is named by the JSON text of its values. The group ALL is that of a condition without groups. With
+groups it has no sums: it says that the site told of all groups that it has, or why it cannot.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from tidemark.sketches.sites.machine import Machine, Message
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.exchange import FileExchange, Place
 
-TASK, ASK, ZONES, REPORT = range(1, 5)
+TASK, ASK, ZONES, REPORT, GONE = range(1, 6)
 PATIENCE = 4.0  # seconds until a message that nobody took is sent again; then twice that ...
 
 
