@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -51,6 +52,9 @@ WITHOUT_SPARK: dict[str, Callable[[argparse.Namespace, Path], report.Section]] =
     "sites": lambda asked, work: sites.run(
         work, QUICK_SITES if asked.quick else SitesSizes(asked.rows // 10)
     ),
+    "sites-large": lambda asked, work: sites.run_large(
+        work, replace(QUICK_SITES, runs=(1,)) if asked.quick else SitesSizes(asked.rows, runs=(3,))
+    ),
     "sketches": lambda asked, _: frequencies.run(
         asked.out, QUICK_FREQUENCIES if asked.quick else frequencies.Sizes()
     ),
@@ -68,7 +72,7 @@ BY_KEY: dict[str, tuple[Callable[[SparkSession, Path, latency.Sizes], report.Sec
     "groups": (groups.run, 100_000, 100),
     "distinct": (distinct.run, 50_000, 100),
 }
-LONG = {"billion", "daily-heaviest", "select-large"}  # parts that run only when they are named
+LONG = {"billion", "daily-heaviest", "select-large", "sites-large"}  # parts that run only when they are named
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "bench"
 
 
@@ -164,8 +168,8 @@ def _parser() -> argparse.ArgumentParser:
         "--rows",
         type=int,
         default=100_000_000,
-        help="of the parts query and daily-heaviest; ten times as many in billion, 0.4 times as many in "
-        "select-large, a tenth elsewhere",
+        help="of the parts query, daily-heaviest and sites-large; ten times as many in billion, 0.4 times as "
+        "many in select-large, a tenth elsewhere",
     )
     parser.add_argument(
         "--distributions", nargs="+", default=["lognormal", "uniform", "flights"], help="of the part query"

@@ -33,6 +33,7 @@ PARTS = (
     "stream",
     "stores",
     "sites",
+    "sites-large",
     "accuracy",
     "sketches",
     "distinct-sketches",

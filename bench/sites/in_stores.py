@@ -54,10 +54,10 @@ class Reader:
     stores: tuple[Store, ...]
 
     @classmethod
-    def of(cls, server: Server, uris: Mapping[str, str]) -> Reader:
-        """A reader of one or several warehouses in the store."""
-        stores = tuple(Store.from_uri(uri, server.options) for uri in uris.values())
-        return cls(query.open(uris, server.options), stores)
+    def of(cls, options: dict[str, str], uris: Mapping[str, str]) -> Reader:
+        """A reader of one or several warehouses in a store, or of a server."""
+        stores = tuple(Store.from_uri(uri, options) for uri in uris.values())
+        return cls(query.open(uris, options), stores)
 
     def forget(self) -> None:
         """Forgets the blocks that are in memory."""
@@ -73,7 +73,8 @@ def measure(section: Section, sizes: Sizes) -> None:
         uris = {f"site_{site}": server.address(f"site-{site}") for site in range(sizes.sites)}
         for uri, own, live in zip(uris.values(), loads.history, loads.live, strict=True):
             fill(uri, own, [live], storage_options=server.options)
-        readers = [Reader.of(server, one) for one in (uris, *({name: uri} for name, uri in uris.items()))]
+        each = [{name: uri} for name, uri in uris.items()]
+        readers = [Reader.of(server.options, one) for one in (uris, *each)]
         _assert_answers(readers, loads)
         say("  answers over sites in a store are right")
         lines = [_compare(section, server, kind, readers, sizes) for kind in KINDS]

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from bench.report import Section
-from bench.sites import against_one, alerts, in_stores, served
+from bench.sites import against_one, alerts, in_stores, over_https, served
 from bench.sites.rows import Sizes
 
 
@@ -18,7 +18,16 @@ def run(work: Path, sizes: Sizes) -> Section:
     )
     uris = against_one.measure(section, folder, sizes)
     served.measure(section, uris, sizes)
+    over_https.measure(section, folder, uris, sizes)
     alerts.measure(section, uris, sizes)
     in_stores.measure(section, sizes)
+    shutil.rmtree(folder)
+    return section
+
+
+def run_large(work: Path, sizes: Sizes) -> Section:
+    """Measures quantiles over sites with many rows, and returns the section."""
+    section, folder = Section("sites-large", "Sites: quantiles over many more rows"), work / "sites-large"
+    against_one.measure(section, folder, sizes, against_one.LARGE, against_one.TARGET_LARGE)
     shutil.rmtree(folder)
     return section

@@ -92,8 +92,8 @@ def measure(section: Section, uris: Mapping[str, str], sizes: Sizes) -> None:
     sites = [word for name, uri in uris.items() for word in ("-w", f"all.{name}={uri}")]
     oracle = Oracle.of(Loads.of(sizes.rows, sizes.sites, sizes.runs[0]).all)
     with (
-        _started([*SERVE, *LIMITS, *sites]) as ours,
-        _started(["-m", "bench.sites.duckdb_server", *files]) as theirs,
+        started([*SERVE, *LIMITS, *sites]) as ours,
+        started(["-m", "bench.sites.duckdb_server", *files]) as theirs,
     ):
         for phi in (0.01, 0.5, 0.99):
             for one in (ours, theirs):
@@ -147,7 +147,7 @@ def _beside_a_slow_one(server: Running, sizes: Sizes) -> float:
 
 
 @contextmanager
-def _started(words: Sequence[str]) -> Iterator[Running]:
+def started(words: Sequence[str]) -> Iterator[Running]:
     """A server process on the last core, until the end of the block."""
     with _on_core(-1):
         command = [sys.executable, *words]

@@ -31,7 +31,7 @@ RUNS: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 WITHOUT_SPARK: dict[tuple[str, ...], tuple[str, ...]] = {
     ("daily", "daily-heaviest", "change"): (),
-    ("sites",): (),
+    ("sites", "sites-large"): (),
     ("sketches",): ("sketches.png",),
     ("distinct-sketches",): ("distinct-space.png", "distinct-choices.png", "distinct-cost.png"),
     ("persistence-sketches",): (
