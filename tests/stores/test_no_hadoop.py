@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,12 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.jobs.http_served import certificate_of_here
+from tests.jobs.said import environment
 from tests.stores.conftest import Place
 from tests.stores.rows import HOW, check, rows
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.errors import BatchMismatch, InputError
+from tidemark.warehouse.errors import BatchMismatch, InputError, StoreUnavailable
 from tidemark.warehouse.execution.hadoop import has_file_system
 
 SEEDS = range(3)
@@ -78,6 +83,38 @@ def test_views_of_spark_sql(spark: SparkSession, filled: Place) -> None:
     how: dict[str, Any] = {"storage_options": filled.options}
     stream.append(None, filled.uri, rows(9), source="later", batch=0, **how)
     assert close(spark.sql(COUNTED.format("stored_events")).collect(), counted((*SEEDS, LIVE, 9)))
+
+
+def test_views_of_spark_sql_of_a_warehouse_behind_a_server(spark: SparkSession, tmp_path: Path) -> None:
+    uri, (certificate, key) = str(tmp_path / "w"), certificate_of_here(tmp_path)
+    warehouse.create(None, uri, ["ms"], **HOW)
+    warehouse.load(None, uri, rows(0), "night-0")
+    stream.append(None, uri, rows(1), source="web", batch=0)
+    command = [sys.executable, "-m", "tidemark.jobs.cli.main", "serve", "-w", f"w={uri}", "--json"]
+    command += ["--max-staleness", "0s", "--certificate", str(certificate), "--private-key", str(key)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        try:
+            _ask_spark(
+                spark, uri, f"{told['url']}w", {"token": told["token"], "certificate": str(certificate)}
+            )
+        finally:
+            server.terminate()
+
+
+def _ask_spark(spark: SparkSession, uri: str, there: str, options: dict[str, str]) -> None:
+    assert there.startswith("https://")
+    assert query.register_views(spark, there, "served", storage_options=options) == ["served"]
+    for view, seeds in (("events", (0, 1)), ("history", [0]), ("live", [1])):
+        assert close(spark.sql(COUNTED.format(f"served_{view}")).collect(), counted(seeds))
+    found = spark.sql("SELECT n, m FROM served_quantile(0.5)").collect()
+    assert list(map(tuple, found)) == [(200, 200)]
+    stream.append(None, uri, rows(2), source="web", batch=1)  # it is in the next query
+    assert close(spark.sql(COUNTED.format("served_events")).collect(), counted((0, 1, 2)))
+    with pytest.raises(StoreUnavailable, match="refuses, with 401") as refused:
+        query.register_views(spark, there, storage_options={**options, "token": "another-token"})
+    assert "another-token" not in str(refused.value)
 
 
 def test_a_path_that_leaves_the_table_is_not_read(spark: SparkSession, filled: Place) -> None:
