@@ -91,8 +91,9 @@ def _requests() -> Iterator[list[Request]]:
         made.append(Request("POST", path, began, time.monotonic(), answered=len(found)))
         return found
 
-    ServedClient.post = noted  # type: ignore[method-assign]  # until the end of the block
+    client_class: Any = ServedClient
+    client_class.post = noted
     try:
         yield made
     finally:
-        ServedClient.post = post  # type: ignore[method-assign]
+        client_class.post = post

@@ -304,8 +304,9 @@ class BlockReader:
         with place.reading():
             opened = open_parts.pop(key, None) or _open_part(file.size, footer, dictionaries)
             for group, wanted in zip(groups, ranges, strict=True):
-                held = _Held(far.read(wanted), wanted.start)
-                opened.part.hold(*held)
+                content = far.read(wanted)
+                opened.part.hold(content, wanted.start)
+                held = _Held(content, wanted.start)
                 blocks.append(_read_block(opened.file, footer, held, file, group, columns, copy))
             opened.part.hold(b"")
         _count(place.path, footer, groups, columns)
