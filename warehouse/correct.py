@@ -75,12 +75,13 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     spark     a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri       the warehouse
     rows      the new rows, with all columns of the warehouse, as `load` takes them
-    batch     the name of the correction, which must stay the same when it is run again. It is the name of the
-              batch of the new rows, so it is none of a load
-    before    the rows that leave, as they are, with all columns. Each takes one row that equals it in all of
-              them, NULL and NULL being equal; rows that are given twice take two. Without new rows, they only
+    batch     the name of the correction, which must stay the same when it is run again. The new rows are a
+              batch of this name, so no load may have it
+    before    the rows that leave, as they are, with all columns. Each removes one row that equals it in all
+              of them (NULL equals NULL); a row that is given twice removes two. Without new rows, rows only
               leave
-    on        instead: columns that identify a row. The row with the values of a new row there leaves
+    on        instead of `before`: columns that identify a row. The row that has the values of a new row in
+              these columns leaves
     changes   instead of all three: a change feed, whose changes of one row are netted. Either rows with all
               columns and `_change_type`, as Delta's change data feed has them (insert, delete,
               update_preimage, update_postimage); or the path of JSON lines with `op` (c, r, u, d), `before`

@@ -324,7 +324,8 @@ def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable
         written = append_rows.write(work.store, given, tick, race.table)
         if steps is not None:
             plans = read_step_plans(work.store, steps, work.step_files)
-            check_no_overlap(work.store, race.table, steps, plans, given.batch, written.result.sample)
+            sample = written.result.sample
+            check_no_overlap(overlaps(work.store, race.table, steps, plans, given.batch, sample))
         done = append_rows.commit(work, race, written)
     return done
 

@@ -30,8 +30,8 @@ _OPTIONS = ("storage_options", "memory", "max_staleness", "cache", "cache_size")
 class Plugin:
     """What dbt-duckdb asks of a plugin.
 
-    plugin_config: `warehouses`, the address of each by its name, and options of `query.connect`. What else it
-        has is of the profile's settings.
+    plugin_config: `warehouses`, the address of each by its name, and options of `query.connect`. Other
+        entries are settings of the profile.
     """
 
     def __init__(self, name: str, plugin_config: Mapping[str, Any], credentials: Any = None) -> None:
@@ -64,7 +64,7 @@ class Plugin:
         """Nothing: no option of DuckDB is needed."""
 
     def default_materialization(self) -> str:
-        """Of sources that a plugin loads; this one loads none."""
+        """The materialization of sources that a plugin loads: this one loads none."""
         return "table"
 
     def load(self, source_config: Any) -> Any:

@@ -2,9 +2,9 @@
 
 delta-rs parses the entries of a log, and the statistics that they have as text, by functions that call
 themselves for each level. Nothing that a table needs is nested more than a few levels deep. So an entry is
-looked at before delta-rs sees it. What stands in other strings is no nesting.
+looked at before delta-rs sees it. Brackets in other strings do not count.
 
-Cost: one look at the size of an entry of a few files, and else a few passes of numpy, a millisecond a
+Cost: of a small entry only the size is looked at; a larger one takes a few passes of numpy, a millisecond a
 megabyte. Of a checkpoint, which is Parquet, the statistics alone are looked at.
 """
 

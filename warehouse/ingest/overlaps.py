@@ -60,16 +60,8 @@ def overlaps(
     return warnings
 
 
-def check_no_overlap(
-    store: Store,
-    events: DeltaTable,
-    steps: DeltaTable,
-    plans: Sequence[StepPlan],
-    batch: BatchRange,
-    sample: RowSample,
-) -> None:
-    """OverlappingBatch if `overlaps` has a warning."""
-    warnings = overlaps(store, events, steps, plans, batch, sample)
+def check_no_overlap(warnings: Sequence[str]) -> None:
+    """OverlappingBatch if there is a warning of `overlaps`."""
     if warnings:
         raise OverlappingBatch(
             f"{'; '.join(warnings)}. Nothing was changed. If both are wanted, load it without refuse_overlap."

@@ -1,6 +1,6 @@
-"""What is as it was written, and is not what `events` has: found by checks of verify that compare the two.
+"""Runs and ledger that differ from `events` although no file is damaged: a wrong writer made them so.
 
-No digest finds it: a wrong writer made it so.
+No digest finds that; the checks of verify that compare them with `events` do.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Differences:
     """What differs.
 
     runs     by projection the runs that have other rows than `events`, each with the difference
-    ledger   why the ledger is not that of its rows; None if it is
-    others   what can be made again from no other table
+    ledger   why the ledger does not fit its rows; None if it does
+    others   differences that cannot be made good from another table
     """
 
     runs: dict[Projection[Any], Mapping[Run, str]] = field(default_factory=dict)

@@ -268,5 +268,5 @@ class Projection(Protocol[R]):
         """
 
     def content_digest(self, rows: R) -> int:
-        """As `digest`, of what follows from the rows of `events` alone, wherever their files are."""
+        """As `digest`, but without places in files: it depends on the rows of `events` alone."""
         return self.digest(rows)

@@ -93,7 +93,7 @@ def blocks(path: str, chunks: Iterable[bytes], ends_of: Ends, first: int = 1) ->
 def all_blocks(
     path: str, chunks: Iterable[bytes], ends_of: Ends, first: int = 1, *, is_begin: bool
 ) -> Iterator[Block]:
-    """The same, with what cannot be read as unusable blocks; `is_begin`: the text begins the file."""
+    """As `blocks`, but what cannot be read is in unusable blocks; `is_begin`: the text begins the file."""
     unfinished: list[bytes] = []
     size, wanted = 0, 0
     unusable = None
@@ -133,7 +133,7 @@ def _array(text: bytes, ends: NDArray[np.int64]) -> pa.Array:
 
 
 def _other_encoding(begin: bytes) -> str:
-    """Why text that begins so cannot be read, if it is no UTF-8 by its mark."""
+    """Why text with this beginning cannot be read; empty unless its mark says another encoding."""
     for mark, encoding in _OTHER_MARKS.items():
         if begin.startswith(mark):
             return f"the text is {encoding}, expected UTF-8. Write the file as UTF-8"
