@@ -202,7 +202,7 @@ def account(work: Work) -> None:
 def reserve(work: Work, batch: BatchRange, times: tuple[int, int] | None) -> int:
     """Takes the name of a bulk batch whose rows come by a removal, and plans a step of it without rows.
 
-    Returns the step; that of an earlier call if it was ended. `times` are those of the rows, for its facts.
+    Returns the step, or the one that an ended call had planned. `times` of the rows are for its facts.
     """
     race = Race(work.store, EVENTS)
     while not append_rows.has_batch(race.table, batch):

@@ -189,7 +189,7 @@ def maintain_store(
 
 
 def _maintained(store: Store, projections: list[Projection[Any]], *, is_signed: bool) -> list[str]:
-    """The names of the tables, but for those of what was dropped."""
+    """The names of the tables, without those of dropped projections."""
     names = [projection.runs_table for projection in projections]
     names += [projection.marks_table for projection in projections]
     later = (REMOVALS, REMOVED, PURGES) if is_signed else (PURGES,)

@@ -267,7 +267,7 @@ def work_on(
     progress: Callable[[str], None] | None,
     tuning: Tuning | None,
 ) -> Work:
-    """What a removal works with; InputError for a name of the call that is none."""
+    """What a removal works with; InputError if `request` is no name."""
     if request is not None:
         name_text("request", request)
     store = Store.from_uri(uri, storage_options, tuning)
@@ -364,7 +364,7 @@ class _Found:
 
     @property
     def new_files(self) -> list[ReplacedFile]:
-        """The files of what comes."""
+        """The files of the rows that come."""
         return [ReplacedFile(None, one) for one in self.new.files] if self.new is not None else []
 
 

@@ -47,8 +47,8 @@ def spark_is_there() -> bool:
 def engine_for_files(given: Sequence[str], kind: str | None, store: Store) -> str:
     """The engine for an input; InputError if there is none.
 
-    store: where the warehouse lies. Files of an object store are read here only if it is of the warehouse's
-    kind, so that its credentials are known here.
+    store: where the warehouse lies. Files of an object store are read here only if the warehouse is in a
+        store of that kind: then its credentials are known here.
     """
     places = StorePlaces(store.options)
     if spark_is_there() or not all(is_local(path) or _scheme(path) == _scheme(store.uri) for path in given):

@@ -92,7 +92,7 @@ def line_of(grant: Grant) -> str:
 
 
 def parse_grants(text: str, place: str) -> tuple[Grant, ...]:
-    """The grants of a file's text; InputError with the number of the first line that is none."""
+    """The grants of a file's text; InputError with the number of the first line that is no grant."""
     grants = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

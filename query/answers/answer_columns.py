@@ -129,7 +129,7 @@ class AnswerColumns(Sequence[A], Generic[A]):
     @overload
     def __getitem__(self, at: slice) -> Sequence[A]: ...
     def __getitem__(self, at: int | slice) -> A | Sequence[A]:
-        """One answer, or a tuple of those of a slice."""
+        """One answer; for a slice, a tuple of answers."""
         if isinstance(at, slice):
             return tuple(map(self._answer, range(*at.indices(len(self)))))
         return self._answer(range(len(self))[at])

@@ -107,7 +107,7 @@ class ScannedCells:
         return ScannedCells(self.scan, self.places[cells])
 
     def _of_cells(self, counts: Ints) -> Ints:
-        """The count of each cell, of those of the scan's groups; 0 for a cell without rows."""
+        """The count of each cell, from the counts of the scan's groups; 0 for a cell without rows."""
         return np.append(counts, 0)[self.places]
 
     @property

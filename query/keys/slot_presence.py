@@ -133,7 +133,7 @@ class Evidence:
         return no_names(self.question.view.key) if self.live is None else self.live.side.names
 
     def presence(self, names: Names, least: int = 0, most_rows: int = UNLIMITED) -> Presence:
-        """The presence of those of the names that may have `least` slots and at most `most_rows` rows.
+        """The presence of the names that may have `least` slots and at most `most_rows` rows.
 
         names: ascending.
         """

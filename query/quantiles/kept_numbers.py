@@ -1,4 +1,4 @@
-"""Takes numbers that left out of what runs and staircases say of a multiset; pure.
+"""Subtracts numbers that left from the rows and the staircases of runs that still have them; pure.
 
 P are the rows of some runs, and Q, rows that left, is a part of P. For each x
 

@@ -67,7 +67,7 @@ class _Place(NamedTuple):
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def reading(self) -> AbstractContextManager[None]:
-        """Tells errors of a read as those of this file."""
+        """Names this file in errors of a read."""
         return report_unreadable_file(f"{self.path} of the warehouse {self.store.uri}")
 
 

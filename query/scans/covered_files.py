@@ -137,7 +137,7 @@ class CoveredFiles:
         return CoveredFiles({own: one for own, one in self.files.items() if own not in others.files}, {})
 
     def rows_by_path(self, ids: Ints, rows: Ints) -> dict[str, Ints]:
-        """For the path of each file the numbers of those of the rows that it has, ascending, each once.
+        """By the path of each file, the numbers that the rows have in it, ascending, each once.
 
         ids, rows: the origin file and the origin row of each, in any order.
         """

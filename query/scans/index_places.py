@@ -307,7 +307,7 @@ def _has_values(chosen: Sequence[_Range], needed: Set[str]) -> bool:
 
 
 def _of_files(found: IndexRows, covered: CoveredFiles) -> Ints:
-    """Which of the rows that were found are those of these files."""
+    """The places, among the rows that were found, of the rows in these files."""
     return np.flatnonzero(np.isin(found.files, np.array([*covered.origin_ids], np.int64)))
 
 

@@ -1,4 +1,4 @@
-"""SQL of the rows of a view, or of those of which a WHERE may be true, by what indexes found.
+"""SQL of the rows of a view: all of them, or those for which a WHERE may be true, as indexes found them.
 
 Rows that the index has the values of are written to a small file, which DuckDB reads. Of other files it reads
 the rows that were found, or all. Files of which all rows are visible are read as they are; of the others rows
@@ -86,7 +86,7 @@ class Files(Protocol):
 
 
 def looked_up(files: Files, contents: Contents, where: Sought, needed: Sequence[str] | None) -> Found | None:
-    """What indexes find of what a WHERE says, see `query/scans/sought.py`; None if a scan is faster.
+    """The rows that indexes find for a WHERE, see `query/scans/sought.py`; None if a scan is faster.
 
     needed: the columns that the statement reads; None: any.
     """
@@ -161,7 +161,7 @@ def _has_all_columns(contents: Contents) -> bool:
 
 
 def _of_batches(rows: str, batches: Iterable[BatchRange]) -> str:
-    """SQL of those of the rows that are of the batches."""
+    """SQL of the rows that belong to the batches."""
     ranges = ", ".join(f"({literal(one.source)}, {one.first}, {one.last})" for one in sorted(batches))
     return (
         f"SELECT r.* FROM {rows} r SEMI JOIN (VALUES {ranges}) b(source, first_batch, last_batch) "

@@ -236,7 +236,7 @@ def first_row(footer: pq.FileMetaData, group: int) -> int:
 
 
 def _with_origins(rows: pa.Table, origins: Origins, first: int, names: Sequence[str]) -> pa.Table:
-    """The rows with columns of their origins, of those of their file; `first` is the number of the first."""
+    """The rows with columns of their origins, from those of the file. `first`: the first row's number."""
     found = origins.of_rows(first, first + rows.num_rows)
     columns = dict(zip((FILE_OF_ROW, ROW_IN_FILE), found, strict=True))
     for name in names:

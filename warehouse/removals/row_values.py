@@ -125,7 +125,7 @@ def all_of(*conditions: RowCondition | None) -> RowCondition | None:
 
 @dataclass(frozen=True, slots=True)
 class BothConditions:
-    """Selects the rows that both conditions select; the second one is asked of those of the first alone."""
+    """Selects the rows that both conditions select; the second is asked only about rows of the first."""
 
     first: RowCondition
     second: RowCondition

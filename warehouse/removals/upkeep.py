@@ -87,7 +87,7 @@ def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
 
 
 def put_files(store: Store, contents: Mapping[Removal, RemovedFile]) -> None:
-    """Puts other files in the place of those of removals, and lets their records name them."""
+    """Replaces the files of removals, and lets the records of these removals name the new files."""
     new = {one.file: write_removed(store, one.number, content) for one, content in contents.items()}
     if new:
         removals.rename_files(store, new)

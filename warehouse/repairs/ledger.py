@@ -161,7 +161,7 @@ def mend(work: Work, damage: LedgerDamage, plans: Sequence[StepPlan]) -> None:
 
 
 def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:
-    """Batches of a wide range that none of its narrower ranges has, where the ledger has some of these."""
+    """Batches of a wide range that are in none of its narrower ranges, though the ledger has some of them."""
     files = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER), without=set(damage.faults))
     known, events = set(chain.from_iterable(files.values())), tables.open_table(store, EVENTS)
     lost: set[BatchRange] = set()

@@ -106,5 +106,5 @@ def _ledger_ranges(store: Store, damage: LedgerDamage) -> list[BatchRange]:
 
 
 def move_records(store: Store, parts: LostParts) -> None:
-    """Lets the records of what left name the new step and its parts."""
+    """Lets the records of removals name the new step and its parts."""
     removals.replace_records(store, parts.moved)

@@ -193,7 +193,7 @@ def _lists(values: list[Any], kind: pa.DataType) -> Converted:
 
 
 def _containers(values: list[Any], only: type) -> tuple[list[Any], list[int]]:
-    """The values with None in place of those of another class, and the rows of these."""
+    """The values, with None for each value of another class, and the rows of these values."""
     refused = [row for row, value in enumerate(values) if value is not None and type(value) is not only]
     return (
         ([value if type(value) is only else None for value in values], refused) if refused else (values, [])
