@@ -18,7 +18,7 @@ from tidemark.warehouse.delta import data_files, idle_tables, table_facts, table
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_facts import TableFacts
+from tidemark.warehouse.delta.table_facts import TableFacts, made_once
 from tidemark.warehouse.errors import NotAWarehouse, TidemarkError
 
 NAME = "runs/x"
@@ -161,30 +161,30 @@ def _facts_of_any_version(table: DeltaTable) -> TableFacts:
     return table_facts.all_facts(table).setdefault(0, TableFacts())
 
 
+def asked(store: Store) -> tuple[int, int, int]:
+    """The files, the newest transaction, and what is made of the rows: their sum."""
+    table = tables.open_table(store, NAME)
+    made = made_once(table, "sum", lambda: sum(data_files.read(store, NAME, table).column("x").to_pylist()))
+    return len(data_files.list_files(table)), tables.newest_transaction(table, "app"), made
+
+
 @pytest.mark.parametrize("is_broken", [False, True])
-def test_files_and_transactions_are_listed_once_for_each_version(
+def test_files_transactions_and_what_is_made_of_rows_are_asked_for_once_for_each_version(
     store: Store, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
-    if is_broken:
-        monkeypatch.setattr(data_files, "facts_of", _facts_of_any_version)
-        monkeypatch.setattr(tables, "facts_of", _facts_of_any_version)
-    add(store, 0)
-    kept = tables.open_table(store, NAME)
-    first = [file.path for file in data_files.list_files(kept)], tables.newest_transaction(kept, "app")
-    with monkeypatch.context() as patch:  # the next user of the table does not ask delta-rs again
+    for module in (data_files, tables, table_facts) if is_broken else ():
+        monkeypatch.setattr(module, "facts_of", _facts_of_any_version)
+    add(store, 3)
+    first = asked(store)
+    with monkeypatch.context() as patch:  # the next user of the table asks neither delta-rs nor its files
         for name in ("get_add_actions", "transaction_version"):
             patch.setattr(DeltaTable, name, lambda *_, **__: pytest.fail("asked again"))
-        del kept
-        again = tables.open_table(store, NAME)
-        assert (
-            [file.path for file in data_files.list_files(again)],
-            tables.newest_transaction(again, "app"),
-        ) == first
-        del again
-    add(store, 1)
-    newer = tables.open_table(store, NAME)
-    found = len(data_files.list_files(newer)), tables.newest_transaction(newer, "app")
-    assert (found == (2, 1)) is not is_broken
+        patch.setattr(data_files, "read_file", lambda *_: pytest.fail("read again"))
+        assert asked(store) == first == (1, 3, 3)
+    add(store, 4)
+    found = asked(store)
+    assert all(one != expected for one, expected in zip(found, (2, 4, 7), strict=True)) is is_broken
+    assert (found == (2, 4, 7)) is not is_broken
 
 
 def test_a_table_that_is_in_use_is_nobody_else_s(store: Store) -> None:

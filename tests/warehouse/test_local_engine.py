@@ -428,3 +428,17 @@ def test_tasks_that_have_not_begun_when_one_fails_are_left_out() -> None:
     with pytest.raises(InputError, match="task 0"):
         LocalExecutor().run([*failing, *[Follows(begun)] * 100])
     assert len(begun) <= 2 * executors.AT_ONCE
+
+
+class Where:
+    """A task that says which thread it runs in."""
+
+    def run(self) -> int:
+        return threading.get_ident()
+
+
+def test_tasks_that_sort_few_rows_run_in_the_thread_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, here = LocalExecutor(Tuning(sort_rows=100)), threading.get_ident()
+    assert few.run([Where()] * 3) == [here] * 3
+    monkeypatch.setattr(executors, "_FEW_ROWS", 99)
+    assert here not in few.run([Where()] * 3)

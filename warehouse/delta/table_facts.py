@@ -1,14 +1,20 @@
-"""What was asked of an open table, kept with it for its version: delta-rs reads its log for each answer."""
+"""What was asked of an open table, kept with it for its version: delta-rs reads its log for each answer.
+
+A call opens the same small tables many times, so what is made of their rows is kept, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from tidemark.warehouse.delta.data_files import DataFile
+
+T = TypeVar("T")
 
 _FACTS = "tidemark_facts"  # the attribute of a table
 
@@ -19,10 +25,12 @@ class TableFacts:
 
     files    the files; None before they were listed
     newest   by application its newest version, None without one
+    made     what was made of its rows or properties, by a name
     """
 
     files: tuple[DataFile, ...] | None = None
     newest: dict[str, int | None] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
 
 
 Facts: TypeAlias = dict[int, TableFacts]  # by version: only that of the version that was asked last
@@ -35,6 +43,15 @@ def facts_of(table: DeltaTable) -> TableFacts:
         found = TableFacts()
         known.clear()
         known[version] = found
+    return found
+
+
+def made_once(table: DeltaTable, name: str, make: Callable[[], T]) -> T:
+    """What `make` returns of the table at its version, by its name; nobody may change it."""
+    made = facts_of(table).made
+    if name not in made:
+        made[name] = make()
+    found: T = made[name]
     return found
 
 

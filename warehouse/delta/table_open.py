@@ -10,6 +10,7 @@ from shutil import rmtree
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.delta.log_nesting import check_nesting, entries_read
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
@@ -40,10 +41,11 @@ def check_not_forked() -> None:
 def exists(store: Store, name: str) -> bool:
     """Whether there is a Delta table."""
     check_not_forked()
-    store.files.check_log(name)
-    if store.files.reads_copied_logs:
-        return bool(entries_read(store.files.log_names(name)))
-    return DeltaTable.is_deltatable(store.table(name), store.options)
+    files = store.files
+    names = files.log_names(name) if files.reads_copied_logs or not files.takes_rounds else []
+    if any(one != LAST_CHECKPOINT for one in entries_read(names)):
+        return True
+    return not files.reads_copied_logs and DeltaTable.is_deltatable(store.table(name), store.options)
 
 
 def remedy(name: str) -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 JOINED_BYTES = 2**24
 AT_ONCE = min(2, os.cpu_count() or 1)  # tasks of this process: each may take some hundred MB
 _MOST = 2**30  # partitions that Spark can count
+_FEW_ROWS = 2**10  # the work on so many takes less than to share it out to threads
 
 
 class Task(Protocol):
@@ -119,8 +120,11 @@ class LocalExecutor:
         return True
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        """Runs each task once. When one fails, those that have not begun are left out."""
-        if min(len(tasks), AT_ONCE) < 2:
+        """Runs each task once. When one fails, those that have not begun are left out.
+
+        Tasks that sort few rows at most run one after the other, without threads.
+        """
+        if min(len(tasks), AT_ONCE) < 2 or self.tuning.sort_rows <= _FEW_ROWS:
             return [task.run() for task in tasks]
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemark-tasks") as threads:
             running = [threads.submit(task.run) for task in tasks]

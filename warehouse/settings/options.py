@@ -29,6 +29,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import made_once
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
 from tidemark.warehouse.private.secrets import REVEAL
@@ -442,7 +443,12 @@ class Options:
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     """The options of the warehouse; `events` is its opened table, None opens the newest version."""
     table = events or tables.open_table(store, EVENTS)
-    columns = column_types(table.schema().fields)
-    options = Options.from_properties(store.uri, table.metadata().configuration, columns)
-    options.check_stored(store.uri)
+    options = made_once(table, "options", lambda: _options_of(store, table))
     return replace(options, tuning=store.tuning)
+
+
+def _options_of(store: Store, events: DeltaTable) -> Options:
+    columns = column_types(events.schema().fields)
+    options = Options.from_properties(store.uri, events.metadata().configuration, columns)
+    options.check_stored(store.uri)
+    return options
