@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.query.groupworld import SCHEMA, GroupWorld
+from tidemark import query
 
 Window = tuple[datetime, datetime] | None
 
@@ -36,8 +37,11 @@ def shown(value: Any) -> Any:
     return tuple(map(plain, value)) if isinstance(value, tuple) else plain(value)
 
 
-def check_key(world: GroupWorld, key: str | list[str], window: Window) -> None:
-    wh, (true, nulls) = world.open(), counts(world, key, window)
+def check_key(
+    world: GroupWorld, key: str | list[str], window: Window, wh: query.Warehouse | None = None
+) -> None:
+    """Asks a reader, by default one that is opened now."""
+    wh, (true, nulls) = wh or world.open(), counts(world, key, window)
     asked = [
         tuple(math.nan if v == "NaN" else v for v in value) if isinstance(value, tuple) else value
         for value in true

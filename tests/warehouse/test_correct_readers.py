@@ -37,14 +37,19 @@ def told(wh: Any, connection: duckdb.DuckDBPyConnection | None = None) -> Told:
     return found
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> GroupWorld:
-    """Three steps, and a live batch."""
-    world = GroupWorld.create(tmp_path, ONE, groups=["origin"])
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Four steps, of which three are one run."""
+    made = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
     for batch in range(4):
-        world.add(rows(batch), load=batch < 3)
-    world.load_live()
-    return world
+        made.add(rows(batch), load=batch < 3)
+    made.load_live()
+    return made
+
+
+@pytest.fixture
+def world(made: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return made.copy(tmp_path)
 
 
 def check_correction(world: GroupWorld, tuning: warehouse.Tuning) -> None:
@@ -59,8 +64,9 @@ def check_correction(world: GroupWorld, tuning: warehouse.Tuning) -> None:
 
     def look(point: str) -> None:
         if point in ALL_POINTS:
-            seen.setdefault(point, told(fresh, connection))
-            assert told(query.open(world.path), connection) == told(fresh, connection), point
+            now = told(fresh, connection)
+            seen.setdefault(point, now)
+            assert told(query.open(world.path), connection) == now, point
 
     report = correct(world, "fix", new, before=old, progress=look, tuning=tuning)
     built = {

@@ -31,6 +31,7 @@ WINDOWS: list[tuple[datetime, datetime] | None] = [
     (START + 3 * HOUR, START + 11 * HOUR),
     (START + 2.5 * HOUR, START + 9.25 * HOUR),  # inside ticks: for questions about keys
 ]
+FEW = WINDOWS if HAS_ALL else WINDOWS[:1]  # of all rows alone, where other checks have the windows, too
 POINTS = ["rewritten", "removal written", "removal planned", "decided"]
 
 
@@ -123,7 +124,7 @@ def check_groups(world: GroupWorld, wh: query.Warehouse, window: Any) -> None:
 
 def check_keys(world: GroupWorld, wh: query.Warehouse, window: Any) -> None:
     if window is None or not window[0].minute:
-        check_key(world, "origin", window)
+        check_key(world, "origin", window, wh)
     true, _ = counts(world, "origin", window)
     for mode in ("exact", "approximate"):
         how: dict[str, Any] = {"between": window, "mode": mode}
@@ -197,7 +198,7 @@ def test_rows_that_are_kept_leave_every_answer_and_no_run_is_written(world: Grou
     assert records(world) == [(True, True)]
     keep(world, 3)
     check(world, reader)
-    check(world)
+    check(world, windows=FEW)
 
 
 def test_live_rows_loads_merges_and_maintenance_go_on_beside_kept_rows(world: GroupWorld) -> None:
@@ -208,7 +209,7 @@ def test_live_rows_loads_merges_and_maintenance_go_on_beside_kept_rows(world: Gr
     check(world)
     for batch in (8, 9):
         world.add(rows(batch), load=True)
-    check(world)
+    check(world, windows=FEW)
     delete(world, 4)
     keep(world, 4)
     old, new = (
@@ -219,7 +220,7 @@ def test_live_rows_loads_merges_and_maintenance_go_on_beside_kept_rows(world: Gr
     world.rows.remove(old)
     world.rows += new
     world._truths.clear()
-    check(world)
+    check(world, windows=FEW)
     assert [kept for kept, _ in records(world)] == [True, True, True]
     assert warehouse.unload(None, world.path, "batch 8", tuning=KEEPS).outcome == "removed"
     for row in [one for one in rows(9) if one[2] != 4]:
@@ -243,23 +244,21 @@ def test_killed_between_any_commits_the_rows_leave_once(made: GroupWorld, tmp_pa
     keep(world, 3)
     with pytest.raises(Killed):
         delete(world, 4, request="r", progress=killer(point))
-    # After each kill the same questions as elsewhere, of all rows alone; a soak asks about windows, too.
-    windows = WINDOWS if HAS_ALL else WINDOWS[:1]
     if point == "decided":
         keep(world, 4)
-        check(world, windows=windows)
+        check(world, windows=FEW)
     elif point == "removal planned":
-        check(world, windows=windows)
+        check(world, windows=FEW)
         world.add(rows(8), load=True)  # it finishes what is open
         gone = [row for row in world.rows[: -len(rows(8))] if row[2] == 4]
         for row in gone:
             world.rows.remove(row)
         world._truths.clear()
-        check(world, windows=windows)
+        check(world, windows=FEW)
         return
     assert delete(world, 4, request="r").outcome in {"removed", "known"}
     keep(world, 4)
-    check(world, windows=windows)
+    check(world, windows=FEW)
 
 
 def test_a_purge_takes_kept_rows_out_of_runs_and_of_their_file(world: GroupWorld) -> None:
@@ -287,7 +286,7 @@ def test_what_comes_later_is_built_without_them_and_what_was_is_seen_again(
     check_quantile(world.open().quantile(0.5, "value", where={"number": 4}), own, "accurate")
     check(world)
     warehouse.copy(world.path, tmp_path / "copy")
-    check(GroupWorld(tmp_path / "copy", world.rows))
+    check(GroupWorld(tmp_path / "copy", world.rows), windows=FEW)
     warehouse.restore(world.path, removal=0, tuning=KEEPS)
     world.rows[:] = before
     world._truths.clear()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.soak import some
 from tests.warehouse.hereloader import Loader, rows_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse.ingest import batch_numbers
@@ -96,8 +98,7 @@ def test_verify_tells_what_the_ledger_has_lost_and_the_replay_writes_it(loader: 
     whole(loader)
 
 
-@pytest.mark.parametrize("bulk", [False, True])
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize(("harm", "bulk"), some(product(HARM, (False, True)), 4))
 def test_a_load_writes_it_whatever_was_appended_meanwhile(loader: Loader, harm: str, bulk: bool) -> None:
     """Batch 5 would complete the range 3 to 5, which must not hide that 4 is missing."""
     change, lost = HARM[harm]

@@ -150,18 +150,19 @@ def test_a_pinned_reader_of_live_rows_keeps_them_when_they_are_loaded_and_leave(
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 17])
-def test_the_newest_version_before_a_removal_is_found(world: GroupWorld, steps: int) -> None:
+def test_the_newest_version_before_a_removal_is_found(tmp_path: Path, steps: int) -> None:
     """Whatever came before and after it, by a few looks."""
+    world = GroupWorld.create(tmp_path, ["value"], groups=[])
     store = Store.from_uri(world.path)
     before = {}
     for number in (0, 1):
         for _ in range(steps):
-            world.add(rows(8), load=False)
+            world.add(rows(8)[:10], load=False)
         before[number - 1] = tables.open_table(store, EVENTS).version()
         delete(world, number)
     before[-1] += 1  # the feature is set before the first removal
     for _ in range(steps):
-        world.add(rows(8), load=False)
+        world.add(rows(8)[:10], load=False)
     events = tables.open_table(store, EVENTS)
     for number in (-1, 0):
         found = versions.before(store, events, number)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
+from tests.soak import some
 from tests.warehouse.corrections import changed, correct, create, numbered, rows, swap, table_of
 from tests.warehouse.file_contents import files_with, forms_of_text
 from tests.warehouse.test_remove import check, delete, keep, once
@@ -100,7 +101,7 @@ AT_ONCE = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "point", "second"), AT_ONCE)
+@pytest.mark.parametrize(("first", "point", "second"), some(AT_ONCE, 5))
 def test_two_at_once_do_what_one_after_the_other_does(
     world: GroupWorld, first: str, point: str, second: str
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.killing import Killed, killer
+from tests.soak import HAS_ALL
 from tests.warehouse.private_world import CARDS, NAMES, SCHEMA, has_bytes, rows, secret_in, traces
 from tidemark import query, stream, warehouse
 from tidemark.jobs.cli.main import main
@@ -29,6 +30,7 @@ GIVEN = {"b0": rows(0, 40), "b1": rows(100, 40, 1)}
 LIVE = {0: rows(1000, 30, 5)}
 LATE, LATER = rows(300, 40, 3), rows(1200, 20, 7)
 GONE = NAMES[2]
+FEW = NAMES if HAS_ALL else NAMES[:3]
 
 
 @pytest.fixture(scope="module")
@@ -75,19 +77,23 @@ def left(*more: pa.Table, gone: int = 100) -> pa.Table:
     return every.filter(pa.array(kept))
 
 
-def check(uri: Path, *more: pa.Table, gone: int = 100) -> None:
-    """Each question by name counts what the rows have, and the tables are whole."""
+def check(uri: Path, *more: pa.Table, gone: int = 100, asked: Sequence[str] = FEW) -> None:
+    """Each question by name counts what the rows have, and the tables are whole.
+
+    asked: the names for which conditions and SQL are tried, too.
+    """
     wh, expected = query.open(uri), left(*more, gone=gone)
     users, cards = Counter(expected["user"].to_pylist()), Counter(expected["card"].to_pylist())
     pairs = Counter(zip(expected["card"].to_pylist(), expected["user"].to_pylist(), strict=True))
     for name in NAMES:
         assert wh.frequency(name, mode="exact").count == users[name]
+    for name in asked:
         assert wh.sql("SELECT count(*) FROM events WHERE user = ?", params=[name]).fetchall() == [
             (users[name],)
         ]
         for where in ({"user": name}, f"user = '{name}' AND id >= 0") if users[name] else ():
             assert users[name] == wh.quantile(0.5, where=where, mode="exact").N
-    for card in CARDS:
+    for card in CARDS[: len(asked)]:
         assert wh.sql(f"SELECT count(*) FROM events WHERE card = {card}").fetchall() == [(cards[card],)]
     for pair in [*pairs][:3]:
         assert wh.frequency(pair, key=["card", "user"], mode="exact").count == pairs[pair]
@@ -129,7 +135,7 @@ def test_answers_by_name_stay_and_no_file_has_an_older_token(
     kept = str(reader_of_before.top(1)[0].value)
     assert older_tokens(world)
     assert rotate(world) == "loaded"
-    check(world)
+    check(world, asked=NAMES)
     replay(world)
     assert reader_of_before.frequency(NAMES[1]).count == count
     assert rotate(world) == "known"

@@ -83,7 +83,7 @@ def test_whatever_is_gone_at_a_look_is_made_again(
     looks = deleting(monkeypatch, [])
     warehouse.load(None, shutil.copytree(whole, tmp_path / "seen"), rows(2), "b2")
     assert {path.split("/")[0] for path in looks} == {"events", "runs", "marks", "keys", "key_marks"}
-    for number in range(len(looks)):
+    for number in some(range(len(looks)), 6):
         folder = shutil.copytree(whole, tmp_path / str(number))
         with monkeypatch.context() as patch:
             deleting(patch, [number])

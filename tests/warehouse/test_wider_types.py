@@ -69,11 +69,8 @@ def widen(uri: Path, types: dict[str, str] = TYPES, **how: Any) -> str:
     return warehouse.alter(None, uri, widen=types, tuning=TINY, **how).outcome
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three steps in history, a live batch, a removal; measures, keys and groups of each type."""
-    uri = tmp_path_factory.mktemp("made") / "w"
-    keys: dict[str, Any] = {"keys": ["x", ["d", "x"]], "groups": ["d"]}
+def make(uri: Path, **keys: Any) -> Path:
+    """Three steps in history, a live batch, a removal."""
     warehouse.create(
         None, uri, ["x", "f", "d"], **keys, time="time", tick="1h", eps=0.2, kappa=2, grace="0 s"
     )
@@ -84,9 +81,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return uri
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measures, keys and groups of each type."""
+    return make(tmp_path_factory.mktemp("made") / "w", keys=["x", ["d", "x"]], groups=["d"])
+
+
 @pytest.fixture
 def world(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "w"))
+
+
+@pytest.fixture(scope="module")
+def made_plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("plain") / "w")
+
+
+@pytest.fixture
+def plain(made_plain: Path, tmp_path: Path) -> Path:
+    """As `world`, without keys and groups: for what happens to `events` and the measures."""
+    return Path(shutil.copytree(made_plain, tmp_path / "w"))
 
 
 def answers(uri: Path) -> list[str]:
@@ -202,22 +216,22 @@ def writes_meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], Any]) -
 
 @pytest.mark.parametrize("kind", ["load", "append"])
 def test_a_batch_that_was_written_with_the_narrow_types_is_written_again(
-    kind: str, world: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes_meanwhile(monkeypatch, lambda: widen(world))
+    writes_meanwhile(monkeypatch, lambda: widen(plain))
     if kind == "load":
-        assert load(world, "late", rows_of(7)) == "loaded"
+        assert load(plain, "late", rows_of(7)) == "loaded"
     else:
-        assert append(world, 1, rows_of(7))
-    check_wide(world)
+        assert append(plain, 1, rows_of(7))
+    check_wide(plain)
 
 
-def test_a_narrow_file_that_stays_is_caught(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_file_that_stays_is_caught(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken variant: an append does not look whether the types are still those that it wrote."""
     module = importlib.import_module("tidemark.warehouse.ingest.append_rows")
     monkeypatch.setattr(module, "_has_types", lambda *_: True)
     with pytest.raises(AssertionError):
-        test_a_batch_that_was_written_with_the_narrow_types_is_written_again("load", world, monkeypatch)
+        test_a_batch_that_was_written_with_the_narrow_types_is_written_again("load", plain, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -281,11 +295,11 @@ def test_widened_columns_become_measures_in_the_same_call(world: Path) -> None:
     assert warehouse.verify(world).ok
 
 
-def test_a_statement_that_was_made_with_a_narrow_type_is_refused(world: Path) -> None:
-    wh = query.open(world)
+def test_a_statement_that_was_made_with_a_narrow_type_is_refused(plain: Path) -> None:
+    wh = query.open(plain)
     held = wh.sql("SELECT max(f) FROM events")
     assert held.fetchall()
-    widen(world, {"f": "double"})
+    widen(plain, {"f": "double"})
     with pytest.raises(InputError, match=r"'f' was changed .* Do that again"):
         held.fetchall()
     assert wh.sql("SELECT typeof(any_value(f)) FROM events").fetchall() == [("DOUBLE",)]
@@ -333,13 +347,13 @@ def test_a_column_that_a_companion_summarises_is_not_widened(world: Path) -> Non
     assert wider_types(options, {"b": "long", "x": "integer"}) == {"b": "long"}
 
 
-def test_the_command_widens(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["alter", "-w", str(world), "--widen", "x=bigint", "--widen", "d=decimal(12,2)"]) == 0
+def test_the_command_widens(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["alter", "-w", str(plain), "--widen", "x=bigint", "--widen", "d=decimal(12,2)"]) == 0
     assert "done, without sorting any rows" in capsys.readouterr().out
-    columns = dict(warehouse.open_snapshot(world).options.columns)
+    columns = dict(warehouse.open_snapshot(plain).options.columns)
     assert (columns["x"], columns["d"], columns["f"]) == ("long", "decimal(12,2)", "float")
     with pytest.raises(SystemExit):
-        main(["alter", "-w", str(world), "--widen", "x"])
+        main(["alter", "-w", str(plain), "--widen", "x"])
     assert "--widen x: expected COLUMN=TYPE" in capsys.readouterr().err
 
 
@@ -355,46 +369,46 @@ def great() -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", ["load", "append"])
-def test_a_batch_widens_the_columns_that_are_wider_in_it(kind: str, world: Path) -> None:
-    reader = query.open(world)
-    assert evolve(world, "narrow", rows_of(6)).widened_columns == []
-    assert dict(warehouse.open_snapshot(world).options.columns)["x"] == "integer"
+def test_a_batch_widens_the_columns_that_are_wider_in_it(kind: str, plain: Path) -> None:
+    reader = query.open(plain)
+    assert evolve(plain, "narrow", rows_of(6)).widened_columns == []
+    assert dict(warehouse.open_snapshot(plain).options.columns)["x"] == "integer"
     if kind == "load":
-        report = evolve(world, "great", great())
+        report = evolve(plain, "great", great())
         assert (report.outcome, sorted(report.widened_columns)) == ("loaded", ["b", "d", "f", "x"])
     else:
-        assert stream.append(None, world, great(), source="s", batch=1, evolve=True, tuning=TINY)
-    check_wide(world)
-    for wh in (query.open(world), reader):
+        assert stream.append(None, plain, great(), source="s", batch=1, evolve=True, tuning=TINY)
+    check_wide(plain)
+    for wh in (query.open(plain), reader):
         assert wh.quantile(1, "x", mode="exact").value == 2**40
         assert wh.quantile(1, "f", where="f = 1e300").value == 1e300
         assert wh.quantile(0.5, "x", where="b = 300").N == 1
-    replay(world, NARROW)
-    replay(world, WIDE)
+    replay(plain, NARROW)
+    replay(plain, WIDE)
     if kind == "load":
-        assert evolve(world, "great", great()).widened_columns == []
-        assert load(world, "great", great()) == "known"
+        assert evolve(plain, "great", great()).widened_columns == []
+        assert load(plain, "great", great()) == "known"
     else:
-        assert not stream.append(None, world, great(), source="s", batch=1, evolve=True, tuning=TINY)
+        assert not stream.append(None, plain, great(), source="s", batch=1, evolve=True, tuning=TINY)
 
 
-def test_what_is_refused_or_known_or_empty_widens_nothing(world: Path) -> None:
+def test_what_is_refused_or_known_or_empty_widens_nothing(plain: Path) -> None:
     late = great().to_pylist()
     late[3]["time"] = datetime(2999, 1, 1, tzinfo=UTC)
-    before = files_of(world)
+    before = files_of(plain)
     with pytest.raises(InputError, match="too far in the future"):
-        evolve(world, "late", pa.Table.from_pylist(late, schema=WIDE))
+        evolve(plain, "late", pa.Table.from_pylist(late, schema=WIDE))
     with pytest.raises(BatchMismatch, match="content differs"):
-        evolve(world, "day 0", great())
-    assert evolve(world, "day 0", rows_of(0, WIDE)).outcome == "known"
-    assert evolve(world, "none", great().slice(0, 0)).outcome == "empty"
+        evolve(plain, "day 0", great())
+    assert evolve(plain, "day 0", rows_of(0, WIDE)).outcome == "known"
+    assert evolve(plain, "none", great().slice(0, 0)).outcome == "empty"
     digits = WIDE.set(WIDE.get_field_index("d"), pa.field("d", pa.decimal128(20, 2)))
     with pytest.raises(InputError, match="at most 18 digits"):
-        evolve(world, "digits", great().cast(digits))
-    table = DeltaTable(str(world / "events")).schema().to_json()
-    assert not stream.append(None, world, rows_of(3, WIDE), source="s", batch=0, evolve=True, tuning=TINY)
-    assert DeltaTable(str(world / "events")).schema().to_json() == table
-    assert {path for path in files_of(world) if "_delta_log" in path} == {
+        evolve(plain, "digits", great().cast(digits))
+    table = DeltaTable(str(plain / "events")).schema().to_json()
+    assert not stream.append(None, plain, rows_of(3, WIDE), source="s", batch=0, evolve=True, tuning=TINY)
+    assert DeltaTable(str(plain / "events")).schema().to_json() == table
+    assert {path for path in files_of(plain) if "_delta_log" in path} == {
         path for path in before if "_delta_log" in path
     }
 
@@ -412,18 +426,18 @@ def test_what_is_refused_or_known_or_empty_widens_nothing(world: Path) -> None:
     ids=["load", "append", "widen", "wider", "evolve", "sweep"],
 )
 def test_others_write_before_a_batch_widens(
-    meanwhile: Callable[[Path], Any], digits: int, world: Path, monkeypatch: pytest.MonkeyPatch
+    meanwhile: Callable[[Path], Any], digits: int, plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writes_meanwhile(monkeypatch, lambda: meanwhile(world))
-    assert evolve(world, "great", great()).outcome == "loaded"
+    writes_meanwhile(monkeypatch, lambda: meanwhile(plain))
+    assert evolve(plain, "great", great()).outcome == "loaded"
     monkeypatch.undo()
-    columns = dict(warehouse.open_snapshot(world).options.columns)
+    columns = dict(warehouse.open_snapshot(plain).options.columns)
     assert (columns["x"], columns["d"]) == ("long", f"decimal({digits},2)")
-    check_types(world)
-    assert query.open(world).quantile(1, "d", mode="exact").value == Decimal("12345678.90")
-    assert warehouse.verify(world).ok
-    replay(world, NARROW)
-    assert load(world, "great", great()) == "known"
+    check_types(plain)
+    assert query.open(plain).quantile(1, "d", mode="exact").value == Decimal("12345678.90")
+    assert warehouse.verify(plain).ok
+    replay(plain, NARROW)
+    assert load(plain, "great", great()) == "known"
 
 
 @pytest.mark.parametrize("at", some(["rewritten", "widened", "appended", "planned"], 2))
@@ -446,14 +460,14 @@ def test_a_load_that_ended_while_it_widened_is_called_again(at: str, world: Path
 
 
 def test_a_batch_whose_types_are_not_given_to_the_table_is_caught(
-    world: Path, monkeypatch: pytest.MonkeyPatch
+    plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken variant: the files of the batch are wider than the table says."""
     module = importlib.import_module("tidemark.warehouse.ingest.append_rows")
     monkeypatch.setattr(module, "widen", lambda *_: None)
     monkeypatch.setattr(module, "_has_types", lambda *_: True)
     with pytest.raises((AssertionError, warehouse.DamagedWarehouse, InputError)):
-        test_a_batch_widens_the_columns_that_are_wider_in_it("load", world)
+        test_a_batch_widens_the_columns_that_are_wider_in_it("load", plain)
 
 
 def test_a_column_that_a_companion_summarises_keeps_its_type_by_batches(world: Path) -> None:
@@ -463,12 +477,12 @@ def test_a_column_that_a_companion_summarises_keeps_its_type_by_batches(world: P
 
 
 def test_the_command_widens_by_a_batch(
-    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pq.write_table(great(), tmp_path / "great.parquet")
-    given = ["load", "-w", str(world), "--input", str(tmp_path / "great.parquet"), "--batch", "great"]
+    given = ["load", "-w", str(plain), "--input", str(tmp_path / "great.parquet"), "--batch", "great"]
     assert main([*given, "--engine", "local"]) == 2
     assert "evolve=True, or alter(widen=" in capsys.readouterr().err
     assert main([*given, "--engine", "local", "--evolve"]) == 0
     assert "loaded, 24 rows; widened x, f, d, b" in capsys.readouterr().out
-    check_wide(world)
+    check_wide(plain)
