@@ -266,6 +266,7 @@ def test_the_wheel_has_every_folder_of_the_packages() -> None:
     assert sorted(listed) == sorted(["tidemark", *(".".join(["tidemark", *path.parts]) for path in found)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "unwanted"),
     [
@@ -282,6 +283,7 @@ def test_loading_a_package_does_not_load_spark(package: str, unwanted: set[str])
     assert run.stdout.split() == []
 
 
+@pytest.mark.slow
 def test_importing_tidemark_loads_nothing_until_a_name_is_used() -> None:
     """Milliseconds, for whoever wants one of its names: the packages come with the first use."""
     heavy = {"numpy", "pyarrow", "deltalake", "duckdb", *SPARK}
@@ -297,6 +299,7 @@ def test_importing_tidemark_loads_nothing_until_a_name_is_used() -> None:
     assert run.stdout.split("\n") == ["", "", "True True", "True", ""]
 
 
+@pytest.mark.slow
 def test_a_reader_of_frequencies_does_not_load_numba() -> None:
     """Half a second that only updates and merges are worth: sketches open, add and answer without it."""
     stored = (

@@ -54,6 +54,7 @@ def test_no_block_is_left_out(page: Path) -> None:
         assert all(below[i] in ("python", "shell") for i, one in enumerate(found) if one.kind == "text")
 
 
+@pytest.mark.slow
 def test_the_shell_lines_of_the_readme_are_taken_by_the_real_parsers() -> None:
     text = (ROOT / "README.md").read_text()
     commands = r"(?:\.venv/bin/|make |tidemark |export )"

@@ -148,6 +148,7 @@ def test_what_nobody_takes_stays_and_no_message_shows_the_address(
         assert len(json.loads((tmp_path / "s").read_text())["undelivered"]) == 1
 
 
+@pytest.mark.slow
 def test_redirects_are_not_followed() -> None:
     with receiving() as (other, came), receiving(302, 307, location=f"{other}/x") as (address, _):
         post = Post.of(address, "json", 5)
@@ -173,6 +174,7 @@ def test_alertmanager_gets_the_end_of_one_severity_and_the_start_of_the_next() -
     assert over["endsAt"] == NOTICE["since"]
 
 
+@pytest.mark.slow
 def test_commands_that_fail_are_said(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     for body, words in (

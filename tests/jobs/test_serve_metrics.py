@@ -59,6 +59,7 @@ def value(found: Series, name: str, **labels: str) -> float:
     return found[name, tuple(sorted({"warehouse": "w", **labels}.items()))]
 
 
+@pytest.mark.slow
 def test_several_warehouses_are_one_with_metrics_of_each(tmp_path: Path) -> None:
     """Their numbers add; no address of one is told."""
     places = named_warehouses([f"w.{name}={small_world(tmp_path / name)}" for name in ("eu", "us")])

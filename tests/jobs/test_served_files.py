@@ -519,6 +519,7 @@ def attack(uri: str) -> None:
         assert site.post("/files/names", body(folder="events"), None).status == 401
 
 
+@pytest.mark.slow
 def test_files_outside_the_tables_are_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = tiny(tmp_path)
     for place in (tmp_path / "secret", Path(uri) / "secret"):

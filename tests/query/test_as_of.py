@@ -130,6 +130,7 @@ def check_all(wh: query.Warehouse) -> None:
         check(wh, last, as_of)
 
 
+@pytest.mark.slow
 def test_last_counts_back_from_the_moment_that_is_named(wh: query.Warehouse) -> None:
     check_all(wh)
 

@@ -33,6 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return small_world(tmp_path_factory.mktemp("modelled"))
 
 
+@pytest.mark.slow
 def test_cursors_of_a_connection_have_the_views_and_functions(path: str, tmp_path: Path) -> None:
     """As dbt-duckdb calls it: a connection for the project, and a cursor for each model."""
     settings = {"threads": "4"}  # those of the profile are among the plugin's

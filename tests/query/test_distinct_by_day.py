@@ -104,6 +104,7 @@ def _thin_samples(monkeypatch: Patch) -> None:
     monkeypatch.setattr(key_days, "DAY_KEYS", key_days.DAY_KEYS // 16)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_thin_samples")
 def test_errors_of_days_are_those_of_their_samples_however_they_are_divided() -> None:
     check_errors()
@@ -200,6 +201,7 @@ def check_world(world: World) -> None:
         assert sum(answer.N for answer in answers) == len(world.rows)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_days_of_one_run_are_exact_whatever_was_merged(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -222,6 +224,7 @@ def runs_of(world: World) -> Sequence[KeyMarks]:
     return wh._session.newest_keys_view(None).runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [(3, 3, 4), (30, 40, 50), (2**14, 2**16, 2**13)])
 def test_bounds_hold_beside_late_rows_and_live_rows(
     tmp_path: Path, monkeypatch: Patch, samples: tuple[int, int, int]

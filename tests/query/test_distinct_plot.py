@@ -224,6 +224,7 @@ def test_steps_and_several_columns_are_drawn(tmp_path: Path) -> None:
     assert axes.get_xlabel() == "step"
 
 
+@pytest.mark.slow
 def test_times_of_any_length_have_labels(tmp_path: Path) -> None:
     """Warnings are errors here: matplotlib warns if it finds no ticks."""
     world = KeyWorld(tmp_path / "w")

@@ -144,6 +144,7 @@ def _the_greatest_comes_last(patch: Patch) -> None:
 right = extremes.Extremes.ranks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [_nan_is_a_number, _the_modes_of_quantiles_hold, _the_greatest_comes_last])
 def test_mistakes_are_caught(
     world: tuple[Path, Rows], monkeypatch: Patch, broken: Callable[[Patch], None]

@@ -28,12 +28,12 @@ def test_airports_are_counted_as_a_counter_counts_them(tmp_path: Path, column: s
     options = {"key_eps": 0.02, "key_delta": 0.05}
     world = KeyWorld(tmp_path / "w", options=options, tuning=Tuning(fan=3))
     past = [(airport, at // DAY_US) for airport, at in events[:half]]
-    for first in range(0, half, 2500):
-        world.load(past[first : first + 2500])
+    for first in range(0, half, 5000):
+        world.load(past[first : first + 5000])
     live = events[half:]
     random.Random(1).shuffle(live)
-    for first in range(0, half, 500):
-        world.stream(live[first : first + 500])
+    for first in range(0, half, 1000):
+        world.stream(live[first : first + 1000])
     wh = query.open(world.uri)
     newest = max(at for _, at in live)
     before, now = (Counter(airport for airport, _ in some) for some in (past, live))

@@ -247,6 +247,7 @@ def test_joins_over_any_window_hold_the_truth(made: tuple[KeyWorld, Truth], wind
         assert answer.lo == sum(count * count for count in live.values())
 
 
+@pytest.mark.slow
 def test_a_load_moves_live_keys_into_history_and_no_answer_changes(tmp_path: Path) -> None:
     world, truth = build(tmp_path, 1.2)
     wh = query.open(world.uri)
@@ -277,6 +278,7 @@ def broken_floor(parts: Any) -> Any:
 keysummaries_join = key_summaries.join
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["a floor of one part", "another seed", "a window off by one"])
 def test_mistakes_on_purpose_are_caught(
     made_once: Made, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

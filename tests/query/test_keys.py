@@ -194,6 +194,7 @@ def test_keys_of_every_type_are_asked_for_as_the_user_has_them(tmp_path: Path, k
     assert exact(wh.inner_product(wh)) == sum(count**2 for count in truth.values())
 
 
+@pytest.mark.slow
 def test_numbers_that_no_row_can_have_count_nothing_and_bound_ranges(tmp_path: Path) -> None:
     cases: list[tuple[str, list[Any], Any, int]] = [
         ("long", [1, 2, 3, 2**63 - 1], 2.5, 2),
@@ -281,6 +282,7 @@ def test_heavy_marks_that_miss_a_tick_are_found(world: KeyWorld, monkeypatch: py
         check(world, Window(2, 5), monkeypatch)
 
 
+@pytest.mark.slow
 def test_counts_and_heavy_hitters_need_no_java_no_pandas_and_no_duckdb(world: KeyWorld) -> None:
     script = """
 import sys

@@ -87,6 +87,7 @@ def sample(patch: pytest.MonkeyPatch, *, step: int = 3, spread: float = 0.5) -> 
     patch.setattr(shares, "CORES", 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=draws(150), deadline=None)
 @given(ARRAYS, st.sampled_from([1, 2, 5, 100]), st.sampled_from([-50.0, -1.0, 0.0, 3.0]), st.booleans())
 def test_ranks_are_those_of_sorted_lists(drawn: Any, step: int, spread: float, as_rows: bool) -> None:

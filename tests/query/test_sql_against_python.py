@@ -188,6 +188,7 @@ def check(wh: query.Warehouse, seed: int) -> tuple[int, int]:
     return answered, refused
 
 
+@pytest.mark.slow
 def test_sql_answers_as_python_does(wh: query.Warehouse) -> None:
     answered, refused = check(wh, seed=0)
     assert answered > CALLS / 3

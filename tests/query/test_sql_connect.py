@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.jobs.said import environment
 from tests.query.sqlworld import ROOT, Rows, make
-from tidemark.jobs.spark.session import DELTA_CATALOG, DELTA_EXTENSION
 
 HISTORY, LIVE, BOTH = Rows.of(1), Rows.of(2), Rows.of(1, 2)
 
@@ -58,35 +57,19 @@ spark.stop()
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    """A Connect server of Spark's own, with Delta."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": port,
-        "spark.sql.extensions": DELTA_EXTENSION,
-        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
-        "spark.sql.warehouse.dir": tmp_path / "spark-warehouse",
-        "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.python.daemon.module": "pyspark.daemon",  # without a driver in Python no other is found
-    }
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    kind = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"]
-    line = [str(submit), *kind, *conf, "spark-internal"]
-    env = environment(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    with (
-        (tmp_path / "said").open("w") as said,
-        subprocess.Popen(line, cwd=tmp_path, env=env, stdout=said, stderr=said) as server,
-    ):
-        yield f"sc://127.0.0.1:{port}"
-        server.terminate()
+def address(spark: SparkSession) -> Iterator[str]:
+    """Spark's own Connect server, in the Java of the session; its sessions have the same settings."""
+    java: Any = spark._jvm
+    conf = java.org.apache.spark.SparkEnv.get().conf()
+    conf.set("spark.connect.grpc.binding.address", "127.0.0.1")
+    conf.set("spark.connect.grpc.binding.port", "0")
+    service = getattr(getattr(java.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(spark.sparkContext._jsc.sc())
+    yield f"sc://127.0.0.1:{service.server().getPort()}"
+    none = getattr(getattr(java.scala, "None$"), "MODULE$")
+    service.stop(none, none)
 
 
-@pytest.mark.spark
 def test_a_connect_session_has_functions_and_views(address: str, tmp_path: Path) -> None:
     make(tmp_path / "w")
     line = [sys.executable, "-c", CLIENT, address, str(tmp_path / "w")]
@@ -94,7 +77,7 @@ def test_a_connect_session_has_functions_and_views(address: str, tmp_path: Path)
     done = subprocess.run(
         line, cwd=ROOT, env=without_java, capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode == 0, done.stderr + (tmp_path / "said").read_text()[-3000:]
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     truth = BOTH.oracle()
     assert found["names"] == ["again"]

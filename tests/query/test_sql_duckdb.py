@@ -149,6 +149,7 @@ def test_questions_are_functions(wh: query.Warehouse) -> None:
         wh.sql("SELECT * FROM quantile(1.5)").fetchall()
 
 
+@pytest.mark.slow
 def test_each_statement_is_fresh_and_of_one_moment(
     own: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +248,7 @@ def test_what_is_no_query_is_refused(wh: query.Warehouse, text: str) -> None:
         wh.sql(text)
 
 
+@pytest.mark.slow
 def test_python_ends_without_a_word(uri: Path) -> None:
     opened = f"from tidemark import query; wh = query.open({str(uri)!r})"
     script = f"{opened}; r = wh.sql('SELECT * FROM quantile(0.5)'); print(r)"
@@ -333,6 +335,7 @@ def macros_of(wh: query.Warehouse) -> set[str]:
     return {name for (name,) in connection.execute(asked).fetchall()}
 
 
+@pytest.mark.slow
 def test_macros_are_made_when_a_statement_names_them(uri: Path) -> None:
     """In any case, also while rows of another statement are read; all before what may name them later."""
     wh = query.open(uri)

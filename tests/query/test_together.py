@@ -143,6 +143,7 @@ def check_pairs(worlds: Sequence[HandMade], pairs: int) -> None:
                     truth.check(one, rank, wh.world)
 
 
+@pytest.mark.slow
 def test_no_pair_of_neighbouring_quantiles_is_wrong(sweep: list[HandMade]) -> None:
     check_pairs(sweep, 25)
 

@@ -50,6 +50,7 @@ def told(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[int, ...]:
     return tuple(connection.execute(question).fetchall()[0][0] for question in questions)
 
 
+@pytest.mark.slow
 def test_views_of_duckdb_follow_and_those_of_a_pinned_reader_stay(
     world: GroupWorld, connection: duckdb.DuckDBPyConnection
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_flip_of_every_bit_is_noticed() -> None:
             GK.from_bytes(bytes(damaged))
 
 
+@pytest.mark.slow
 def test_damage_under_a_right_checksum_is_refused_or_is_another_sketch() -> None:
     """Each byte of the payload takes every value. What is let through must keep every rule."""
     _, payload = unwrap(GK_KIND, small_sketch().to_bytes())

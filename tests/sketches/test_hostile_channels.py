@@ -53,6 +53,7 @@ ALGORITHMS: dict[str, Callable[[Faults], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_answers_are_true_on_a_hostile_channel(algorithm: str) -> None:
     ALGORITHMS[algorithm](HOSTILE)

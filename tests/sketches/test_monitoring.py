@@ -64,6 +64,7 @@ def test_random_streams_never_leave_a_condition(shape: str) -> None:
         watch(monitoring_of(all_queries(0.3), sites, seed), stream(shape, rows, sites, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [2, 256])
 def test_random_streams_at_few_and_many_sites(sites: int) -> None:
     queries: list[Query] = [SelfJoin(theta=0.4, window=150), Frequent(threshold=30, theta=0.4, window=150)]
@@ -76,6 +77,7 @@ def test_each_query_alone_begins_with_nothing(query: Query) -> None:
     watch(monitoring_of([query], 3), stream("emptied", 60, 3))
 
 
+@pytest.mark.slow
 def test_a_batch_is_what_its_arrivals_are_one_by_one() -> None:
     rows = stream("emptied", 200, 3)
     whole, single = monitoring_of(all_queries(), 3), monitoring_of(all_queries(), 3)
@@ -193,6 +195,7 @@ def v_is_the_mean(found: Reference, layout: Layout, query: SelfJoin | InnerProdu
     return value
 
 
+@pytest.mark.slow
 def test_with_the_mean_for_the_sum_everything_is_n_times_too_strict(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, collected = stream("steady", 500, 8), []
     for is_printed in (False, True):

@@ -67,12 +67,14 @@ def exercise(edges: Edges, walks: int, batch: int, seed: int = 3, damping: float
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_ranks_are_within_their_bounds_after_every_batch(name: str) -> None:
     exercise(GRAPHS[name](), walks=200, batch=40)
     exercise(GRAPHS[name](), walks=40, batch=1 if len(GRAPHS[name]()) < 100 else 25, damping=0.5)
 
 
+@pytest.mark.slow
 def test_many_walks_give_ranks_within_a_hundredth() -> None:
     edges = GRAPHS["les miserables"]()
     found, true = exercise(edges, walks=2_000, batch=len(edges) // 2), true_ranks(edges, 0.85)
@@ -81,6 +83,7 @@ def test_many_walks_give_ranks_within_a_hundredth() -> None:
     assert max(abs(true[n] - e) for n, e in zip(ranks.nodes.tolist(), ranks.estimate, strict=True)) < 1e-3
 
 
+@pytest.mark.slow
 def test_bounds_fail_no_more_often_than_they_say() -> None:
     edges = random_edges(2)
     wrong = 0

@@ -229,6 +229,7 @@ def test_messages_grow_with_the_sites() -> None:
     assert sent[2] == 2 * sent[1] == 4 * sent[0]
 
 
+@pytest.mark.slow
 def test_with_many_slots_ss_is_smaller_than_b_and_b_than_a() -> None:
     """Four items in every slot of 8,000 and many in two: lists and bitmaps against samples of 76 slots."""
     promise = promised(slots=8000, alpha=0.9, eps=0.8, sites=1, sliding=False)

@@ -39,6 +39,7 @@ def test_few_arrivals_are_counted_exactly() -> None:
         assert counts.since(since)[0].lo == counts.since(since)[0].hi == 149 - min(149, max(0, since))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [2, 16, 256])
 def test_a_merge_adds_no_error(sites: int) -> None:
     rng, parts, whole = np.random.default_rng(sites), [], []
@@ -73,6 +74,7 @@ def test_a_wave_is_no_larger_than_its_levels() -> None:
     assert len(held) <= len(held.waves) * held.most * levels
 
 
+@pytest.mark.slow
 def test_a_wave_keeps_what_fewer_than_m_later_ones_replace() -> None:
     """Each wave of each cell against the rule itself, with levels that are drawn in plain Python."""
     rng, times = np.random.default_rng(2), np.sort(np.random.default_rng(3).integers(0, 99, 3_000))

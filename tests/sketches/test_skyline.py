@@ -56,6 +56,7 @@ def exercise(n: int, objects: int, width: int, faults: Faults | None = None, ste
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "objects", "width"), [(1, 1, 1), (1, 9, 2), (2, 5, 1), (4, 12, 3), (64, 8, 2)])
 def test_the_skyline_is_that_of_the_sums_after_every_change(n: int, objects: int, width: int) -> None:
     exercise(n, objects, width)
@@ -65,6 +66,7 @@ def test_a_hostile_channel_changes_nothing() -> None:
     assert exercise(4, 8, 2, HARM, steps=60).network.refused["not authentic"] > 0
 
 
+@pytest.mark.slow
 def test_few_changes_are_told_where_objects_are_far_apart() -> None:
     rng = np.random.default_rng(5)
     world = World(rng.integers(0, 20_000, (8, 40, 3)))

@@ -113,6 +113,7 @@ def test_bounds_are_certain_and_a_still_state_is_known_after_two_rounds(
     world.assert_true_top(now + 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults", [None, Faults(dropped=0.2, repeated=0.2, reordered=0.3, truncated=0.1, forged=0.2)]
 )
@@ -202,6 +203,7 @@ def still_run(site: Callable[[], PrintedSite], rounds: int) -> tuple[float, int]
     return wrong / members, entries
 
 
+@pytest.mark.slow
 def test_the_printed_version_is_wrong_in_still_states() -> None:
     """A sum stays when its site stops telling; and echoes of echoes make the lists longer."""
     printed, told = still_run(lambda: PrintedSite(8, 10), 3)

@@ -57,6 +57,7 @@ def check_few_successes(successes: int, sixteenths: int, confidence: Fraction) -
     assert (low, high) == exact_interval(successes, probability, confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("successes", [MANY - 1, MANY, MANY + 1, 90])
 @pytest.mark.parametrize("probability", [Fraction(1, 2), Fraction(1, 8), Fraction(7, 8)])
 def test_many_successes_come_close_to_exact_sums(successes: int, probability: Fraction) -> None:

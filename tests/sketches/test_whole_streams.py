@@ -66,6 +66,7 @@ def test_the_buckets_of_many_arrivals_are_those_that_updates_leave(kind: Counter
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @pytest.mark.parametrize("kind", KINDS)
 @given(
@@ -145,6 +146,7 @@ def test_a_merge_of_dyadic_sketches_costs_what_they_hold() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_merge_through_counters_of_all_cells_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def through_counters(self: Counting, cells: Ints, times: Ints, counts: Ints) -> Buckets:
         order = np.argsort(times, kind="stable")

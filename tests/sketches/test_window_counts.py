@@ -118,6 +118,7 @@ def test_a_merge_of_many_sites_keeps_its_error(kind: CounterKind, sites: int) ->
     assert_counts(tighter, np.concatenate(whole), since=range(0, 10_001, 17))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(BATCHES, min_size=2, max_size=6),
@@ -178,6 +179,7 @@ def test_the_clock_of_counts_keeps_the_last_arrivals(kind: CounterKind) -> None:
         merge_counts([counts, counts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_window_forgets_exactly_what_expired(kind: CounterKind) -> None:
     counts = single(kind, 0.1, window=10)

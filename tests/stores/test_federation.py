@@ -190,6 +190,7 @@ def _of_the_first(self: Any, snapshot: Any, projection: Any, view: Any) -> Any:
             yield self._cached(snapshot.sites[0], projection, batch_range, site.live_counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name", "mistake"),
     [

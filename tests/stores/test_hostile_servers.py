@@ -205,6 +205,7 @@ def test_lists_of_files_that_are_none_are_refused() -> None:
             files_at(port).names("events")
 
 
+@pytest.mark.slow
 def test_limits_are_needed(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
     """Variants of the client that the table above catches."""
     with monkeypatch.context() as patch, server(HOSTILE["endless patience"][0]) as (port, _):

@@ -94,6 +94,7 @@ def compare(ways: tuple[Ask, Ask]) -> list[str]:
     return different
 
 
+@pytest.mark.slow
 def test_both_ways_answer_alike(ways: tuple[Ask, Ask]) -> None:
     assert compare(ways) == []
 

@@ -195,6 +195,7 @@ def test_values_that_are_not_numbers_come_back_from_what_is_stored(name: str) ->
     assert kind.exact_of(object()) is None
 
 
+@pytest.mark.slow
 def test_no_other_module_has_a_list_of_the_types_that_measures_may_have() -> None:
     """Two names of numeric types in one set, tuple, list or dict make such a list."""
     names = {kind.name for kind in COLUMN_TYPES.values() if kind.is_measure}

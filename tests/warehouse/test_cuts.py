@@ -78,6 +78,7 @@ def sorted_inputs(draw: st.DrawFn) -> tuple[list[NDArray[Any]], list[SortedInput
     return arrays, inputs, widest
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(sorted_inputs(), st.integers(1, 12))
 def test_the_slices_together_are_the_merged_whole(

@@ -98,6 +98,7 @@ def test_numbers_without_rows_take_no_place_in_the_sample(wide: int) -> None:
     assert summary.sample.to_bytes() == expected.to_bytes()
 
 
+@pytest.mark.slow
 def test_a_wide_range_has_the_sample_of_its_batches(tmp_path: Path) -> None:
     """The commit of the 32nd batch adds a row for all of them."""
     random, batches = np.random.default_rng(4), []

@@ -79,6 +79,7 @@ def questions(uri: Path) -> dict[str, Callable[[Any], Any]]:
     }
 
 
+@pytest.mark.slow
 def test_every_number_of_a_question_is_answered_or_refused(filled: Path) -> None:
     before = tables_of(filled)
     for name, ask in questions(filled).items():

@@ -228,6 +228,7 @@ def test_they_are_loaded_streamed_merged_and_maintained(loader: Loader) -> None:
     assert len(live(loader, 1)) > 1
 
 
+@pytest.mark.slow
 def test_a_warehouse_from_before_them_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Loader.create(tmp_path / "w")
     for _ in range(3):

@@ -59,6 +59,7 @@ def check(seeds: range) -> int:
     return quick
 
 
+@pytest.mark.slow
 def test_records_that_are_read_at_once_mean_the_same() -> None:
     assert check(range(150)) > 1500
 

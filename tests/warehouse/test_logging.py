@@ -39,6 +39,7 @@ def logged(
     return caplog.records
 
 
+@pytest.mark.slow
 def test_loads_merges_maintenance_and_creation_are_told_at_info(logged: list[logging.LogRecord]) -> None:
     told = {record.name: record.getMessage() for record in logged}
     assert told.keys() == {"tidemark.create", "tidemark.load", "tidemark.maintain"}
@@ -75,6 +76,7 @@ def test_a_module_that_prints_is_caught() -> None:
     assert printed(source) == ["print", "sys.stderr.write", "logging.warning"]
 
 
+@pytest.mark.slow
 def test_without_a_handler_of_the_caller_s_warnings_go_nowhere() -> None:
     """In a fresh process, where no test framework has put a handler of its own."""
     warn = "logging.getLogger('tidemark.commits').warning('lost a race')"

@@ -55,6 +55,7 @@ def test_no_batch_is_lost_by_maintenance_between_a_plan_and_its_load(planned: Lo
     assert warehouse.verify(planned.uri).ok
 
 
+@pytest.mark.slow
 def test_maintenance_that_looks_at_finished_loads_alone_is_caught(
     planned: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

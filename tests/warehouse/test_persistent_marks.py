@@ -138,6 +138,7 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
             assert np.bincount(again.rows.codes).sum() == len(again.rows)
 
 
+@pytest.mark.slow
 def test_keys_at_the_edges_of_files_are_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join that takes the edges of files for whole keys is found by verify."""
 

@@ -67,6 +67,7 @@ def tokens(value: Any) -> Any:
     return value if isinstance(value, Token) or value is None else query.token(value)
 
 
+@pytest.mark.slow
 def test_every_question_about_keys_is_answered_as_by_the_twin(life: Life) -> None:
     private, plain = map(query.open, (life.private, life.plain))
     for key, values in (("user", NAMES), ("card", CARDS), (["user", "card"], [(NAMES[0], CARDS[0])])):
@@ -486,6 +487,7 @@ def test_several_warehouses_have_one_secret(life: Life, tmp_path: Path) -> None:
         query.connect({"a": life.private, "b": life.plain}).sql("SELECT count(*) FROM a")
 
 
+@pytest.mark.slow
 def test_statements_join_warehouses_of_one_secret(life: Life, tmp_path: Path) -> None:
     own: dict[str, Any] = {"keys": KEYS, "groups": ["user"], "time": "time", "schema": SCHEMA}
     warehouse.create(None, tmp_path / "plain", ["delay"], **own)
@@ -571,6 +573,7 @@ def test_connections_of_the_caller_are_refused(life: Life) -> None:
         query.register_duckdb(connection, life.private, "w")
 
 
+@pytest.mark.slow
 def test_conditions_of_alerts_have_tokens(life: Life, tmp_path: Path) -> None:
     """Their text is in notices and in the file of states."""
     empty, state = created(tmp_path), tmp_path / "state.json"

@@ -81,6 +81,7 @@ def test_the_pairs_are_the_least_of_all_rows() -> None:
     assert sample(day).pairs == tuple(sorted(every)[:SIZE])
 
 
+@pytest.mark.slow
 def test_a_thousand_normal_days_are_told_apart() -> None:
     """Three sources a day, of one schedule; none has nearly the rows of another, on any day."""
     r = np.random.default_rng(20261127)

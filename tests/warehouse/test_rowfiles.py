@@ -101,6 +101,7 @@ PLAIN: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_bounds_hold_every_value_and_whole_numbers_exactly(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -55,6 +55,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     process_folder.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_what_a_killed_process_left_is_removed_and_what_others_use_is_not(
     own: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool

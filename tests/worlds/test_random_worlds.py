@@ -59,7 +59,7 @@ def live_through(
             counts["questions"] += 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2 * soak.DRAWS))
 def test_a_few_random_worlds_answer_as_plain_lists_do(seed: int, tmp_path: Path) -> None:
     live_through(tmp_path, seed)
 
