@@ -29,7 +29,7 @@ from tests.crash.batches import (
     write_batch,
 )
 from tests.crash.loader import Job
-from tests.crash.processes import ROOT, LoaderProcess, ReaderProcess
+from tests.crash.processes import LoaderProcess, ReaderProcess
 from tests.crash.truth import Truth, problems, wrong_at_rest
 from tests.stores.faults import TRIES, insist
 from tidemark import stream, warehouse
@@ -295,7 +295,3 @@ def loaders(stage: Stage) -> Iterator[Callable[..., LoaderProcess]]:
     yield start
     for one in started:
         one.end()
-
-
-def load_batch_script() -> Path:
-    return ROOT / "jobs" / "load_batch.py"

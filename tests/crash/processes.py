@@ -35,6 +35,12 @@ def submit(script: Path, *argv: str) -> list[str]:
     return [SUBMIT, *_CONF, "--conf", "spark.sql.shuffle.partitions=2", str(script), *argv]
 
 
+def load_command(*argv: str, spark: bool) -> list[str]:
+    """The command line of the job that loads: by spark-submit, or by Python and without Spark."""
+    script = ROOT / "jobs" / "load_batch.py"
+    return submit(script, *argv) if spark else [sys.executable, str(script), *argv, "--engine", "local"]
+
+
 def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Starts a command in a session of its own, so that all it starts can be found and killed."""
     environment = {

@@ -20,9 +20,9 @@ import pytest
 
 from tests import soak
 from tests.crash.attacks import kill_at_random
-from tests.crash.conftest import Attacked, Stage, load_batch_script, new_warehouse
+from tests.crash.conftest import Attacked, Stage, new_warehouse
 from tests.crash.loader import Kill
-from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, kill, start, submit
+from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, kill, load_command, start
 from tidemark import warehouse
 
 KILLS = SOAK_KILLS or 2
@@ -150,20 +150,25 @@ def test_a_folder_that_holds_somebody_s_files_is_left_alone(stage: Stage) -> Non
     assert [path for path in uri.rglob("*") if path.is_file()] == [theirs]
 
 
-def test_spark_submit_of_the_job_killed_is_mended_by_spark_submit_of_the_job(stage: Stage) -> None:
-    """The command that users type: killed once its plan is on disk, and in a soak a random moment later."""
+def test_spark_submit_of_the_job_killed_is_mended_by_the_job(stage: Stage) -> None:
+    """The command that users type: killed once its plan is on disk, and in a soak a random moment later.
+
+    The next one is without Spark, and in a soak by spark-submit, too.
+    """
     delays = [0.0, random.Random(5).uniform(0, 2)] if SOAK_KILLS else [0.0]
     attacked = [stage.copy("shallow") for _ in delays]
-    commands = [submit(load_batch_script(), *one.load_job(12).argv) for one in attacked]
+    jobs = [one.load_job(12).argv for one in attacked]
     logs = [stage.folder / f"submitted-{at}.log" for at in range(len(delays))]
-    killed = [start(*pair) for pair in zip(commands, logs, strict=True)]
+    killed = [start(load_command(*job, spark=True), log) for job, log in zip(jobs, logs, strict=True)]
     for one, process, log, delay in zip(attacked, killed, logs, delays, strict=True):
         wait_for_version(one, "steps", 3, process, log)  # created, and two steps
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(delay)
         kill(process)
     assert killed[0].returncode == -signal.SIGKILL
-    again = [start(*pair) for pair in zip(commands, logs, strict=True)]
+    again = [
+        start(load_command(*job, spark=SOAK_KILLS > 0), log) for job, log in zip(jobs, logs, strict=True)
+    ]
     for one, process, log in zip(attacked, again, logs, strict=True):
         assert process.wait(PATIENCE) == 0, log.read_text()
         one.truth.have_arrived(12)

@@ -6,16 +6,15 @@ other runs to its end: so each race is run where it matters, in both orders.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.crash.conftest import Attacked, Stage, has, load_batch_script
+from tests.crash.conftest import Attacked, Stage, has
 from tests.crash.loader import Job
-from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, start, submit
+from tests.crash.processes import PATIENCE, SOAK_KILLS, LoaderProcess, load_command, start
 from tests.crash.truth import Truth
 
 # Where both loaders are held. A soak holds each kind of race at each point, the tests at every other one.
@@ -136,17 +135,11 @@ def test_a_stream_brings_batches_while_two_loaders_take_them(
 def test_spark_submit_of_the_job_thrice_at_once_counts_every_row_once(stage: Stage) -> None:
     """The commands that users type, started at once: twice for the same batch, and for another one.
 
-    Two of them without Spark; in a soak all are by spark-submit.
+    Without Spark, and in a soak by spark-submit; that a driver of Spark races is shown above.
     """
     one, numbers = stage.copy("shallow"), (10, 10, 11)
     logs = [stage.folder / f"at-once-{at}.log" for at in range(3)]
-    argvs = [one.load_job(number).argv for number in numbers]
-    alone = [sys.executable, str(load_batch_script())]
-    commands = [submit(load_batch_script(), *argvs[0])]
-    commands += [
-        submit(load_batch_script(), *argv) if SOAK_KILLS else [*alone, *argv, "--engine", "local"]
-        for argv in argvs[1:]
-    ]
+    commands = [load_command(*one.load_job(number).argv, spark=SOAK_KILLS > 0) for number in numbers]
     started = [start(command, log) for command, log in zip(commands, logs, strict=True)]
     for process, log in zip(started, logs, strict=True):
         assert process.wait(PATIENCE) == 0, log.read_text()

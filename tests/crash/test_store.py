@@ -36,6 +36,7 @@ from tests.crash.processes import (
     ReaderProcess,
     is_foreign,
     kill,
+    load_command,
     start,
 )
 from tests.docs.pages import blocks
@@ -176,7 +177,10 @@ def test_two_commits_of_the_same_version_at_the_same_moment(
 
 @pytest.mark.spark
 def test_the_nightly_job_of_the_guide_twice_and_after_a_kill(server: Server, tmp_path: Path) -> None:
-    """By its lines in the guide alone: for a first batch, again, and for a second one that is cut off."""
+    """By its lines in the guide alone: for a first batch, again, and for a second one that is cut off.
+
+    Those that are loaded anew without Spark, and in a soak by spark-submit, too.
+    """
     for name in ("docs", "jobs"):
         (tmp_path / name).symlink_to(ROOT / name)
     first, again = nightly_lines()
@@ -184,7 +188,8 @@ def test_the_nightly_job_of_the_guide_twice_and_after_a_kill(server: Server, tmp
     moments = random.Random(6)
     server.set(*FAULTS)
     assert "2001-Q1: loaded" in run_to_its_end(first, tmp_path / "first.log")
-    assert "2001-Q1: was loaded before, nothing changed" in run_to_its_end(again, tmp_path / "again.log")
+    told = run_to_its_end(anew(again), tmp_path / "again.log")
+    assert "2001-Q1: was loaded before, nothing changed" in told
 
     server.set(*FAULTS, latency=0.1)  # so that the load goes on for seconds after its first file
     killed = start(second, tmp_path / "killed.log")
@@ -195,7 +200,7 @@ def test_the_nightly_job_of_the_guide_twice_and_after_a_kill(server: Server, tmp
         killed.wait(moments.uniform(0, 1.5))
     kill(killed)
     assert killed.returncode == -signal.SIGKILL
-    assert "2001-Q2: loaded" in run_to_its_end(second, tmp_path / "second.log")
+    assert "2001-Q2: loaded" in run_to_its_end(anew(second), tmp_path / "second.log")
     assert sum(bool(request.fault) for request in server.requests()) > 10
 
     server.set()
@@ -215,6 +220,12 @@ def nightly_lines() -> list[list[str]]:
     text = "".join(block.text for block in blocks(GUIDE) if block.kind == "shell")
     lines = [shlex.split(line) for line in re.sub(r"\\\n\s*", "", text).splitlines()]
     return [[SUBMIT, *words[1:]] for words in lines if words and words[0] == "spark-submit"]
+
+
+def anew(line: list[str]) -> list[str]:
+    """The line a second time."""
+    _, _, *argv = line
+    return line if SOAK_KILLS else load_command(*argv, spark=False)
 
 
 def run_to_its_end(command: list[str], log: Path) -> str:
