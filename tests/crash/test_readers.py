@@ -35,6 +35,12 @@ LOAD = sys.modules["tidemark.warehouse.load"]
 VERIFY = sys.modules["tidemark.warehouse.verify"]
 
 
+@pytest.fixture(autouse=True)
+def _nobody_else_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that fails waits for other writers, and here are none."""
+    instant(monkeypatch, VERIFY)
+
+
 class Crash(Exception):
     """Stops a load at a point."""
 
@@ -227,7 +233,6 @@ def test_a_merge_that_leaves_an_input_is_caught(
         with suppress(TidemarkError):
             one.load(30)
     one.truth.have_arrived(30)
-    instant(monkeypatch, VERIFY)  # it waits for a merge that never comes
     assert one.what_is_wrong() != []
 
 
