@@ -1,15 +1,13 @@
 """Loads that are refused: one line says why, the exit code is 2, and every table is as it was, byte for byte.
 
-They are loads by the command in a process of its own, which starts Spark once for all of them: nothing that
-can be told before that starts it.
+They are loads by the command and in Spark: what can be told before Spark is needed is told without it.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -18,49 +16,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.jobs.said import ROOT, Said, environment
+from tests.jobs.said import ROOT, Said, environment, tidemark
 from tests.jobs.test_load_batch import OPTIONS, TABLE, bad_inputs, write_csv
 from tests.warehouse.disk import tables_of
 from tidemark import query, warehouse
+from tidemark.jobs.spark import session
 
-# Runs the command for each line of arguments, and says whether Spark was started so far.
-ONE_AFTER_THE_OTHER = """
-import contextlib, io, json, sys
-from tidemark.jobs.cli import main
-from pyspark import SparkContext
-for line in sys.stdin:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main.main(json.loads(line))
-        except SystemExit as stopped:
-            code = stopped.code
-    started = SparkContext._gateway is not None
-    print(json.dumps([code, out.getvalue(), err.getvalue(), started]), flush=True)
-"""
 Ask = Callable[..., tuple[Said, bool]]
 
 
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
-    """The command in a process that takes one line after the other; and whether Spark runs there."""
-    line = [sys.executable, "-c", ONE_AFTER_THE_OTHER]
-    with subprocess.Popen(
-        line, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        given, answers = child.stdin, child.stdout
+@pytest.fixture
+def ask(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """The command, by the session that all tests share; and whether it asked for one."""
+    asked: list[str] = []
 
-        def run(*argv: object) -> tuple[Said, bool]:
-            given.write(json.dumps(list(map(str, argv))) + "\n")
-            given.flush()
-            code, out, err, started = json.loads(answers.readline())
-            return Said(code, out, err), started
+    def shared(name: str, *_: object, **__: str) -> SparkSession:
+        asked.append(name)
+        return spark
 
-        yield run
-        given.close()
+    monkeypatch.setattr(session, "spark_session", shared)
+
+    def run(*argv: object) -> tuple[Said, bool]:
+        asked.clear()
+        return tidemark(capsys, *argv), bool(asked)
+
+    return run
 
 
 def contents(uri: Path) -> dict[str, str]:
@@ -136,7 +118,6 @@ class Loads:
         return [*found, *(added - swept)]
 
 
-@pytest.mark.slow
 def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Path) -> None:
     loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
     pq.write_table(TABLE, good)
@@ -153,7 +134,6 @@ def test_a_first_load_that_is_refused_makes_no_warehouse(ask: Ask, tmp_path: Pat
     assert not loads.uri.exists()
 
 
-@pytest.mark.slow
 def test_a_load_that_is_refused_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     loads, good = Loads(ask, tmp_path / "w"), tmp_path / "good.parquet"
     pq.write_table(TABLE, good)

@@ -32,7 +32,7 @@ from tidemark.warehouse.text.files import read_chunks
 from tidemark.warehouse.text.parts import Chunks, Part
 from tidemark.warehouse.text.records import TextColumns
 
-COUNT = int(os.environ.get("TIDEMARK_SOAK_TEXTS", "50"))
+COUNT = int(os.environ.get("TIDEMARK_SOAK_TEXTS", "25"))
 COLUMNS = TextColumns(SCHEMA)
 PLACE = re.compile(r"([^/ ]+), line (\d+)")
 
