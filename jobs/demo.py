@@ -2,9 +2,9 @@
 
     make demo        (or: python -m tidemark.jobs.demo [--warehouse FOLDER])
 
-It backfills weekly batches with one spark-submit, loads one more week as a nightly batch, keeps the last week
-live, and prints certified quantiles beside the exact ones of numpy. Every run deletes the folder given by
---warehouse, or a folder below the temporary directory, and builds it again.
+It backfills weekly batches with one spark-submit. Without Spark it loads one more week as a nightly batch
+and keeps the last week live. Then it prints certified quantiles beside the exact ones of numpy. Every run
+deletes the folder given by --warehouse, or a folder below the temporary directory, and builds it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from rich.table import Table
 from tidemark import query, stream
 from tidemark.jobs.cli import terminal
 from tidemark.jobs.cli.exit_codes import DONE, FAILED
-from tidemark.jobs.spark.session import spark_session
 from tidemark.query.reading.modes import MODES
 from tidemark.sketches import target_rank
 
@@ -47,7 +46,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLIGHTS = ROOT / "docs" / "data" / "flights-20k.parquet"
 PHIS = (0.5, 0.9, 0.99, 0.999)
 OPTIONS = "--measure delay --measure distance --key origin --time time --eps 0.01 --kappa 3"
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # these jobs end before Java's second compiler would pay off
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the job ends before Java's second compiler would pay off
 WEEK = timedelta(days=7)
 NIGHTLY_FROM = datetime.fromisoformat("2001-03-19T00:00:00+00:00")  # begins the week before the last
 LIVE_FROM = NIGHTLY_FROM + WEEK  # rows from here on are streamed, not loaded
@@ -67,8 +66,8 @@ def main() -> int:
     console.rule("1. backfill: weekly batches, one spark-submit")
     _write_inputs(flights, folder)
     _submit(uri, folder / "backfill.parquet", "backfill", *OPTIONS.split(), "--batch-every", "7 days")
-    console.rule("2. one more week, as a nightly batch")
-    _submit(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY_FROM:%Y-%m-%d}")
+    console.rule("2. one more week, as a nightly batch without Spark")
+    _load(uri, folder / "nightly.parquet", f"week-of-{NIGHTLY_FROM:%Y-%m-%d}")
     console.rule("3. the last week stays live")
     _stream(uri, flights)
     wh = query.open(uri)
@@ -96,15 +95,18 @@ def _submit(uri: Path, path: Path, batch: str, *options: str) -> None:
     subprocess.run([*map(str, command), *options], check=True)  # noqa: S603  our own script and arguments
 
 
+def _load(uri: Path, path: Path, batch: str) -> None:
+    command = [sys.executable, "-m", "tidemark.jobs.cli.main", "load", "--engine", "local"]
+    command += ["--warehouse", str(uri), "--input", str(path), "--batch", batch]
+    subprocess.run(command, check=True)  # noqa: S603  our own command and arguments
+
+
 def _stream(uri: Path, flights: pa.Table) -> None:
     """Appends the rows of the last week as a stream, one batch per day."""
-    spark = spark_session("tidemark demo", **{"spark.driver.extraJavaOptions": SHORT_LIVED})
     streamed = flights.filter(pc.greater_equal(flights.column("time"), LIVE_FROM))
     days = pc.strftime(streamed.column("time"), "%Y-%m-%d")
     for batch, day in enumerate(sorted(pc.unique(days).to_pylist())):
-        rows = spark.createDataFrame(streamed.filter(pc.equal(days, day)))
-        stream.append(spark, uri, rows, source="web", batch=batch)
-    spark.stop()
+        stream.append(None, uri, streamed.filter(pc.equal(days, day)), source="web", batch=batch)
 
 
 def _compare(console: Console, wh: query.Warehouse, flights: pa.Table, last: str | None) -> bool:
