@@ -18,6 +18,7 @@ import numpy as np
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
 from tidemark.query.keys.key_source import KeySource
+from tidemark.query.reading.sql_text import with_most
 from tidemark.warehouse.columns.keys import take_names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
@@ -39,7 +40,7 @@ GROUP BY name, spans.part
 _SQUARES = "SELECT part, sum(rows::HUGEINT * rows) FROM found GROUP BY part"
 _KEYS = "SELECT part, count(*) FROM found GROUP BY part"
 _NEW_KEYS = "SELECT part, count(*) FROM (SELECT min(part) AS part FROM found GROUP BY name) GROUP BY part"
-_RANKED = "SELECT *, row_number() OVER (PARTITION BY part ORDER BY rows DESC, name) AS place FROM found"
+_RANKED = "SELECT *, row_number() OVER (PARTITION BY part ORDER BY rows DESC, name) AS place FROM {}"
 
 
 class WindowScan:
@@ -73,7 +74,8 @@ class WindowScan:
         """The k names with the most rows in the window with this number; one query for all windows."""
         if k not in self._tops:
             kept = min(k, MOST_ROWS)
-            found = self._names(f"FROM ({_RANKED}) WHERE place <= {kept + 1} ORDER BY part, name")
+            ranked = _RANKED.format(with_most("found", kept + 1, "part", "rows"))
+            found = self._names(f"FROM ({ranked}) WHERE place <= {kept + 1} ORDER BY part, name")
             self._tops[k] = [one.first(kept) for one in found]
         return self._tops[k][part]
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from tidemark.warehouse.columns.column_names import ColumnNames
 
+FEW = 1000  # greatest numbers of a part, at most, that DuckDB keeps while it goes through the rows
+
 
 def quoted(name: str) -> str:
     """The name of a column or a table."""
@@ -31,3 +33,16 @@ def parquet_rows(paths: Iterable[str], *options: str) -> str:
     """The rows of Parquet files, with the columns that are in the files alone, and those that options add."""
     files = ", ".join(map(literal, paths))
     return f"read_parquet([{files}], {', '.join(['hive_partitioning = false', *options])})"
+
+
+def with_most(table: str, k: int, part: str, number: str) -> str:
+    """SQL of the rows of a table that can be among the k of their part with the greatest number.
+
+    These are those with at least the k-th number of the part, so few are left to be sorted. part: the columns
+    that tell parts apart. number: SQL of a number of a row.
+    """
+    if k > FEW:
+        return f"(FROM {table})"
+    least = f'SELECT {part}, list_min(max({number}, {k})) AS "the least" FROM {table} GROUP BY {part}'
+    rows = f'SELECT * EXCLUDE ("the least") FROM {table} JOIN ({least}) USING ({part})'
+    return f'({rows} WHERE {number} >= "the least")'

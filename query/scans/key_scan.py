@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.connections import registered
-from tidemark.query.reading.sql_text import quoted
+from tidemark.query.reading.sql_text import quoted, with_most
 from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.row_source import LIVE, key_name
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
@@ -184,9 +184,11 @@ class KeyScan(OpenScan):
                 f"SELECT *, 0::BIGINT AS part FROM counted WHERE {self._has_key} "
                 f"ORDER BY {order} LIMIT {kept if len(parts) else 0}"
             )
+        keyed = f"(FROM counted WHERE {self._has_key})"
+        most = with_most(keyed, kept, ", ".join(self._groups), _ROWS)
         with self._asked(part=np.array(parts, np.int64)):
             return self._counted(
-                f"SELECT * FROM {self._coded} SEMI JOIN asked USING (part) WHERE {self._has_key} "
+                f"SELECT * FROM {self._coded(most)} SEMI JOIN asked USING (part) "
                 f"QUALIFY row_number() OVER (PARTITION BY part ORDER BY {order}) <= {kept} "
                 f"ORDER BY part, {order}"
             )
@@ -196,7 +198,7 @@ class KeyScan(OpenScan):
         order = f"{_ROWS} DESC, {', '.join(self._columns)}"
         with self._asked(part=np.array(parts, np.int64), least=np.array(least, np.int64)):
             return self._counted(
-                f"SELECT * FROM {self._coded} JOIN asked USING (part) WHERE {self._has_key} "
+                f"SELECT * FROM {self._coded()} JOIN asked USING (part) WHERE {self._has_key} "
                 f"AND {_ROWS} >= least ORDER BY part, {order}"
             )
 
@@ -214,7 +216,7 @@ class KeyScan(OpenScan):
             columns[key_name(number)] = stored_keys(key, names) if isinstance(names, np.ndarray) else names
         with self._tables(asked=arrow_table(columns)):
             return self.rows(
-                f"SELECT part, place, history, live FROM {self._coded} "
+                f"SELECT part, place, history, live FROM {self._coded()} "
                 f"JOIN asked USING ({', '.join(self._columns)})"
             )
 
@@ -231,12 +233,11 @@ class KeyScan(OpenScan):
     def _has_key(self) -> str:
         return " AND ".join(f"{column} IS NOT NULL" for column in self._columns)
 
-    @property
-    def _coded(self) -> str:
-        """SQL of the counted keys, each with the number of its part."""
+    def _coded(self, counted: str = "counted") -> str:
+        """SQL of counted keys, each with the number of its part."""
         if not self._groups:
-            return "(SELECT *, 0::BIGINT AS part FROM counted)"
-        return f"(FROM counted JOIN codes USING ({', '.join(self._groups)}))"
+            return f"(SELECT *, 0::BIGINT AS part FROM {counted})"
+        return f"(FROM {counted} JOIN codes USING ({', '.join(self._groups)}))"
 
     def _counted(self, statement: str) -> CountedKeys:
         with self._tables():

@@ -23,6 +23,7 @@ from tests.query.keyoracle import plain, shown
 from tests.soak import draws
 from tidemark.query import InputError
 from tidemark.query.asking import scanned_keys
+from tidemark.query.reading import sql_text
 from tidemark.query.scans import duckdb_files, key_scan, row_source
 from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.ledger import ledger_table
@@ -268,6 +269,11 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     ),
     "the cut of a tick is not asked": (scanned_keys, "_times", lambda *_: None),
     "rows without a key are a key": (key_scan.KeyScan, "_has_key", "true"),
+    "a key of the first is left out": (
+        key_scan,
+        "with_most",
+        lambda table, k, *rest: sql_text.with_most(table, max(1, k - 1), *rest),
+    ),
     "all groups are one": (scanned_keys.ChosenParts, "_parts", property(lambda self: self._places * 0)),
 }
 
