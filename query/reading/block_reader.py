@@ -32,7 +32,6 @@ from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange, stores_at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.integrity.digests import ColumnsByName, column_digest, columns_by_name
-from tidemark.warehouse.integrity.read_ahead import PartOfFile
 from tidemark.warehouse.integrity.sealed_files import bytes_of_chunk
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
@@ -41,7 +40,7 @@ from tidemark.warehouse.runs.marks import RunFile
 ROUND_BYTES = 2**24  # of the blocks that are fetched from an object store at once
 FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
-MAPPED_FILES = 256  # files that are open at once
+MAPPED_FILES = 256  # files that are mapped at once
 GROUPS_PER_TASK = 4  # row groups that are decoded at a time
 # Before its doubles a page has a header and levels; Parquet does not give the length of the header.
 PAGE_HEAD = 256
@@ -150,13 +149,6 @@ class _OpenFile:
     identity: tuple[int, ...]
 
 
-class _OpenPart(NamedTuple):
-    """An open file of an object store, and the part of it that is at hand while it is read."""
-
-    file: pq.ParquetFile
-    part: PartOfFile
-
-
 class _Held(NamedTuple):
     """Bytes of a file that are at hand, from the byte `start` on; None if Arrow decodes all columns."""
 
@@ -180,7 +172,6 @@ class BlockReader:
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, Sequence[int]] = {}
         self._open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile] = {}  # by place and dictionaries
-        self._open_parts: dict[tuple[_Place, tuple[str, ...]], _OpenPart] = {}
         self._groups_read = 0
 
     def use_versions(self, root: str, versions: Sequence[int]) -> None:
@@ -193,7 +184,7 @@ class BlockReader:
             self._close()
 
     def _close(self) -> None:
-        self._open_files, self._open_parts, self._groups_read = {}, {}, 0
+        self._open_files, self._groups_read = {}, 0
 
     def _release_pages(self, open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile]) -> None:
         """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
@@ -299,20 +290,16 @@ class BlockReader:
         """As `read`; row groups that were not fetched are fetched in one round."""
         ranges = self._ranges(root, file, groups, columns)
         _fetch({far: ranges})
-        place, footer, blocks = _place(root, file), self.footer(root, file), []
-        key, open_parts = (place, tuple(dictionaries)), self._open_parts
+        place, footer, blocks = _place(root, file), self.footer(root, file), list[ColumnsByName]()
         with place.reading():
-            opened = open_parts.pop(key, None) or _open_part(file.size, footer, dictionaries)
             for group, wanted in zip(groups, ranges, strict=True):
                 content = far.read(wanted)
-                opened.part.hold(content, wanted.start)
-                held = _Held(content, wanted.start)
-                blocks.append(_read_block(opened.file, footer, held, file, group, columns, copy))
-            opened.part.hold(b"")
+                block = _plain_columns(footer, _Held(content, wanted.start), file, group, columns, copy)
+                if missing := [name for name in columns if name not in block]:
+                    opened = _open_range(content, wanted.start, file.size, footer, dictionaries)
+                    block.update(_decode_block(opened, footer, file, group, missing))
+                blocks.append(block)
         _count(place.path, footer, groups, columns)
-        open_parts[key] = opened
-        if len(open_parts) > MAPPED_FILES:
-            self._close()
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
@@ -344,13 +331,17 @@ def _open(
     return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(dictionaries)), mapped
 
 
-def _open_part(size: int, footer: Footer, dictionaries: Sequence[str]) -> _OpenPart:
-    """Opens a file of an object store, of which nothing is at hand yet."""
-    part = PartOfFile(size)
-    source = pa.PythonFile(part, mode="r")
-    return _OpenPart(
-        pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries)), part
-    )
+def _open_range(
+    content: bytes, start: int, size: int, footer: Footer, dictionaries: Sequence[str]
+) -> pq.ParquetFile:
+    """Opens a file of `size` bytes of which a range is at hand. All else is zeros, which take no memory.
+
+    Arrow reads a file of Python's in threads that wait for each other: twice the time of a small block.
+    """
+    mapped = mmap.mmap(-1, size)
+    mapped[start : start + len(content)] = content
+    source = pa.BufferReader(pa.py_buffer(mapped))
+    return pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
 
 
 def _verified_footer(place: _Place, file: RunFile) -> Footer:
@@ -399,15 +390,19 @@ def _read_block(
     copy: bool,
 ) -> ColumnsByName:
     """The columns of a row group; ValueError if they are not what was written."""
-    block: dict[str, Any] = {}
-    for name in columns:
-        values = _plain_doubles(footer, held, file, group, name, copy)
-        if values is not None:
-            block[name] = values
+    block = _plain_columns(footer, held, file, group, columns, copy)
     if len(block) == len(columns):
         return block
     missing = [name for name in columns if name not in block]
     return {**block, **_decode_block(opened, footer, file, group, missing)}
+
+
+def _plain_columns(
+    footer: Footer, held: _Held, file: RunFile, group: int, columns: Sequence[str], copy: bool
+) -> dict[str, Any]:
+    """Those of the columns that need not be decoded."""
+    found = ((name, _plain_doubles(footer, held, file, group, name, copy)) for name in columns)
+    return {name: values for name, values in found if values is not None}
 
 
 def _decode_block(

@@ -25,63 +25,17 @@ def is_remote(filesystem: fs.FileSystem) -> bool:
     return isinstance(filesystem, fs.PyFileSystem)
 
 
-class PartOfFile(io.RawIOBase):
-    """A file of `size` bytes of which only those are at hand that `hold` was given last.
-
-    Reads of other bytes raise ValueError.
-    """
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size, self._position = size, 0
-        self._start, self._held = 0, b""
-
-    def hold(self, held: bytes, start: int = 0) -> None:
-        """Has these bytes at hand from now on, instead of others."""
-        self._start, self._held = start, held
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes; fewer than `size` at the end only."""
-        left = self._size - self._position
-        size = left if size < 0 else min(size, left)
-        if not self._start <= self._position <= self._position + size <= self._start + len(self._held):
-            self._fetch(size)
-        offset = self._position - self._start
-        self._position += size
-        return self._held[offset : offset + size]
-
-    def _fetch(self, size: int) -> None:
-        """Gets the next bytes, at least `size` of them."""
-        raise ValueError(f"the bytes {self._position} to {self._position + size} are not at hand")
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to an offset from the start, from the position or from the end."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-
-class ReadAhead(PartOfFile):
+class ReadAhead(io.RawIOBase):
     """An open object. It holds the piece that was read last, or the ranges that were read at once.
 
     is_whole   whether the object is so small that its first read holds all of it
     """
 
     def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+        super().__init__()
         self._file = filesystem.open_input_file(path)
-        super().__init__(self._file.size())
+        self._size, self._position = self._file.size(), 0
+        self._start, self._held = 0, b""
         self._objects, self._path = filesystem.handler, path
         self.is_whole = self._size <= WHOLE_BYTES
         self._expected = (0, 0)
@@ -102,7 +56,36 @@ class ReadAhead(PartOfFile):
             contents = self._objects.read_ranges(self._path, ranges)
             self._pieces = list(zip((start for start, _ in ranges), contents, strict=True))
 
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; fewer than `size` at the end only."""
+        left = self._size - self._position
+        size = left if size < 0 else min(size, left)
+        if not self._start <= self._position <= self._position + size <= self._start + len(self._held):
+            self._fetch(size)
+        offset = self._position - self._start
+        self._position += size
+        return self._held[offset : offset + size]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to an offset from the start, from the position or from the end."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
     def _fetch(self, size: int) -> None:
+        """Gets the next bytes, at least `size` of them."""
         for start, held in self._pieces:
             if start <= self._position and self._position + size <= start + len(held):
                 self._start, self._held = start, held
