@@ -1,4 +1,7 @@
-"""Key marks and ledger rows have exact numbers of distinct keys and the sample of their rows."""
+"""Key marks and ledger rows have exact numbers of distinct keys and the sample of their rows.
+
+tests/warehouse/test_key_types.py asks it of keys of every type, through loads and merges.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.warehouse.keyworld import DAY_US, TINY, TYPES, KeyWorld
-from tests.warehouse.test_keys import rows_of
+from tests.warehouse.keyworld import DAY_US, TINY, KeyWorld
 from tidemark import warehouse
 from tidemark.sketches.sampling import KeySample, SampleSize
 from tidemark.warehouse.columns.keys import KeyColumn
@@ -20,9 +22,11 @@ from tidemark.warehouse.projections.distinct_keys import DistinctCollector, Dist
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import count_pairs
 
+pytestmark = pytest.mark.usefixtures("small_samples")
 
-@pytest.fixture(autouse=True)
-def _small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.fixture
+def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distinct_keys, "RUN_SAMPLE", SampleSize(12, 30))
     monkeypatch.setattr(key_summaries, "LEDGER_SAMPLE", SampleSize(10, 10))
 
@@ -48,17 +52,6 @@ def check(world: KeyWorld, marks: KeyMarks) -> None:
     assert distinct.by_tick.tolist() == by_tick
     distinct.sample.check_invariants()
     assert distinct.sample.to_bytes() == sample_of(world, steps).to_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", TYPES)
-def test_loads_and_merges_write_the_sample_of_the_rows(tmp_path: Path, kind: str) -> None:
-    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
-    for step in range(4):  # kappa is 2: runs of two levels, of many files, whose edges cut keys
-        world.load(rows_of(kind, step), files=2)
-        for marks in world.view().runs:
-            check(world, marks)
-    assert warehouse.verify(world.uri).ok
 
 
 def test_a_batch_has_the_sample_of_its_rows_however_it_is_shared(tmp_path: Path) -> None:

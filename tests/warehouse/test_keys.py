@@ -1,4 +1,7 @@
-"""The runs of keys are a Counter by (key, tick), whatever the type, the order of steps and the merges."""
+"""The runs of keys are a Counter by (key, tick), whatever the order of steps and the merges.
+
+For keys of each type tests/warehouse/test_key_types.py asks the same.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ import pytest
 from pyspark.sql import types as T
 
 from tests.query.answers import single
-from tests.warehouse.keyworld import TINY, TYPES, KeyWorld, Row, plain
+from tests.warehouse.keyworld import TINY, KeyWorld, Row, plain
 from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, name_at
@@ -125,18 +128,6 @@ def listing(world: KeyWorld, heavy: HeavyKeys) -> dict[tuple[Any, int], int]:
     return dict(zip(zip(names, heavy.cells.tolist(), strict=True), heavy.counts.tolist(), strict=True))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", TYPES)
-def test_every_type_is_counted_by_key_and_tick_through_loads_and_merges(tmp_path: Path, kind: str) -> None:
-    """Four steps at kappa = 2, so level 0 overflows; steps in several chunks, merged into several files."""
-    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
-    for seed in range(4):
-        world.load(rows_of(kind, seed), files=3)
-    levels = [(run.run.level, run.run.first, run.run.last) for run in world.view().runs]
-    assert levels == [(1, 0, 2), (0, 3, 3)]
-    check(world)
-
-
 def test_one_step_that_fits_a_task_is_one_file_with_its_marks(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", tuning=TINY)
     world.load([("b", 1), ("a", 1), ("b", 1), (None, 1), ("a", 0)])
@@ -163,7 +154,6 @@ def test_the_same_load_again_changes_nothing(tmp_path: Path) -> None:
     assert {file.path for file in data_files.list_files(tables.open_table(world.store, KEYS))} == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, 1.0])
 def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, share: float) -> None:
     world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
@@ -177,7 +167,6 @@ def test_a_key_that_most_rows_have_is_as_short_as_its_ticks(tmp_path: Path, shar
     assert run.rows <= 3 + 600 * (1 - share) * 1.5
 
 
-@pytest.mark.slow
 def test_all_keys_apart_are_merged_in_slices_of_their_share(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path / "w", "long", tuning=TINY)
     for step in range(3):

@@ -1,4 +1,7 @@
-"""Key marks list the keys of many ticks with all their rows, and the rows of ticks that have few."""
+"""Key marks list the keys of many ticks with all their rows, and the rows of ticks that have few.
+
+tests/warehouse/test_key_types.py asks it of keys of every type, through loads and merges.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.warehouse.keyworld import TINY, TYPES, KeyWorld
-from tests.warehouse.test_keys import rows_of
+from tests.warehouse.keyworld import TINY, KeyWorld
 from tidemark import warehouse
 from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at
 from tidemark.warehouse.columns.tick_counts import TickCounts
@@ -62,6 +64,12 @@ def expected(pairs: Pairs, sizes: dict[Any, int], totals: TickCounts, limits: tu
     return floor, sorted(complete), Counter(kept)
 
 
+def limit(patch: pytest.MonkeyPatch, limits: tuple[int, ...]) -> None:
+    """Marks list no more than this."""
+    for name, most in zip(("BYTES", "COMPLETE_ROWS", "COMPLETE_BYTES"), limits, strict=True):
+        patch.setattr(persistent_keys, name, most)
+
+
 def check(world: KeyWorld, marks: KeyMarks, limits: tuple[int, int, int]) -> None:
     persistent, pairs = marks.persistent(), world.pairs(range(marks.run.first, marks.run.last + 1))
     assert persistent is not None
@@ -73,22 +81,6 @@ def check(world: KeyWorld, marks: KeyMarks, limits: tuple[int, int, int]) -> Non
     floor, complete, rows = expected(named, sizes, marks.totals, limits)
     assert (persistent.floor, persistent.complete.tolist()) == (floor, complete)
     assert listed(persistent) == rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("limits", [(40, 20, 60), (2**19, 2**16, 2**19)], ids=["few", "all"])
-def test_loads_and_merges_list_the_same_for_the_same_rows(
-    tmp_path: Path, kind: str, limits: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, limit in zip(("BYTES", "COMPLETE_ROWS", "COMPLETE_BYTES"), limits, strict=True):
-        monkeypatch.setattr(persistent_keys, name, limit)
-    world = KeyWorld(tmp_path / "w", kind, tuning=TINY)
-    for step in range(4):  # kappa is 2: runs of two levels, of many files, whose edges cut keys
-        world.load(rows_of(kind, step), files=2)
-        for marks in world.view().runs:
-            check(world, marks, limits)
-    assert warehouse.verify(world.uri).ok
 
 
 def drawn(keys: list[int], ticks: list[int]) -> tuple[KeyRows, TickCounts]:
@@ -109,8 +101,7 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
     """Pieces and files begin anywhere, also inside a key."""
     limits = tuple(data.draw(st.sampled_from([0, 12, 40, 90, 2**19])) for _ in range(3))
     with pytest.MonkeyPatch.context() as patch:
-        for name, limit in zip(("BYTES", "COMPLETE_ROWS", "COMPLETE_BYTES"), limits, strict=True):
-            patch.setattr(persistent_keys, name, limit)
+        limit(patch, limits)
         sorted_rows, totals = drawn(*map(list, zip(*rows, strict=True)))
         edges = sorted({0, len(sorted_rows), *(min(cut, len(sorted_rows)) for cut in cuts)})
         pieces = [sorted_rows.part(a, b) for a, b in pairwise(edges)]

@@ -120,7 +120,7 @@ def test_every_check_holds_whatever_is_committed_and_swept_before_it(
     loader: Loader, waits: list[float]
 ) -> None:
     """Before each check a whole round of loads, with merges, and no grace at all."""
-    rounds = iter(range(5))  # more would only take longer: the first checks read the most tables
+    rounds = iter(range(3))  # more would only take longer: the first checks read the most tables
 
     def act() -> None:
         if next(rounds, None) is not None:
