@@ -6,7 +6,9 @@ files are the real ones. Ticks are days.
 
 from __future__ import annotations
 
+import copy
 import math
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,6 +83,14 @@ class KeyWorld:
         how: dict[str, Any] = {"time": "at", "eps": 0.1, "kappa": self.kappa, **self.options}
         warehouse.create(None, self.uri, "x", key="k", schema=schema, **how)
         self.store = Store.from_uri(self.uri, tuning=self.tuning)
+
+    def copied(self, uri: Path) -> KeyWorld:
+        """The same in a copy of the warehouse."""
+        other = copy.copy(self)
+        other.uri = shutil.copytree(self.uri, uri)
+        other.store = Store.from_uri(uri, tuning=self.tuning)
+        other.loaded, other.streamed = [*self.loaded], [*self.streamed]
+        return other
 
     @property
     def key(self) -> Key:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.soak import draws
+from tests.soak import draws, some
 from tests.warehouse.disk import files_of
 from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch
@@ -149,7 +150,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=draws(4))
+@settings(max_examples=draws(3))
 @given(STEPS, st.integers(0, 99))
 def test_columns_that_come_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, set[str]]], seed: int
@@ -499,8 +500,9 @@ def during(monkeypatch: pytest.MonkeyPatch, other: Callable[[], Any], at: int) -
     monkeypatch.setattr(Race, "change", changed)
 
 
-@pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("columns", [frozenset({"tip"}), frozenset({"n"}), ALL])
+@pytest.mark.parametrize(
+    ("at", "columns"), some(product([0, 1], [frozenset({"tip"}), frozenset({"n"}), ALL]), 4)
+)
 def test_two_loads_that_bring_columns_at_once(
     at: int, columns: frozenset[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

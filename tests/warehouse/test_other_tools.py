@@ -30,14 +30,22 @@ WHOLE = "events: each batch has the rows that came"
 KEYS: dict[str, list[Any]] = {"string": ["a", "é", None, "ccc"], "binary": [b"a", b"\xff", None, b""]}
 
 
+MADE: dict[str, KeyWorld] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of each kind a loaded step of 40 rows, and live batches of 20, 24 and 28."""
+    for kind, keys in KEYS.items():
+        world = MADE[kind] = KeyWorld(tmp_path_factory.mktemp("made") / "w", kind)
+        world.load([(keys[i % 4], i % 3) for i in range(40)])
+        for number in range(3):
+            world.stream([(keys[i % 4], i % 3 * DAY_US) for i in range(20 + 4 * number)])
+
+
 def make(folder: Path, kind: str = "string") -> KeyWorld:
-    """A loaded step of 40 rows, and live batches of 20, 24 and 28."""
-    world = KeyWorld(folder / "w", kind)
-    keys = KEYS[kind]
-    world.load([(keys[i % 4], i % 3) for i in range(40)])
-    for number in range(3):
-        world.stream([(keys[i % 4], i % 3 * DAY_US) for i in range(20 + 4 * number)])
-    return world
+    """One to be changed."""
+    return MADE[kind].copied(folder / "w")
 
 
 def events(world: KeyWorld) -> DeltaTable:
