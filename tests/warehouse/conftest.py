@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.once import once
 from tests.warehouse.committing import Broken, instant, new_store
@@ -26,6 +29,9 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.sizes import Tuning
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
+ARROW = pa.schema(
+    [("t", pa.timestamp("us", "UTC")), ("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())]
+)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS = 90
 HISTORY = [f"night-{number}" for number in range(4)]
@@ -90,6 +96,26 @@ def copied(grown: Grown, tmp_path: Path) -> Grown:
 
 def frame(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA)
+
+
+def arrow(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """The same for a call without Spark."""
+    columns = [
+        pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), ARROW.types, strict=True)
+    ]
+    return pa.table(columns, schema=ARROW)
+
+
+def counts_of_filters(rows: DataFrame, conditions: Sequence[str | Column]) -> list[int]:
+    """How many rows each condition keeps where it is a filter, for whose sake files are left out.
+
+    One job has a scan for each.
+    """
+    kept = [
+        rows.where(one).agg(F.count("*").alias("rows")).withColumn("at", F.lit(at))
+        for at, one in enumerate(conditions)
+    ]
+    return [row["rows"] for row in reduce(DataFrame.unionAll, kept).orderBy("at").collect()]
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.warehouse.conftest import HISTORY, LIVE, Grown, frame
+from tests.warehouse.conftest import HISTORY, LIVE, Grown, arrow, frame
 from tests.warehouse.disk import tables_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import InputError
@@ -16,18 +17,26 @@ from tidemark.warehouse.settings.options import Options
 
 
 def test_every_batch_of_a_load_or_a_stream_may_come_again(spark: SparkSession, grown: Grown) -> None:
-    """In another order of rows and columns, in other partitions, in any order of batches."""
+    """In another order of rows and columns, in other partitions, in any order of batches.
+
+    The newest of each kind comes by Spark, the others without it.
+    """
     before = tables_of(grown.uri)
     r = random.Random(0)
     for name in reversed(HISTORY):
-        rows = list(grown.batches[name])
+        rows, columns = list(grown.batches[name]), ["n", "x", "t", "k"]
         r.shuffle(rows)
-        again = frame(spark, rows).repartition(3).select("n", "x", "t", "k")
-        report = warehouse.load(spark, grown.uri, again, name)
+        if name == HISTORY[-1]:
+            report = warehouse.load(spark, grown.uri, frame(spark, rows).repartition(3).select(columns), name)
+        else:
+            report = warehouse.load(None, grown.uri, arrow(rows).select(columns), name)
         assert (report.outcome, report.rows, report.bytes_written) == ("known", 0, 0)
     for number in reversed(LIVE):
-        again = frame(spark, grown.batches[number])
-        assert stream.append(spark, grown.uri, again, source="s", batch=number) is False
+        rows, how = grown.batches[number], dict[str, Any](source="s", batch=number)
+        if number == LIVE[-1]:
+            assert stream.append(spark, grown.uri, frame(spark, rows), **how) is False
+        else:
+            assert stream.append(None, grown.uri, arrow(rows), **how) is False
     assert tables_of(grown.uri) == before
 
 

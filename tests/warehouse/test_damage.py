@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.warehouse.conftest import Grown, frame
+from tests.warehouse.conftest import Grown, arrow, frame
 from tests.warehouse.disk import replace_rows, rows_of, tables_of
 from tidemark import query, warehouse
 from tidemark.warehouse import DamagedWarehouse
@@ -104,29 +104,33 @@ def test_a_ledger_row_that_contradicts_itself_is_refused(copied: Grown, change: 
         query.open(copied.uri).quantile(0.5, "x")
 
 
-@pytest.mark.parametrize("table", ["runs/x", "marks/n", "events"])
+@pytest.mark.parametrize("name", ["runs/x", "marks/n", "events"])
 def test_a_load_that_meets_a_damaged_file_names_it_and_leaves_history_as_it_was(
-    spark: SparkSession, copied: Grown, table: str
+    spark: SparkSession, copied: Grown, name: str
 ) -> None:
-    """Two more steps overflow the level: the merge reads runs and marks; the first reads the live events."""
-    if table == "events":
+    """Two more steps overflow the level: the merge reads runs and marks; the first reads the live events.
+
+    A task of Spark meets the file of a run, this process the others.
+    """
+    session, rows = spark if name == "runs/x" else None, copied.batches["night-0"]
+    if name == "events":
         spoilt = next(
-            copied.uri / table / f.path
-            for f in data_files.list_files(tables.open_table(Store.from_uri(copied.uri), table))
+            copied.uri / name / f.path
+            for f in data_files.list_files(tables.open_table(Store.from_uri(copied.uri), name))
             if f.stats["min._source"] == "s"
         )
     else:
-        spoilt = file_of(copied.uri, table, "L00-0000000003", -1)
+        spoilt = file_of(copied.uri, name, "L00-0000000003", -1)
     whole = spoilt.read_bytes()
     cut(spoilt)
     with pytest.raises(DamagedWarehouse, match=spoilt.name):  # noqa: PT012  which of the two it is depends
-        warehouse.load(spark, copied.uri)
-        warehouse.load(spark, copied.uri, frame(spark, copied.batches["night-0"]), "more")
+        warehouse.load(session, copied.uri)
+        warehouse.load(session, copied.uri, frame(spark, rows) if session else arrow(rows), "more")
     held = tables_of(copied.uri)["runs/n"]
     assert any("L00-0000000003" in path for path in held[1])
     spoilt.write_bytes(whole)
-    warehouse.load(spark, copied.uri)
-    warehouse.load(spark, copied.uri, frame(spark, copied.batches["night-0"]), "more")
+    warehouse.load(None, copied.uri)
+    warehouse.load(None, copied.uri, arrow(rows), "more")
     report = warehouse.verify(copied.uri)
     assert report.ok, str(report)
     assert "630 rows in history, 0 live" in str(report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from functools import reduce
 from typing import Any
 
 import duckdb
@@ -12,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.warehouse.conftest import counts_of_filters
 from tests.warehouse.keyworld import TINY, KeyWorld
 from tidemark.warehouse.delta import data_files, tables
 
@@ -79,12 +79,7 @@ def test_a_filter_on_the_key_keeps_every_row(
     points = [F.lit(bytearray(key) if isinstance(key, bytes) else key) for key in KEYS_OF[kind]]
     conditions = [one for point in points for one in (F.col("key") == point, F.col("key") > point)]
     true = frame.select("key").coalesce(1).select(*[F.count_if(one) for one in conditions]).collect()[0]
-    pruned = [
-        frame.where(one).agg(F.count("*").alias("rows")).withColumn("at", F.lit(at))
-        for at, one in enumerate(conditions)
-    ]
-    found = reduce(DataFrame.unionAll, pruned).orderBy("at").collect()
-    assert [row["rows"] for row in found] == list(true)
+    assert counts_of_filters(frame, conditions) == list(true)
     table = DeltaTable(path)
     everything = table.to_pyarrow_table().column("key")
     for key in KEYS_OF[kind]:

@@ -7,11 +7,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.warehouse.conftest import HISTORY, LIVE, SMALL, Grown, frame, rows_of_batch
+from tests.warehouse.conftest import HISTORY, LIVE, SMALL, Grown, arrow, rows_of_batch
 from tests.warehouse.disk import backdate, files_of, rows_of, tables_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse.delta import data_files, tables
@@ -86,65 +87,63 @@ def test_after_the_grace_the_old_is_gone_and_the_current_is_all_there(
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
     assert report_of_checks.ok, str(report_of_checks)
-    assert_replays_change_nothing(spark, copied)
-    assert_life_goes_on(spark, copied)
+    assert_replays_change_nothing(copied)
+    assert_life_goes_on(copied)
 
 
-def assert_replays_change_nothing(spark: SparkSession, copied: Grown) -> None:
+def assert_replays_change_nothing(copied: Grown) -> None:
     before = tables_of(copied.uri)
     for name in HISTORY:
-        assert warehouse.load(spark, copied.uri, frame(spark, copied.batches[name]), name).outcome == "known"
+        assert warehouse.load(None, copied.uri, arrow(copied.batches[name]), name).outcome == "known"
     for number in LIVE:
-        again = frame(spark, copied.batches[number])
-        assert not stream.append(spark, copied.uri, again, source="s", batch=number)
+        again = arrow(copied.batches[number])
+        assert not stream.append(None, copied.uri, again, source="s", batch=number)
     assert tables_of(copied.uri) == before
 
 
-def assert_life_goes_on(spark: SparkSession, copied: Grown) -> None:
+def assert_life_goes_on(copied: Grown) -> None:
     wh = query.open(copied.uri)
     rows = wh.quantile(0.5, "n").N
     extra = rows_of_batch(77)
     kept = sum(row[3] is not None for row in extra)
-    assert stream.append(spark, copied.uri, frame(spark, extra), source="s", batch=2)
+    assert stream.append(None, copied.uri, arrow(extra), source="s", batch=2)
     assert rows + kept == wh.quantile(0.5, "n").N
-    warehouse.load(spark, copied.uri, frame(spark, extra), "another")
-    warehouse.load(spark, copied.uri)
+    warehouse.load(None, copied.uri, arrow(extra), "another")
+    warehouse.load(None, copied.uri)
     answer = wh.quantile(0.5, "n")
     assert (answer.N, answer.m) == (rows + 2 * kept, 0)
     report = warehouse.verify(copied.uri)
     assert report.ok, str(report)
 
 
-def test_ledger_rows_leave_after_the_grace_and_their_batches_stay_known(
-    spark: SparkSession, copied: Grown
-) -> None:
+def test_ledger_rows_leave_after_the_grace_and_their_batches_stay_known(copied: Grown) -> None:
     """Also once the log that named them is cleaned away and only the checkpoint is left."""
     uri = copied.uri
-    warehouse.load(spark, uri)
+    warehouse.load(None, uri)
     before = answers(uri)
     warehouse.maintain(None, uri)
     assert len(rows_of(uri, "ledger")) == 10
     report = warehouse.maintain(None, uri, grace="0 s")
     assert report.ledger_rows_expired == len(rows_of(uri, "ledger")) + 10 == 10
     backdate(uri, 40 * DAY)
-    warehouse.maintain(spark, uri, grace="0 s")
-    warehouse.maintain(spark, uri, grace="0 s")
-    for table in ("ledger", "steps", "runs/x", "marks/n"):
-        assert not (uri / table / "_delta_log" / f"{0:020d}.json").exists(), table
+    warehouse.maintain(None, uri, grace="0 s")
+    warehouse.maintain(None, uri, grace="0 s")
+    for name in ("ledger", "steps", "runs/x", "marks/n"):
+        assert not (uri / name / "_delta_log" / f"{0:020d}.json").exists(), name
     assert files_on_disk(uri, "ledger") == set()
     assert answers(uri) == before
-    assert_replays_change_nothing(spark, copied)
-    assert_life_goes_on(spark, copied)
+    assert_replays_change_nothing(copied)
+    assert_life_goes_on(copied)
 
 
-def test_a_reader_from_before_sees_all_its_files_within_the_grace(spark: SparkSession, copied: Grown) -> None:
+def test_a_reader_from_before_sees_all_its_files_within_the_grace(copied: Grown) -> None:
     """A snapshot taken before a merge and a maintenance still reads the runs that the merge replaced."""
     snapshot = warehouse.open_snapshot(copied.uri)
     views = {name: snapshot.current().view(name) for name in ("x", "n")}
-    warehouse.load(spark, copied.uri)
-    warehouse.load(spark, copied.uri, frame(spark, copied.batches["night-1"]), "one more")
+    warehouse.load(None, copied.uri)
+    warehouse.load(None, copied.uri, arrow(copied.batches["night-1"]), "one more")
     assert tables_of(copied.uri)["runs/x"][1].keys() != {f.path for run in views["x"].runs for f in run.files}
-    warehouse.maintain(spark, copied.uri)
+    warehouse.maintain(None, copied.uri)
     for name, view in views.items():
         for run in view.runs:
             assert all((copied.uri / "runs" / name / file.path).exists() for file in run.files)
@@ -155,8 +154,8 @@ def test_many_small_files_become_few_and_say_the_same(spark: SparkSession, copie
     """Ten batches more, a cascade of threes; runs and marks are left in their order."""
     uri, tuning = copied.uri, replace(SMALL, fan=3)
     for number in range(2, 12):
-        rows = frame(spark, rows_of_batch(number)[:12])
-        stream.append(spark, uri, rows, source="s", batch=number, tuning=tuning)
+        rows = arrow(rows_of_batch(number)[:12])
+        stream.append(None, uri, rows, source="s", batch=number, tuning=tuning)
     before, runs, ledger = answers(uri), current(uri, "runs/x"), rows_of(uri, "ledger")
     report = warehouse.maintain(spark, uri, tuning=tuning)
     # Twelve batches, four ranges of three and one of nine; 0..8 and 9..11 are what readers take.
@@ -170,14 +169,14 @@ def test_many_small_files_become_few_and_say_the_same(spark: SparkSession, copie
     assert current(uri, "runs/x") == runs
     assert answers(uri) == before
     assert DeltaTable(uri / "events").metadata().configuration["tidemark.kappa"] == "2"
-    report = warehouse.maintain(spark, uri, grace="0 s", tuning=tuning)
+    report = warehouse.maintain(None, uri, grace="0 s", tuning=tuning)
     assert report.compacted["ledger"] == (3, 2)
     assert answers(uri) == before
-    warehouse.load(spark, uri, tuning=tuning)
+    warehouse.load(None, uri, tuning=tuning)
     assert answers(uri) == before
     report_of_checks = warehouse.verify(uri)
     assert report_of_checks.ok, str(report_of_checks)
-    assert_replays_change_nothing(spark, copied)
+    assert_replays_change_nothing(copied)
 
 
 def test_the_warehouses_own_grace_is_what_counts(copied: Grown) -> None:
@@ -205,15 +204,19 @@ def test_a_bad_grace_is_refused_before_anything_is_swept(copied: Grown, grace: s
 
 
 def test_a_warehouse_without_rows_can_be_maintained(spark: SparkSession, tmp_path: Path) -> None:
-    for path, schema in ((tmp_path / "typed", "x double"), (tmp_path / "bare", None)):
+    rows = spark.createDataFrame([(1.0,)], "x double")
+    for path, schema, session, given in (
+        (tmp_path / "typed", "x double", spark, rows),
+        (tmp_path / "bare", None, None, pa.table({"x": [1.0]})),
+    ):
         warehouse.create(spark, path, ["x"], schema=schema, grace="0 s")
-        warehouse.maintain(spark, path)
+        warehouse.maintain(session, path)
         assert warehouse.verify(path).ok
-        warehouse.load(spark, path, spark.createDataFrame([(1.0,)], "x double"), "first")
+        warehouse.load(session, path, given, "first")
         assert query.open(path).quantile(0.5).value == 1.0
 
 
-def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied: Grown) -> None:
+def test_a_plan_in_flight_keeps_its_marks_and_files(copied: Grown) -> None:
     """A load that stopped before its run's commit: maintenance takes nothing that the rerun counts on."""
 
     class Stop(Exception):
@@ -224,15 +227,15 @@ def test_a_plan_in_flight_keeps_its_marks_and_files(spark: SparkSession, copied:
             raise Stop
 
     with pytest.raises(Stop):
-        warehouse.load(spark, copied.uri, progress=stop)
+        warehouse.load(None, copied.uri, progress=stop)
     before = answers(copied.uri)
-    warehouse.maintain(spark, copied.uri, grace="0 s")
+    warehouse.maintain(None, copied.uri, grace="0 s")
     assert answers(copied.uri) == before
-    warehouse.load(spark, copied.uri)
+    warehouse.load(None, copied.uri)
     assert answers(copied.uri) == before
     assert warehouse.verify(copied.uri).ok
     store = Store.from_uri(copied.uri)
-    warehouse.maintain(spark, copied.uri, grace="0 s")
+    warehouse.maintain(None, copied.uri, grace="0 s")
     attempts = {f.path for f in data_files.list_files(tables.open_table(store, "marks/x"))}
     assert len(attempts) == len({path.split("/")[0] for path in attempts})
     shutil.rmtree(copied.uri)
