@@ -22,13 +22,17 @@ _REGIONS = np.array(["us-east", "us-west", "eu-central", "eu-west", "ap-south", 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """rows: in history, in `nights` loads of a day each; a question is asked `turns` times."""
+    """rows: in history, in `nights` loads of a day each; a question is asked `turns` times.
+
+    share: of the questions one of so many has its ways compared.
+    """
 
     rows: int
     urls: int = 5_000
     users: int = 400_000
     turns: int = 5
     nights: int = 60
+    share: int = 1
 
 
 def fill(

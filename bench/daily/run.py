@@ -30,7 +30,7 @@ from tidemark import query
 
 TIMES = 1.1  # a question takes at most so much more than DuckDB, and SLACK_MS
 FEW_TURNS, LONG_MS = 3, 1_000.0  # of the others: turns, and one turn where a question takes longer than this
-QUICK = (Sizes(3_000, 20, 300, 1, nights=9),)
+QUICK = (Sizes(3_000, 20, 300, 1, nights=9, share=6),)
 SIZES = (Sizes(3_000_000), Sizes(30_000_000))
 FAR_NIGHTS = 9  # of a warehouse in an object store, with at most so many of the rows:
 FAR_ROWS = 300_000
@@ -56,7 +56,8 @@ def run(work: Path, all_sizes: Sequence[Sizes]) -> Section:
         _measure_all(section, work / "daily", sizes, questions(sizes), chooses=sizes is all_sizes[0])
     first = all_sizes[0]
     far = replace(first, rows=min(first.rows, FAR_ROWS), nights=FAR_NIGHTS)
-    measure_far_ways(section, work / "far", far, questions(far)[::FAR_SHARE], min(far.turns, FEW_TURNS))
+    some = questions(far)[:: FAR_SHARE * far.share]
+    measure_far_ways(section, work / "far", far, some, min(far.turns, FEW_TURNS))
     return section
 
 
@@ -95,7 +96,9 @@ def _measure_all(
         peer.close()
     _report(section, sizes, found)
     if chooses:
-        measure_ways(section, f"{sizes.rows / 1e6:g} M rows", wh, asked, min(sizes.turns, FEW_TURNS))
+        measure_ways(
+            section, f"{sizes.rows / 1e6:g} M rows", wh, asked[:: sizes.share], min(sizes.turns, FEW_TURNS)
+        )
     shutil.rmtree(folder)
 
 
