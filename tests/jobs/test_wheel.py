@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -257,32 +258,24 @@ def test_packages_that_cannot_be_fetched_are_told_with_what_the_resolver_said(al
     assert not (alone.folder / "nightly").exists()
 
 
-def test_the_first_load_fetches_nothing_and_is_quiet(
-    alone: Place, first_load: subprocess.CompletedProcess[str]
-) -> None:
-    assert is_shown(below(LOAD), said(first_load))
-    assert first_load.stderr == ""
-    again = alone.activated(LOAD_IN_SPARK)
-    assert (again.returncode, again.stderr) == (0, "")
-    assert not list((alone.folder / "home").iterdir())
-    assert not list((alone.folder / "java").rglob("*.jar"))
-
-
-def test_a_delta_table_as_input_is_refused_with_what_to_do(loaded: Place) -> None:
-    words = f"this Spark cannot read Delta tables: it has no jar of Delta's. {DELTA_REMEDY}"
-    done = loaded.activated("tidemark load -w nightly --input nightly/events --batch x")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
-    done = loaded.activated("tidemark stream -w nightly --source delta --path nightly/events --once")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}\n")
-
-
-ALL_FORMATS = """
-import json
+IN_ONE_JAVA = """
+import contextlib, io, json, sys
 from tidemark import query
 from tidemark.jobs import load_batch
 from tidemark.jobs import stream_events
+from tidemark.jobs.cli import main
 from tidemark.jobs.spark.session import spark_session
 
+assert main.main(json.loads(sys.argv[1])) == 0
+refused = []
+for line in (
+    "load -w nightly --input nightly/events --batch x",
+    "stream -w nightly --source delta --path nightly/events --once",
+):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.main(line.split())
+    refused.append([code, out.getvalue(), err.getvalue()])
 made = ["--measure", "delay", "--key", "origin", "--time", "time"]
 for name in ("a.parquet", "b.csv", "c.jsonl"):
     assert load_batch.main(["-w", "formats", "--input", name, "--batch", name, *made]) == 0
@@ -290,33 +283,66 @@ assert stream_events.main(["-w", "formats", "--source", "files", "--path", "inco
 spark, wh = spark_session("formats"), query.open("formats")
 query.register_views(spark, "formats", name="f")
 asked = "SELECT value, n, m FROM quantile(0.9, mode => 'exact')"
-print(json.dumps([
+print(json.dumps([refused, [
     [[one.value, one.n, one.m] for one in wh.quantile([0.9], mode="exact")],
     [list(row) for row in spark.sql(asked.replace("FROM ", "FROM f_")).collect()],
     [list(row) for row in wh.sql(asked.replace("=>", ":=")).fetchall()],
     [list(row) for row in spark.sql("SELECT origin, count(*) FROM f_events GROUP BY origin").collect()],
     [list(row) for row in wh.sql("SELECT origin, count(*) FROM events GROUP BY origin").fetchall()],
-]))
+]]))
 """
 
 
-def test_every_format_loads_a_folder_streams_and_all_ways_to_ask_agree(loaded: Place) -> None:
-    """And no second start of Java says anything."""
+@pytest.fixture(scope="module")
+def parts() -> list[pd.DataFrame]:
+    """Rows for an input of each format, and for a stream."""
     rows = pd.read_parquet(FLIGHTS).iloc[::20]
-    a, b, c, d = (rows.iloc[i::4] for i in range(4))
+    return [rows.iloc[i::4] for i in range(4)]
+
+
+@pytest.fixture(scope="module")
+def in_one_java(loaded: Place, parts: list[pd.DataFrame]) -> subprocess.CompletedProcess[str]:
+    """The first load again, in Spark. Delta's jar is not there: its tables are refused, all else is taken."""
+    a, b, c, d = parts
     (loaded.folder / "incoming").mkdir()
     a.to_parquet(loaded.folder / "a.parquet", coerce_timestamps="us")
     b.to_csv(loaded.folder / "b.csv", index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
     for part, name in ((c, "c.jsonl"), (d, "incoming/d.json")):
         part.to_json(loaded.folder / name, orient="records", lines=True, date_format="iso")
-    done = loaded.python(ALL_FORMATS)
-    python, spark, duckdb, counts, same = json.loads(said(done).splitlines()[-1])
+    first, _ = LOAD_IN_SPARK.replace("\\\n", "").splitlines()
+    return loaded.run("env/bin/python", "-c", IN_ONE_JAVA, json.dumps(shlex.split(first)[1:]))
+
+
+def test_the_first_load_fetches_nothing_and_is_quiet(
+    alone: Place,
+    first_load: subprocess.CompletedProcess[str],
+    in_one_java: subprocess.CompletedProcess[str],
+) -> None:
+    assert is_shown(below(LOAD), said(first_load))
+    assert first_load.stderr == ""
+    assert "2001-q1: was loaded before, nothing changed" in said(in_one_java)
+    assert in_one_java.stderr == ""
+    assert not list((alone.folder / "home").iterdir())
+    assert not list((alone.folder / "java").rglob("*.jar"))
+
+
+def test_a_delta_table_as_input_is_refused_with_what_to_do(
+    in_one_java: subprocess.CompletedProcess[str],
+) -> None:
+    words = f"this Spark cannot read Delta tables: it has no jar of Delta's. {DELTA_REMEDY}"
+    refused, _ = json.loads(said(in_one_java).splitlines()[-1])
+    assert refused == [[2, "", f"error: {words}\n"]] * 2
+
+
+def test_every_format_loads_a_folder_streams_and_all_ways_to_ask_agree(
+    in_one_java: subprocess.CompletedProcess[str], parts: list[pd.DataFrame]
+) -> None:
+    rows, live = pd.concat(parts), parts[-1]["delay"].count()
+    _, (python, spark, duckdb, counts, same) = json.loads(said(in_one_java).splitlines()[-1])
     exact = sorted(rows["delay"].dropna())[math.ceil(0.9 * rows["delay"].count()) - 1]
-    live = d["delay"].count()
     assert python == [[exact, rows["delay"].count() - live, live]]
     assert python == spark == duckdb
     assert dict(counts) == dict(same) == rows["origin"].value_counts().to_dict()
-    assert done.stderr == ""
 
 
 WITHOUT = """
