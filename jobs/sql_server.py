@@ -166,6 +166,11 @@ def publish(spark: SparkSession, name: str, store: Store) -> list[str]:
     first = spark.newSession()
     registered = first._jsparkSession.sessionState().tableFunctionRegistry()  # noqa: SLF001
     functions, options = register_functions(first, name, store)
+    if options.private:
+        raise InputError(
+            "the warehouse has private columns, whose values clients of the SQL server would write into "
+            "statements. Ask it by query.open(...).sql, where the secret is, or by query.register_views."
+        )
     for function in functions:
         session_name, builtin_name = (
             catalyst.FunctionIdentifier(

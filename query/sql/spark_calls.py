@@ -14,9 +14,11 @@ from typing import Any
 
 from tidemark.query.reader import Reader
 from tidemark.query.sql import sql_rows
-from tidemark.query.sql.calls import SIGNATURES, is_subject
+from tidemark.query.sql.calls import SIGNATURES, is_subject, resolve_arguments
 from tidemark.query.sql.shown_types import NOT_GIVEN, Given
 from tidemark.query.sql.sql_types import spark_field
+from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.private.secrets import tokens_alone
 
 # A plan is an attribute of the schema that the analysis returns: the result itself may have no further ones,
 # unless its class is known where pyspark may be missing.
@@ -37,23 +39,56 @@ def analyzed(columns: Sequence[tuple[str, str]], plan: Any = None) -> Any:
 def plan_call(
     wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
 ) -> Any:
-    """The analysis of a call; TidemarkError if it is refused. `args` and `named` are AnalyzeArguments."""
+    """The analysis of a call; TidemarkError if it is refused. `args` and `named` are AnalyzeArguments.
+
+    Values of private columns are taken as tokens alone: Spark writes statements into its logs.
+    """
     given = _given_points(wh, name, measure, args, named) if name in sql_rows.SHOWS_POINTS else NOT_GIVEN
     beyond = not given.several and sql_rows.rows_beyond_double(wh, name, measure)
     columns = sql_rows.columns(name, wh.options, measure, given, beyond_double=beyond)
     kinds = [arg.dataType for arg in args], {key: arg.dataType for key, arg in named.items()}
     if all(arg.isConstantExpression for arg in (*args, *named.values())):
         values = [arg.value for arg in args], {key: arg.value for key, arg in named.items()}
-        sql_rows.check(wh, name, measure, *_read_all(kinds, *values))
+        args, named = _read_all(kinds, *values)
+        with tokens_alone():
+            _check_groups(wh, name, measure, args, named)
+            sql_rows.check(wh, name, measure, args, named)
     return analyzed(columns, (kinds, columns))
 
 
 def rows_of_plan(
     wh: Reader, name: str, measure: str | None, result: Any, args: Sequence[Any], named: Mapping[str, Any]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a planned call; `result` is what `analyze` returned."""
+    """The rows of a planned call; `result` is what `analyze` returned. Groups are without private columns."""
     kinds, columns = getattr(result.schema, _PLAN)
-    return sql_rows.rows(wh, name, measure, *_read_all(kinds, args, named), columns)
+    given, private = _read_all(kinds, args, named), wh.options.private
+    if not private:
+        yield from sql_rows.rows(wh, name, measure, *given, columns)
+        return
+    with tokens_alone():
+        _check_groups(wh, name, measure, *given)
+        found = [*sql_rows.rows(wh, name, measure, *given, columns)]
+    names = [column for column, _ in columns]
+    for row in found:
+        shown = dict(zip(names, row, strict=True))
+        if group := shown.get("group"):
+            shown["group"] = {one: value for one, value in group.items() if one not in private}
+        yield tuple(shown.values())
+
+
+def _check_groups(
+    wh: Reader, name: str, measure: str | None, args: Sequence[Any], named: Mapping[str, Any]
+) -> None:
+    """InputError for groups by a private column: Spark would compare their tokens with text."""
+    if not wh.options.private:
+        return
+    measures = [column.name for column in wh.measures] if measure is None else []
+    by = (resolve_arguments(name, measures, args, named) or {}).get("by", ())
+    if hidden := [column for column in by if column in wh.options.private]:
+        raise InputError(
+            f"by has the private column {hidden[0]!r}, whose tokens Spark SQL would compare with text. Ask "
+            "for the groups by query.open(...), where the secret is."
+        )
 
 
 def _read_all(kinds: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

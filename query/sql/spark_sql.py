@@ -9,6 +9,10 @@ for each query, with the tables at their newest versions. The function NAME_batc
 that were visible when it was planned, and possibly some that became visible while it ran; each batch
 completely and once.
 
+Spark compares tokens with text, and finds nothing. So a private column fails in each expression, whatever it
+is, and no answer has tokens. It is not left out: `user` is a function of Spark, too, and other tables may
+have the name. The function NAME_user_events has the rows of one value of a column `user`; it takes the token.
+
 The classes that are pickled for the workers do not refer to tidemark. Where a worker cannot import tidemark,
 they raise an error that says so.
 """
@@ -30,11 +34,13 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version
+from tidemark.warehouse.private.tokens import text_prefix
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.past import At, given_moment
 from tidemark.warehouse.snapshots.system_tables import (
     BATCH_COLUMNS,
+    PARTS,
     RUN_COLUMNS,
     SHARE_COLUMNS,
     STEP_COLUMNS,
@@ -72,8 +78,12 @@ def register_views(
 
     Returns the names of the warehouses. Registering a name again replaces its functions and views.
 
-    Raises InputError for an invalid name, NotAWarehouse if there is no warehouse, and EmptyWindow if its
-    columns are not known yet. A Spark worker opens the warehouse, so tidemark must be installed there.
+    A private column fails wherever it is used; NAME_COLUMN_events('token:...') has the rows of one of its
+    values. There are no functions about keys then.
+
+    Raises InputError for an invalid name, and for private columns where Spark does not read `events` itself;
+    NotAWarehouse if there is no warehouse, and EmptyWindow if its columns are not known yet. A Spark worker
+    opens the warehouse, so tidemark must be installed there.
     """
     _log_no_refusals()
     chosen = warehouses_set(spark, name) if uri is None else {name_of(uri, name): uri}
@@ -82,6 +92,8 @@ def register_views(
         _, options = register_functions(spark, checked_name(chosen_name), store, at)
         for view, text in views(spark, chosen_name, store, options, at).items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {text}")
+        for function in _functions_of_tokens(chosen_name, store, options):
+            spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {function}")
     return list(chosen)
 
 
@@ -137,7 +149,14 @@ def register_functions(
     """Registers the functions, without views, in the session; returns their names, and the options."""
     check_version(spark.version)
     options, address = _describe(spark, store, None if at is None else given_moment(at))
-    defined = _functions(options, by_tasks=not _spark_scans(spark, store, at))
+    by_tasks = not _spark_scans(spark, store, at)
+    if options.private and by_tasks:
+        raise InputError(
+            "the warehouse has private columns, and Spark SQL has these only where Spark reads the rows "
+            "itself: with Delta's jar, a file system for the address, and without `at`. Ask the warehouse by "
+            "query.open(...).sql, where the secret is."
+        )
+    defined = _functions(options, by_tasks=by_tasks)
     functions = {f"{name}_{suffix}": definition for suffix, definition in defined.items()}
     for full_name, (function, args, columns) in functions.items():
         spark.udtf.register(full_name, table_function(address, function, args, columns))
@@ -160,11 +179,6 @@ def _describe(spark: SparkSession, store: Store, at: int | str | None) -> tuple[
     finally:
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS tidemark_describe")
     options, identity = options_of(store.uri, rows[0][0])
-    if options.private:
-        raise InputError(
-            "the warehouse has private columns, and Spark SQL would compare their tokens with text. Ask it "
-            "by query.open(...).sql, where the secret is."
-        )
     options.measure()  # EmptyWindow where the columns are not known yet
     return options, (store.uri, store.storage_options, identity, at)
 
@@ -175,15 +189,21 @@ def _functions(options: Options, *, by_tasks: bool) -> dict[str, tuple[str, tupl
     by_tasks   whether views read `events` in Spark's tasks
     """
     functions: dict[str, tuple[str, tuple[Any, ...], str]] = {}
-    for name in SIGNATURES:
+    has_private_keys = any({*options.private} & {*key.columns} for key in options.keys)
+    for name, signature in SIGNATURES.items():
+        if has_private_keys and not signature.of_measure:
+            continue  # their answers have tokens
         functions[name] = ("rows", (name, None), ddl(sql_rows.columns(name, options)))
         for measure in options.measure_names if sql_rows.of_measure(name) else ():
             columns_ddl = ddl(sql_rows.columns(name, options, measure))
             functions[f"{measure}_{name}"] = ("rows", (name, measure), columns_ddl)
     view = sql_rows.SUMMARY_VIEW
     functions[view] = (view, (), ddl(sql_rows.columns(view, options)))
-    for name, columns in (("batches", BATCH_COLUMNS), ("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
+    functions["batches"] = ("batches", (options.fingerprint,), ddl(BATCH_COLUMNS))
+    for name, columns in (("steps", STEP_COLUMNS), ("runs", RUN_COLUMNS)):
         functions[name] = (name, (), ddl(columns))
+    if options.private:
+        return functions  # Spark reads all rows itself
     rows = (*SYSTEM_COLUMNS.items(), *options.columns)
     functions["live"] = ("live", (rows, options.names), ddl(rows))
     if by_tasks:
@@ -201,7 +221,7 @@ def views(
         texts = _scanned_by_spark(name, store, options)
     else:
         texts = {part: _read_by_tasks(name, part) for part in ("events", "history")}
-    texts |= {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs")}
+    texts = {view: f"SELECT * FROM {name}_{view}()" for view in ("live", "steps", "runs")} | texts
     texts["summary"] = f"SELECT * FROM {name}_{sql_rows.SUMMARY_VIEW}()"
     return {f"{name}_{view}": text for view, text in texts.items()}
 
@@ -223,16 +243,63 @@ def _spark_scans(spark: SparkSession, store: Store, at: At | None) -> bool:
 
 def _scanned_by_spark(name: str, store: Store, options: Options) -> dict[str, str]:
     """Delta's own scan of `events`, with the batches that are visible."""
+    visible = _visible(name, store, options)
+    parts = PARTS if options.private else PARTS[:1]
+    return {EVENTS: visible} | {part: f"{visible} AND b.part = '{part}'" for part in parts}
+
+
+def _visible(name: str, store: Store, options: Options) -> str:
+    """The visible rows, by Delta's own scan of `e`."""
     columns = "e.*"
-    if options.names.renamed:
+    if options.names.renamed or options.private:
         names = (*SYSTEM_COLUMNS, *dict(options.columns))
-        columns = ", ".join(f"e.{quoted(options.names.stored(one))} AS {quoted(one)}" for one in names)
-    visible = (
+        columns = ", ".join(f"{_column(name, options, one)} AS {quoted(one)}" for one in names)
+    return (
         f"SELECT /*+ BROADCAST(b) */ {columns} FROM delta.{quoted(store.spark_path(EVENTS))} e "
         f"LEFT SEMI JOIN {name}_batches() b "
         "ON e._source = b.source AND e._batch BETWEEN b.first_batch AND b.last_batch"
     )
-    return {"events": visible, "history": f"{visible} AND b.part = 'history'"}
+
+
+def _column(name: str, options: Options, column: str) -> str:
+    """SQL of a column of views; of a private one it fails for each row for which it is computed."""
+    if column not in options.private:
+        return f"e.{quoted(options.names.stored(column))}"
+    error = (
+        f"{column} is a private column, whose tokens Spark SQL would compare with text. Leave it out, as in "
+        f"SELECT * EXCEPT ({', '.join(options.private)}). {_of_tokens(name, column)} has the rows of a value."
+    )
+    return f"CAST(raise_error({_literal(error)}) AS STRING)"
+
+
+def _of_tokens(name: str, column: str) -> str:
+    """The name of the function that has the rows of one value of a private column."""
+    return f"{name}_{column}_events"
+
+
+def _functions_of_tokens(name: str, store: Store, options: Options) -> Iterator[str]:
+    """The definitions of the functions that have the rows of a token."""
+    prefix, private = text_prefix(options.fingerprint), {*options.private}
+    columns = [(one, "string" if one in private else kind) for one, kind in options.columns]
+    for column in (one for one, _ in columns if one in private):
+        function = _of_tokens(name, column)
+        error = (
+            f"{function} takes the token of a value of the private column {column}, which begins with "
+            f"{prefix}. It is str(query.token(value)), where the secret is."
+        )
+        returned, given = ddl((*SYSTEM_COLUMNS.items(), *columns)), f"{quoted(function)}.token"
+        is_token = f"{given} IS NULL OR {given} RLIKE '^{prefix}([0-9a-f]{{2}}){{16,}}$'"
+        digits = f"unhex(substring({given}, {len(prefix) + 1}))"
+        yield (
+            f"{quoted(function)}(token STRING) RETURNS TABLE ({returned}) RETURN "
+            f"{_visible(name, store, options)} WHERE e.{quoted(options.names.stored(column))} = "
+            f"CASE WHEN {is_token} THEN {digits} ELSE raise_error({_literal(error)}) END"
+        )
+
+
+def _literal(text: str) -> str:
+    """A text in Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _read_by_tasks(name: str, part: str) -> str:

@@ -18,7 +18,7 @@ from tidemark.query.reading.budgets import LEAST
 from tidemark.query.sql import spark_calls, sql_rows
 from tidemark.query.sql.registered import Registered
 from tidemark.warehouse.columns.column_names import ColumnNames
-from tidemark.warehouse.errors import TidemarkError
+from tidemark.warehouse.errors import InputError, TidemarkError
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.past import opened
 from tidemark.warehouse.snapshots.system_tables import rows_of_files
@@ -112,13 +112,18 @@ def _rows(
     return spark_calls.rows_of_plan(address.open(), name, measure, analysis, args, named)
 
 
-def _batches(address: WarehouseAddress) -> Iterator[tuple[Any, ...]]:
-    """The visible ranges of batches.
+def _batches(address: WarehouseAddress, fingerprint: str) -> Iterator[tuple[Any, ...]]:
+    """The visible ranges of batches. InputError if the tokens are of another secret than this, by now.
 
     Spark then reads the files of `events` itself, so `event_paths` first refuses paths that leave the
     warehouse.
     """
     contents = address.open().contents()
+    if contents.options.fingerprint != fingerprint:
+        raise InputError(
+            "the secret of the private columns was rotated since the views were registered. Register them "
+            "again, and make tokens again."
+        )
     contents.event_paths("events")
     return contents.batches()
 
