@@ -66,7 +66,7 @@ class KeySource:
         self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_PARTS)
         self._totals: LRUCache[LiveTotals] = LRUCache(CACHED_PARTS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
-        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, _buckets)
+        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
         self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
         self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
         self._silent: LRUCache[SilentKeys] = LRUCache(CACHED_WINDOWS)
@@ -289,10 +289,6 @@ def _sketch_of(live: LiveKeys) -> Hashable:
 def _place_of(live: LiveKeys) -> Hashable:
     """Names the sample of a ledger row in memory."""
     return "keys of a batch", live.store, live.field, live.batches, live.tick
-
-
-def _buckets(sketch: ECM) -> int:
-    return len(sketch.counts.kept)
 
 
 def _hashes(keys: WindowKeys) -> int:

@@ -277,14 +277,14 @@ class LinearCoordinator:
         self._know(self._values)
         if self._followed < self._wait:
             return
-        far = [abs(one - c) >= FAR * self._sites * step for one, c, step in self._distances()]
+        far = [
+            abs(one - c) >= FAR * self._sites * step
+            for one, c, step in zip(self.sums, self._thresholds, self._steps, strict=True)
+        ]
         self._followed, self._steps = 0, [0] * len(self._thresholds)
         if all(is_far or not watched for is_far, watched in zip(far, self._watched, strict=True)):
             self._wait = min(2 * self._wait, LONGEST)
             self._zones_for_all(self._values)
-
-    def _distances(self) -> Iterable[tuple[int, int, int]]:
-        return zip(self.sums, self._thresholds, self._steps, strict=True)
 
     def _zones_for_all(self, vectors: Mapping[int, Sequence[int]]) -> None:
         self.phases["all"] += 1

@@ -39,13 +39,12 @@ KNOWN: Mapping[str, str] = dict.fromkeys(
 _VERSION = re.compile(r"\d+(\.\d+){0,3}")
 
 
-def check(features: Any) -> None:
-    """ValueError unless the value maps names to versions."""
-    if not isinstance(features, Mapping) or not all(
+def are_valid(features: Any) -> bool:
+    """Whether the value maps names to versions."""
+    return isinstance(features, Mapping) and all(
         name and isinstance(version, str) and _VERSION.fullmatch(version)
         for name, version in features.items()
-    ):
-        raise ValueError('features must be an object that maps names to versions: {"wide-marks": "0.3.0"}')
+    )
 
 
 def describe_unknown(features: Mapping[str, str]) -> str | None:

@@ -17,79 +17,54 @@ from tidemark.warehouse.settings.option_checks import is_list_of_names
 from tidemark.warehouse.settings.option_kinds import KINDS
 
 
-def _check_built_from(steps: Any) -> None:
-    """ValueError unless the value maps runs tables to steps."""
-    if not isinstance(steps, dict) or not all(type(step) is int and step >= -1 for step in steps.values()):
-        raise ValueError('built_from must be an object that maps runs tables to steps: {"keys/origin": 7}')
+def _are_numbers(value: Any, least: int = 0, is_name: Callable[[str], Any] = bool) -> bool:
+    """Whether the value maps names to whole numbers that are at least `least`."""
+    return isinstance(value, dict) and all(
+        is_name(name) and type(number) is int and number >= least for name, number in value.items()
+    )
 
 
-def _check_horizon(tick: Any) -> None:
-    """ValueError unless the value is a tick of some time."""
-    if type(tick) is not int or abs(tick) >= 2**63:
-        raise ValueError("horizon must be the number of a tick, such as 20000")
+def _are_earlier_names(value: Any) -> bool:
+    """Whether the value maps names of columns to lists of names, whose first ones differ."""
+    return (
+        isinstance(value, dict)
+        and all(name and is_list_of_names(earlier) for name, earlier in value.items())
+        and len({earlier[0].lower() for earlier in value.values()}) == len(value)
+    )
 
 
-def _check_dropped(moments: Any) -> None:
-    """ValueError unless the value maps runs tables to moments in microseconds since 1970."""
-    if not isinstance(moments, dict) or not all(
-        is_runs_table(name) and type(moment) is int and moment >= 0 for name, moment in moments.items()
-    ):
-        raise ValueError(
-            'dropped must be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}'
-        )
-
-
-def _check_added_columns(moments: Any) -> None:
-    """ValueError unless the value maps names of columns to moments in microseconds since 1970."""
-    if not isinstance(moments, dict) or not all(
-        name and type(moment) is int and moment >= 0 for name, moment in moments.items()
-    ):
-        raise ValueError(
-            'added_columns must be an object that maps columns to microseconds: {"tip": 1764000000}'
-        )
-
-
-def _check_earlier_names(names: Any) -> None:
-    """ValueError unless the value maps names of columns to lists of names, whose first ones differ."""
-    if (
-        not isinstance(names, dict)
-        or not all(name and is_list_of_names(earlier) for name, earlier in names.items())
-        or len({earlier[0].lower() for earlier in names.values()}) < len(names)
-    ):
-        raise ValueError('earlier_names must map columns to lists of their earlier names: {"tip": ["extra"]}')
-
-
-def _check_rotation(rotation: Any) -> None:
-    """ValueError unless the value is empty, or has a fingerprint, stored names, a step and a moment."""
-    if rotation == {}:
-        return
+def _is_rotation(value: Any) -> bool:
     kinds = {"fingerprint": str, "columns": dict, "step": int, "at": int}
-    if (
-        not isinstance(rotation, dict)
-        or {name: type(value) for name, value in rotation.items()} != kinds
-        or not is_fingerprint(rotation["fingerprint"])
-        or not is_list_of_names([*rotation["columns"].values()])
-    ):
-        raise ValueError(f"rotation must have {', '.join(kinds)}")
+    return isinstance(value, dict) and (
+        not value
+        or (
+            {name: type(part) for name, part in value.items()} == kinds
+            and is_fingerprint(value["fingerprint"])
+            and is_list_of_names([*value["columns"].values()])
+        )
+    )
 
 
-def _check_fingerprint(text: Any) -> None:
-    """ValueError unless the value is a fingerprint."""
-    if not is_fingerprint(text):
-        raise ValueError("fingerprint must be 32 hexadecimal digits")
-
-
-# What alter, repair, loads and expiry write beside the options, and its check. Each is absent while it
-# is empty or None.
-BESIDE: Mapping[str, Callable[[Any], None]] = {
-    "built_from": _check_built_from,
-    "dropped": _check_dropped,
-    "added_columns": _check_added_columns,
-    "features": features.check,
-    "horizon": _check_horizon,
-    "fingerprint": _check_fingerprint,
-    "earlier_names": _check_earlier_names,
-    "rotation": _check_rotation,
+# What alter, repair, loads and expiry write beside the options: which values are valid, also in words. Each
+# is absent while it is empty or None.
+BESIDE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "built_from": (
+        lambda steps: _are_numbers(steps, -1, lambda _: True),
+        'be an object that maps runs tables to steps: {"keys/origin": 7}',
+    ),
+    "dropped": (
+        lambda moments: _are_numbers(moments, 0, is_runs_table),
+        'be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}',
+    ),
+    "added_columns": (_are_numbers, 'be an object that maps columns to microseconds: {"tip": 1764000000}'),
+    "features": (features.are_valid, 'be an object that maps names to versions: {"wide-marks": "0.3.0"}'),
+    "horizon": (
+        lambda tick: type(tick) is int and abs(tick) < 2**63,
+        "be the number of a tick, such as 20000",
+    ),
+    "fingerprint": (is_fingerprint, "be 32 hexadecimal digits"),
+    "earlier_names": (_are_earlier_names, 'map columns to lists of their earlier names: {"tip": ["extra"]}'),
+    "rotation": (_is_rotation, "have fingerprint, columns, step, at"),
 }
 
 
@@ -110,7 +85,9 @@ def read_beside(uri: str, stored: Mapping[str, Any], names: Iterable[str]) -> di
         if name in stored:
             with _told_as_damage(uri, stored, name):
                 values[name] = _parsed(stored[name])
-                BESIDE[name](values[name])
+                is_valid, expected = BESIDE[name]
+                if not is_valid(values[name]):
+                    raise ValueError(f"{name} must {expected}")
     return values
 
 

@@ -6,10 +6,5 @@ name of two words is a subcommand: `plot cdf` belongs to `plot`.
 
 from tidemark.jobs.cli.commands import asking, asking_keys, serving, showing, writing
 
-COMMANDS = (
-    *writing.COMMANDS,
-    *asking.COMMANDS,
-    *asking_keys.COMMANDS,
-    *showing.COMMANDS,
-    *serving.COMMANDS,
-)
+_PARTS = (writing, asking, asking_keys, showing, serving)
+COMMANDS = tuple(command for part in _PARTS for command in part.COMMANDS)
