@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, timedelta
@@ -47,10 +48,11 @@ class Sizes:
     steps: int = 25
     users: int = 100_000
     turns: int = 3
-    asks: int = 25  # how often each question is asked
+    asks: int = 75  # how often each question is asked
+    quiet: float = 3.0  # seconds after maintenance, until readers ask each log once (snapshots/quiet_logs.py)
 
 
-QUICK = Sizes(6_000, 3, 60, 1, 1)
+QUICK = Sizes(6_000, 3, 60, 1, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def run(work: Path, sizes: Sizes) -> Section:
         "`events`, and `DeltaTable.merge` where rows are corrected. Medians of "
         f"{sizes.turns}; MB are of all files that were written:\n\n" + table(head, lines)
     )
-    _ask(section, folder, made[0], sizes.asks)
+    _ask(section, folder, made[0], sizes)
     shutil.rmtree(folder)
     return section
 
@@ -248,7 +250,7 @@ def _check(uri: Path, rows: History) -> None:
     assert wh.distinct(mode="exact").count == np.count_nonzero(users)
 
 
-def _ask(section: Section, folder: Path, change: Change, asks: int) -> None:
+def _ask(section: Section, folder: Path, change: Change, sizes: Sizes) -> None:
     """Asks the questions before a small change, right after it, and after maintenance."""
     left = folder / "changed"
     shutil.copytree(folder / "base", left)
@@ -259,11 +261,12 @@ def _ask(section: Section, folder: Path, change: Change, asks: int) -> None:
         pair = [query.open(folder / "base"), query.open(left)]
         ratios.append([])
         for name, ask in QUESTIONS:
-            before, after = _medians(ask, pair, asks)
+            before, after = _medians(ask, pair, sizes.asks)
             ratios[-1].append(after / before)
             lines.append((name, before, after))
         worst.append(max(ratios[-1]))
         warehouse.maintain(None, str(left))
+        time.sleep(sizes.quiet)
     _check(left, change.left())
     say("  answers are right after maintenance")
     section.add("questions right after a small delete / before, the slowest", worst[0], "x", AFTER)
@@ -274,8 +277,8 @@ def _ask(section: Section, folder: Path, change: Change, asks: int) -> None:
         for (name, before, after), first, second in zip(lines, *ratios, strict=False)
     ]
     section.text(
-        f"Questions, warm medians of {asks}, each asked in turn of the warehouse as it was and of the one "
-        "that lost the rows of one key:\n\n" + table(head, shown)
+        f"Questions, warm medians of {sizes.asks}, each asked in turn of the warehouse as it was and of the "
+        "one that lost the rows of one key:\n\n" + table(head, shown)
     )
 
 

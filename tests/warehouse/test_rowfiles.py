@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.warehouse.conftest import counts_of_filters
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.sizes import Tuning
 
@@ -87,6 +88,23 @@ def test_statistics_that_pass_over_nan_are_caught(tmp_path: Path, monkeypatch: p
     with RowFile(store, schema) as file:
         file.write(pa.table({"x": [1.0, math.nan]}, schema))
     assert json.loads(file.written().stats)["maxValues"] == {}
+
+
+@pytest.mark.parametrize("distinct", [event_files.DICTIONARY_ROWS, 100])
+def test_whole_numbers_get_a_dictionary_if_they_repeat(distinct: int, tmp_path: Path) -> None:
+    """And their statistics in either case; times get none."""
+    count = event_files.DICTIONARY_ROWS
+    numbers = pa.array([i * 7 % distinct for i in range(count)], pa.int64())
+    rows = pa.table({"id": numbers, "kind": pa.array(["a"] * count), "at": numbers.cast(pa.timestamp("us"))})
+    (tmp_path / "events").mkdir()
+    with RowFile(Store.from_uri(tmp_path), rows.schema) as file:
+        file.write(rows)
+    group = pq.read_metadata(tmp_path / "events" / file.written().path).row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    coded = {one.path_in_schema for one in columns if one.has_dictionary_page}
+    assert coded == ({"kind"} if distinct == count else {"id", "kind"})
+    assert json.loads(file.written().stats)["maxValues"]["id"] == distinct - 1
+    assert columns[0].statistics.max == distinct - 1
 
 
 PLAIN: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

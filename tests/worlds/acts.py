@@ -54,6 +54,9 @@ class Act:
     again: bool = False
 
 
+Maker: TypeAlias = Callable[[Any], Act | None]  # of a world
+
+
 def without(rows: Rows, leaves: Test) -> Rows:
     """The rows after some left: if live ones are among them, all live rows are loaded before."""
     history, live = rows

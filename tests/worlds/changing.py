@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.worlds import acts, renames
-from tests.worlds.acts import OF, Act, Refused, Rows, batch_of
+from tests.worlds.acts import OF, Act, Maker, Refused, Rows, batch_of
 from tests.worlds.rows import DAY, DAYS, DRAWN, FIRST, Row, cut, plain
 from tests.worlds.world import Killed, World
 from tidemark import query, warehouse
@@ -165,8 +165,10 @@ class ChangingWorld(World):
             with pytest.raises(InputError):
                 self._send(*batch, self.columns.table([*rows, *others]))
 
-    def _drawn(self) -> Act | None:
-        makers = {
+    @property
+    def makers(self) -> dict[Maker, int]:
+        """What makes acts, and how often."""
+        return {
             acts.delete: 4,
             acts.unload: 2,
             acts.expire: 1,
@@ -176,6 +178,9 @@ class ChangingWorld(World):
             acts.load: 4,
             renames.rename: 1,
         }
+
+    def _drawn(self) -> Act | None:
+        makers = self.makers
         (maker,) = self.chance.choices([*makers], [*makers.values()])
         return maker(self)
 
@@ -237,7 +242,9 @@ class ChangingWorld(World):
         if first is None or second is None or first.name.split()[0] == second.name.split()[0]:
             return
         kinds = {first.name.split()[0], second.name.split()[0]}
-        if {"purge", "restore"} <= kinds or "rename" in kinds:  # what is drawn has the names of before
+        if "rename" in kinds or second.name == "rotate":  # what is drawn has the names of before
+            return
+        if "restore" in kinds and kinds & {"purge", "rotate"}:
             return
         at, reached, refused = self.chance.randrange(1, 20), list[str](), set[str]()
 

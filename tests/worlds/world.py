@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
+from tests.warehouse.private_world import secret_in
 from tests.worlds.rows import Columns, Row, cut
 from tidemark import query, stream, warehouse
 from tidemark.warehouse.errors import InputError
@@ -23,6 +24,11 @@ from tidemark.warehouse.ledger import ledger_table
 
 EPS, KEY_EPS = 0.05, 0.05
 HOURS = {timedelta(days=1): "1d", timedelta(hours=6): "6h"}
+
+
+def secret_of(uri: str) -> Path:
+    """The file with the first secret of the world at this address, or of its copy beside it."""
+    return Path(uri).with_name("secret")
 
 
 class Killed(Exception):
@@ -36,6 +42,7 @@ class World:
     history, live: the rows that are in history, and those that streams appended since.
     keys: the columns of each key and group. groups: those of each group. measures: a letter each.
     batches: what was sent, by source and number, to be sent again.
+    private: a private column of text, which is a key of which no question is drawn; None without one.
     """
 
     uri: str
@@ -51,24 +58,32 @@ class World:
     reader: Any = None
     done: list[str] = field(default_factory=list)
     measures: str = "xy"
+    private: ClassVar[str | None] = None
 
     @classmethod
     def drawn(cls, folder: Path, seed: int) -> World:
         """A warehouse without rows; with columns that were renamed, or without any until the first batch."""
         chance = random.Random(seed)
         columns = Columns.drawn(chance)
+        if cls.private is not None:
+            columns = replace(columns, types={**columns.types, cls.private: "text"})
         keys = chance.sample([("a",), ("b",), ("a", "b"), ("b", "c")], chance.randrange(4))
         groups = chance.sample([("c",), ("a", "c"), ("b",)], chance.randrange(3))
         uri = str(folder / f"world-{seed}")
         kappa, schema = chance.choice((2, 3)), chance.choice((columns.schema, None))
         names = columns.schema.names
-        stored = dict(zip(names, names if schema is None else [*names[1:], "last"], strict=True))
+        renamed = schema is not None and cls.private is None  # beside private columns names stay
+        stored = dict(zip(names, [*names[1:], "last"] if renamed else names, strict=True))
         options: dict[str, Any] = {"time": stored["t"], "tick": HOURS[columns.tick]} if columns.time else {}
+        declared = [[*map(stored.__getitem__, key)] for key in keys]
+        if cls.private is not None:
+            declared.append([stored[cls.private]])
+            options |= {"private": declared[-1], "secret_file": secret_in(secret_of(uri))}
         warehouse.create(
             None,
             uri,
             [stored["x"], stored["y"]],
-            keys=[[*map(stored.__getitem__, key)] for key in keys] or None,
+            keys=declared or None,
             groups=[[*map(stored.__getitem__, group)] for group in groups] or None,
             eps=EPS,
             key_eps=KEY_EPS,
@@ -77,7 +92,7 @@ class World:
             schema=schema and pa.schema([one.with_name(stored[one.name]) for one in schema]),
             **options,
         )
-        for name, first in stored.items() if schema is not None else ():
+        for name, first in stored.items() if renamed else ():
             warehouse.alter(None, uri, rename={first: name})  # the name of the column before, which is free
         world = cls(uri, columns, chance, [*keys, *(one for one in groups if one not in keys)], groups)
         world.reader = query.open(uri)

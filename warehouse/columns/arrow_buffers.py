@@ -21,6 +21,12 @@ def arrow_array(numbers: NDArray[Any], null: NDArray[np.bool_] | None = None) ->
     return pa.Array.from_buffers(kind, len(contiguous), [validity(null), pa.py_buffer(contiguous)])
 
 
+def arrow_bools(bools: NDArray[np.bool_]) -> pa.Array:
+    """The booleans as an Arrow array, such as a filter of rows."""
+    packed = np.packbits(bools, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(bools), [None, pa.py_buffer(packed)])
+
+
 def validity(null: NDArray[np.bool_] | None) -> pa.Buffer | None:
     """The buffer of an Arrow array that says which of its items are NULL; None if none is."""
     if null is None or not null.any():

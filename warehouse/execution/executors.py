@@ -25,6 +25,7 @@ from deltalake import Field
 from tidemark.warehouse.columns.schema import delta_fields, quoted
 from tidemark.warehouse.errors import InputError, error_in_traceback
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, arrow_rows
+from tidemark.warehouse.execution.freed_memory import keep_freed_memory
 from tidemark.warehouse.execution.spark_versions import check_version
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
@@ -124,6 +125,7 @@ class LocalExecutor:
 
         Tasks that sort few rows at most run one after the other, without threads.
         """
+        keep_freed_memory()
         if min(len(tasks), AT_ONCE) < 2 or self.tuning.sort_rows <= _FEW_ROWS:
             return [task.run() for task in tasks]
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemark-tasks") as threads:
@@ -158,6 +160,7 @@ class LocalInput:
 
     def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
         """The results that the task yields."""
+        keep_freed_memory()
         return list(task.run(batch.select(list(names)) for batch in self.rows.read()))
 
 
@@ -261,6 +264,7 @@ def _collect_results(frame: DataFrame, task: RowsTask) -> list[Any]:
     """The results that the task yields for each partition; they travel to the driver as pickled bytes."""
 
     def pickle_results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_freed_memory()
         for result in task.run(batches):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(result)], pa.binary())], ["result"])
 

@@ -23,6 +23,7 @@ from deltalake import Field
 from tidemark.warehouse.columns.arrow_types import null_column, typed, with_plain_types
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider
 from tidemark.warehouse.columns.schema import column_types
+from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.changes import wider_columns
 from tidemark.warehouse.settings.options import Options
@@ -108,7 +109,7 @@ def cast_rows(
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
-    arrays = [column.combine_chunks() for column in [*typed, *table.columns[count:]]]
+    arrays = [single_array(column) for column in [*typed, *table.columns[count:]]]
     return pa.RecordBatch.from_arrays(arrays, [*schema.names, *table.schema.names[count:]])
 
 

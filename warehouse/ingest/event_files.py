@@ -44,6 +44,9 @@ from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummar
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
+# A column of integers gets no dictionary if of so many first rows more than this share differ: a dictionary
+# of numbers that seldom repeat takes several times as long to make as the numbers, and saves nothing.
+DICTIONARY_ROWS, MOST_DISTINCT = 2**14, 0.75
 STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
 _DIGITS = 15  # a decimal with at most 15 digits survives as a float, as JSON readers parse it
 
@@ -236,6 +239,7 @@ class RowFile:
     def _flush(self) -> None:
         if not self._buffer:
             return
+        group = pa.concat_tables(self._buffer)
         if self._writer is None:
             self._writer = SealedWriter(
                 self._filesystem,
@@ -246,11 +250,9 @@ class RowFile:
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
                 write_statistics=_columns_without_floats(self._schema),
-                # Times seldom repeat: their dictionary is longer than they are, and slow to make.
-                use_dictionary=_columns_without_floats(self._schema, times=False),
+                use_dictionary=_repeated_columns(self._schema, group),
                 metadata_collector=self._footers,
             )
-        group = pa.concat_tables(self._buffer)
         self._writer.write(group)
         self.rows += group.num_rows
         self._buffer = []
@@ -303,6 +305,20 @@ def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True, p
         elif not pa.types.is_floating(kind) and (times or not pa.types.is_timestamp(kind)):
             paths.append(path)
     return paths
+
+
+def _repeated_columns(schema: pa.Schema, first: pa.Table) -> list[str]:
+    """The paths of the Parquet columns that get a dictionary; `first` are the first rows of the file.
+
+    Times seldom repeat, as floats do.
+    """
+    seldom = set()
+    for field in schema:
+        if pa.types.is_integer(field.type):
+            sample = first.column(field.name).slice(0, DICTIONARY_ROWS)
+            if pc.count_distinct(sample).as_py() > MOST_DISTINCT * DICTIONARY_ROWS:
+                seldom.add(field.name)
+    return [path for path in _columns_without_floats(schema, times=False) if path not in seldom]
 
 
 def statistics(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_bools
 from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
@@ -81,14 +81,15 @@ class RewriteTask:
                 rows = with_columns_of(self.schema, with_plain_types(old.read_group(group)))
                 leaves = mask[start : start + rows.num_rows]
                 if not leaves.all():
-                    stay = np.flatnonzero(~leaves)
-                    staying = rows.take(arrow_array(stay)) if leaves.any() else rows
-                    of_rows = None if origins is None else origins.of_rows(start + stay, new.id, left)
+                    staying = rows.filter(arrow_bools(~leaves)) if leaves.any() else rows
+                    of_rows = None
+                    if origins is not None:
+                        of_rows = origins.of_rows(start + np.flatnonzero(~leaves), new.id, left)
                     new.write(staying, of_rows)
-                    left += len(stay)
+                    left += staying.num_rows
                 start += rows.num_rows
                 if leaves.any() and self.digests:
-                    leaving.append(rows.take(arrow_array(np.flatnonzero(leaves))))
+                    leaving.append(rows if leaves.all() else rows.filter(arrow_bools(leaves)))
                     self._digest(leaving[-1], removed, latest)
                 if not self.keeps:
                     leaving.clear()

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_bools
 from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.value_encoding import as_numpy_bools, single_array
 from tidemark.warehouse.delta.data_files import DataFile, list_files
@@ -113,12 +113,12 @@ class SelectTask:
             mask[:] = as_numpy_bools(single_array(batch_filter(rows, self.batches)))
         if self.condition is not None and mask.any():
             places = np.flatnonzero(mask)
-            some = rows if len(places) == len(mask) else rows.take(arrow_array(places))
+            some = rows if len(places) == len(mask) else rows.filter(arrow_bools(mask))
             mask[places] = self.condition.mask(some)
         if only is not None:
             counts.update({only: chosen} if (chosen := int(mask.sum())) else {})
         else:
-            counts.update(count_batches(rows.select(_BATCH).filter(_arrow_mask(mask))))
+            counts.update(count_batches(rows.select(_BATCH).filter(arrow_bools(mask))))
         return mask
 
 
@@ -129,11 +129,6 @@ def count_batches(rows: pa.Table) -> Counter[BatchNumber]:
         for one in rows.group_by(list(_BATCH)).aggregate([([], "count_all")]).to_pylist():
             found[one["_source"], one["_batch"]] += one["count_all"]
     return found
-
-
-def _arrow_mask(mask: NDArray[np.bool_]) -> pa.Array:
-    packed = np.packbits(mask, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(packed)])
 
 
 def select(
