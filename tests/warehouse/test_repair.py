@@ -35,10 +35,8 @@ ROWS = [rows_of(seed, 120) for seed in range(4)] + [rows_of(seed, 40) for seed i
 Harm = Callable[[Path], None]
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+def filled(loader: Loader) -> Loader:
     """Runs of two levels, a step of streamed batches, and live ones."""
-    loader = Loader.create(tmp_path_factory.mktemp("sound") / "w", kappa=2, groups=["k"])
     for rows in ROWS[:4]:
         loader.load(rows)
     for rows in ROWS[4:7]:
@@ -49,9 +47,25 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
     return loader
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    return filled(Loader.create(tmp_path_factory.mktemp("sound") / "w", kappa=2, groups=["k"]))
+
+
 @pytest.fixture
 def loader(sound: Loader, tmp_path: Path) -> Loader:
     return sound.copied(tmp_path / "w")
+
+
+@pytest.fixture(scope="module")
+def sound_plain(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    return filled(Loader.create(tmp_path_factory.mktemp("plain") / "w", key=None))
+
+
+@pytest.fixture
+def plain(sound_plain: Loader, tmp_path: Path) -> Loader:
+    """As `loader`, without keys and groups: for damage of `events`."""
+    return sound_plain.copied(tmp_path / "w")
 
 
 def check_answers(uri: str) -> None:
@@ -356,23 +370,23 @@ EVENTS_HARM: dict[str, tuple[Harm, str]] = {
 
 
 @pytest.mark.parametrize("harm", some(EVENTS_HARM, 4))
-def test_what_is_wrong_with_events_is_told(loader: Loader, harm: str) -> None:
+def test_what_is_wrong_with_events_is_told(plain: Loader, harm: str) -> None:
     """By verify, by a dry run and by a repair, which makes no answer of what is left."""
     change, words = EVENTS_HARM[harm]
-    change(Path(loader.uri))
-    assert not warehouse.verify(loader.uri).ok
+    change(Path(plain.uri))
+    assert not warehouse.verify(plain.uri).ok
     for dry_run in (True, False):
-        report = warehouse.repair(None, loader.uri, dry_run=dry_run)
+        report = warehouse.repair(None, plain.uri, dry_run=dry_run)
         assert report.outcome == "damaged"
         assert any(words in line for line in report.only_a_copy), report
 
 
-def test_a_warehouse_whose_events_cannot_be_opened_is_left_alone(loader: Loader) -> None:
-    tear("events", half)(Path(loader.uri))
-    before = {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")}
+def test_a_warehouse_whose_events_cannot_be_opened_is_left_alone(plain: Loader) -> None:
+    tear("events", half)(Path(plain.uri))
+    before = {path: path.stat().st_mtime_ns for path in Path(plain.uri).rglob("*")}
     with pytest.raises(DamagedWarehouse, match="Nothing was changed"):
-        warehouse.repair(None, loader.uri)
-    assert {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")} == before
+        warehouse.repair(None, plain.uri)
+    assert {path: path.stat().st_mtime_ns for path in Path(plain.uri).rglob("*")} == before
 
 
 def test_spark_repairs_as_this_process_does(spark: SparkSession, loader: Loader) -> None:
@@ -398,11 +412,11 @@ def test_a_repair_that_looks_at_no_file_is_caught(loader: Loader, monkeypatch: p
     ],
 )
 def test_a_repair_that_does_not_look_at_events_is_caught(
-    loader: Loader, monkeypatch: pytest.MonkeyPatch, harm: str, broken: tuple[Any, str, Any]
+    plain: Loader, monkeypatch: pytest.MonkeyPatch, harm: str, broken: tuple[Any, str, Any]
 ) -> None:
     monkeypatch.setattr(*broken)
     with pytest.raises(AssertionError):
-        test_what_is_wrong_with_events_is_told(loader, harm)
+        test_what_is_wrong_with_events_is_told(plain, harm)
 
 
 def test_a_repair_that_keeps_a_wrong_hint_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
