@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from docs.notebooks.execute import executed
 from tests import soak
-from tests.crash.processes import PATIENCE, ROOT, kill, start, submit
+from tests.crash.processes import PATIENCE, ROOT, kill, load_command, start, submit
 from tests.docs.notebooks import folder_for
 from tests.docs.pages import DOCS
 from tests.query.answers import several
@@ -120,8 +120,9 @@ class Flow:
         return self._start([job[0], *jars, *job[1:], *where, *options])
 
     def load(self) -> tuple[subprocess.Popen[bytes], Path]:
-        script = ROOT / "jobs" / "load_batch.py"
-        return self._start(submit(script, "--warehouse", str(self.uri), "--from-stream"))
+        """A load beside the stream: without Spark, and in a soak by spark-submit."""
+        words = ["--warehouse", str(self.uri), "--from-stream"]
+        return self._start(load_command(*words, spark=MINUTES > 0))
 
     def read(self) -> Reading:
         """A notebook that asks without pause."""
@@ -266,7 +267,7 @@ def attack(flow: Flow, spark: SparkSession, began: float) -> None:
     moments = random.Random(11)
     while flow.figures["kills of each job"] < KILLS or time.monotonic() - began < MINUTES * 60:
         streaming, log = flow.stream()
-        loading, _ = flow.load()
+        ahead = flow.load() if MINUTES else None  # a driver of Spark takes long to start
         flow.say_that(log, "streaming into")
         batches, more, taken = moments.randrange(4), moments.randrange(10), 0
         while more > 0 or taken < batches:
@@ -277,6 +278,8 @@ def attack(flow: Flow, spark: SparkSession, began: float) -> None:
             more -= taken >= batches
         if moments.random() < 0.5 or not MINUTES:
             flow.duplicate(spark)
+        loading, _ = ahead or flow.load()
+        time.sleep(moments.uniform(0, 1.5))
         for process in moments.sample([loading, streaming], 2):
             kill(process)
             time.sleep(moments.uniform(0, 1))
