@@ -65,10 +65,10 @@ class FileExchange:
         self._endpoint, self._folder, self._from_now = endpoint, folder_name(endpoint.topic), from_now
         with report_os_errors("open the exchange"):
             self._objects = _objects(Store.from_uri(uri, storage_options))
-            own = _stretch(self._numbers(endpoint.place))
+            own = self._stretch(endpoint.place)
             self._first, self._written = own.start, own.stop - 1
             peers = endpoint.peers
-            self._read = {one: _stretch(self._numbers(one)).stop - 1 if from_now else 0 for one in peers}
+            self._read = {one: self._stretch(one).stop - 1 if from_now else 0 for one in peers}
             self._came = dict.fromkeys(peers, time.monotonic())
 
     def send(self, sealed: Iterable[Sealed]) -> None:
@@ -99,6 +99,10 @@ class FileExchange:
         """The rounds of a place that are there. A request for 1,000."""
         return {int(name) for name in self._objects.names(self._path(place)) if name.isdecimal()}
 
+    def _stretch(self, place: int) -> range:
+        """The rounds of a place that count, which follow each other."""
+        return _stretch(self._numbers(place), KEPT_FILES if self._from_now else None)
+
     def _trim(self) -> None:
         """Deletes all own files but the last ones. What cannot be deleted is tried again with others."""
         place, first = self._endpoint.place, self._written - KEPT_FILES + 1
@@ -113,8 +117,8 @@ class FileExchange:
         """Passes over rounds that the peer has deleted."""
         with report_os_errors("list the exchange"):
             numbers, read = self._numbers(peer), self._read[peer]
-        kept = _stretch({number for number in numbers if number > read})
-        if read not in numbers and len(kept) >= KEPT_FILES:
+        kept = _stretch({number for number in numbers if number > read}, KEPT_FILES)
+        if read + 1 not in numbers and len(kept) >= KEPT_FILES:
             self._read[peer] = kept.start - 1
 
     def _put(self, content: bytes) -> bool:
@@ -243,15 +247,18 @@ def run_place(
         time.sleep(every)
 
 
-def _stretch(numbers: set[int]) -> range:
-    """Those from 1 on before the first that is missing; without a 1 the most that follow each other."""
+def _stretch(numbers: set[int], kept: int | None = None) -> range:
+    """Those from 1 on before the first that is missing; without a 1 the most that follow each other.
+
+    kept: of a place that deletes its old files, and keeps so many: the last so many that follow each other go
+        before, because it may be that only some of the older ones could be deleted.
+    """
     found = range(1, 1)
     for start in sorted(number for number in numbers if number - 1 not in numbers):
         stop = next(number for number in range(start, start + len(numbers) + 1) if number not in numbers)
-        if stop - start > len(found):
+        is_trimmed = kept is not None and stop - start >= kept
+        if is_trimmed or ((found.start != 1 or not found) and stop - start > len(found)):
             found = range(start, stop)
-        if start == 1:
-            break
     return found
 
 

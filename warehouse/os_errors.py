@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENAMETOOLONG, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS
 
 from tidemark.warehouse.errors import (
     DamagedWarehouse,
@@ -36,6 +36,7 @@ _REMEDIES = {
     EROFS: "Mount the file system for writing, or use another folder",
     EMFILE: _RAISE_FILE_LIMIT,
     ENFILE: _RAISE_FILE_LIMIT,
+    ENOMEM: "Free memory, or raise the limit of a process (ulimit -v)",
     ENAMETOOLONG: "Use a folder with a shorter path",
 }
 _ERRNO_TEXT = re.compile(r"(?:\[errno |os error |\bos \{ code: )(\d+)", re.IGNORECASE)  # Python, Arrow, Rust

@@ -72,8 +72,9 @@ class AllRows(Generic[M]):
             if together is not None:
                 estimates[RUNS] = together + summed
                 reading = self.session.many_windows.reading(view, parts)
-            # While the versions stay, so does an accurate answer about a window: it is the index's own.
-            if self.mode == "exact" or len(parts) > 1:
+            # While the versions stay, so does an accurate answer about a window: it is the index's own. And a
+            # removal that a scan shows before the runs do would come back.
+            if (self.mode == "exact" or len(parts) > 1) and not view.is_behind:
                 scan = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
                 estimates[SCAN] = scan + summed
         errs = self.mode == "accurate" and not self.session.live_fits(view)

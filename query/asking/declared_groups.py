@@ -86,7 +86,7 @@ class DeclaredGroups(Generic[M]):
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
             reading = session.many_groups.reading(view, parts)
-        if self.mode != "quick":  # rows are counted where it may matter
+        if not estimates or (self.mode != "quick" and not view.is_behind):  # rows counted where it may matter
             matters = wanted.needs_sums or alone > costs.rates.statement
             rows = rows_of(view, windows) if matters else 0
             estimates[SCAN] = scan_cost(session, self.request, rows, groups * len(parts))

@@ -133,10 +133,11 @@ class KeyQuestion:
 
     @property
     def _scan_costs(self) -> tuple[float, float]:
-        """What it costs by the runs, and by `events`, which knows no parts of ticks."""
+        """What it costs by the runs, and by `events` if that has the same rows; it knows no parts of ticks."""
         history, source = self.history(self.window.overlapping), self.source
         by_runs = source.scan_cost(history)
-        if self.window.partial_ticks or source.is_far or len(self.key.parts) > 1:
+        is_other = self.view.is_behind or self.window.partial_ticks
+        if is_other or source.is_far or len(self.key.parts) > 1:
             return by_runs, math.inf
         return by_runs, source.costs.event_keys(history.rows + self.live_totals.rows)
 

@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from copy import copy
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +96,7 @@ class Database:
         self._make_macros(" ".join([statement, *(value for value in values if isinstance(value, str))]))
         with binding_columns():  # when its rows are read, the relation is bound for them
             found = self.connection.sql(statement, params=params)
-        rows = partial(self._rows, statement, copy(params))
+        rows = partial(self._rows, statement, params)
         return Relation(found, self._report, self._make_macros, only_read=self._has_tokens, rows=rows)
 
     def _rows(self, statement: str, params: Any) -> list[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -31,14 +31,14 @@ class Statements:
         """See `Warehouse.sql`."""
         database = self._database(statement)
         with report_os_errors("sql"):
-            return database.sql(*self._with_tokens(statement, params))
+            return database.sql(*self._with_tokens(statement, _own(params)))
 
     def explain(self, statement: str, params: Any) -> SqlPlan:
         """See `Warehouse.explain`."""
         database = self._database(statement)
         with report_os_errors("explain"):
             sites = {name: wh.pinned().contents_by_site() for name, wh in self._warehouses.items()}
-            return database.explain(sites, *self._with_tokens(statement, params))
+            return database.explain(sites, *self._with_tokens(statement, _own(params)))
 
     def _database(self, statement: str) -> Database:
         """The database of this thread, for a statement that is one query."""
@@ -61,6 +61,13 @@ class Statements:
             return statement, params
         columns = columns_together([dict(wh.options.columns) for wh in self._warehouses.values()])
         return with_tokens(statement, params, columns, private)
+
+
+def _own(params: Any) -> Any:
+    """The values for ? or $name, as they are now, to be read twice; DuckDB tells what cannot be one."""
+    if isinstance(params, Mapping):
+        return dict(params)
+    return list(params) if isinstance(params, Iterable) and not isinstance(params, str | bytes) else params
 
 
 class Connection:

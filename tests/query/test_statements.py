@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Event, RLock, get_ident
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,24 @@ def test_a_reader_that_is_open_is_told(path: Path) -> None:
         relation.fetchall()
     assert sum(batch.num_rows for batch in reader) == 99_000
     assert relation.fetchall() == ROWS
+
+
+@pytest.mark.parametrize(
+    "params",
+    [[3], (3,), {"a": 3}.values(), (n for n in [3]), {"1": 3}, MappingProxyType({"1": 3})],
+    ids=lambda given: type(given).__name__,
+)
+def test_values_come_in_any_collection(path: Path, params: Any) -> None:
+    relation = query.open(path).sql("SELECT $1::INT AS n", params=params)
+    assert relation.fetchnumpy()["n"].tolist() == [3]
+    assert relation.fetchall() == [(3,)]
+
+
+def test_values_are_those_of_the_call(path: Path) -> None:
+    params = [3]
+    relation = query.open(path).sql("SELECT $1::INT", params=params)
+    params[0] = 4
+    assert relation.fetchall() == [(3,)]
 
 
 class Interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -283,6 +284,30 @@ def test_what_cannot_be_deleted_is_told_and_tried_again(
     assert len(list((tmp_path / "a~2ftopic" / "site-0").iterdir())) == 2
 
 
+def test_places_that_begin_after_a_part_was_deleted_go_on_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "KEPT_FILES", 4)
+    monkeypatch.setattr(exchange, "CATCH_UP_SECONDS", 0.0)
+    early, delete = Place(tmp_path, COORDINATOR, from_now=True), ObjectClient.delete
+
+    def partly(client: ObjectClient, paths: Sequence[str]) -> None:
+        delete(client, [path for path in paths if not path.endswith(f"/{1:019d}")])
+        raise OSError("AccessDenied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectClient, "delete", partly)
+        first = Place(tmp_path, 0, from_now=True)
+        while first.files._first == 1:
+            first.turn()
+    late, again = Place(tmp_path, COORDINATOR, 2, from_now=True), Place(tmp_path, 0, 2, from_now=True)
+    newest = first.files._written
+    assert again.files._written == late.files._read[0] == newest > 4
+    for _ in range(3):
+        early.turn()
+    assert early.files._read[0] == newest
+
+
 @pytest.mark.parametrize(
     ("numbers", "found"),
     [
@@ -294,3 +319,17 @@ def test_what_cannot_be_deleted_is_told_and_tried_again(
 )
 def test_rounds_are_those_that_follow_each_other(numbers: set[int], found: range) -> None:
     assert exchange._stretch(numbers) == found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        ({1, 2, 9, 10, 11, 12}, range(9, 13)),  # some of the older files could not be deleted
+        ({1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 10**18}, range(9, 13)),
+        ({1, 2, 9, 10, 11}, range(1, 3)),
+        ({1, 2, 3, 4}, range(1, 5)),
+    ],
+)
+def test_the_files_that_a_place_keeps_count_before_older_ones(numbers: set[int], found: range) -> None:
+    assert exchange._stretch(numbers, 4) == found
+    assert exchange._stretch(numbers).start == 1

@@ -8,7 +8,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EFBIG, EMFILE, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,7 @@ class Told:
         pass
 
 
-@pytest.mark.parametrize("number", [ENOSPC, EDQUOT, EFBIG, EACCES, EPERM, EROFS, EMFILE])
+@pytest.mark.parametrize("number", [ENOSPC, EDQUOT, EFBIG, EACCES, EPERM, EROFS, EMFILE, ENOMEM])
 @pytest.mark.parametrize(
     "form",
     [

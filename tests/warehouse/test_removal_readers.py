@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from tests.killing import Killed
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
+from tests.query.ways import QUESTIONS, Ask, check_ways
 from tests.soak import HAS_ALL
 from tidemark import warehouse
 from tidemark.warehouse.companions import declared, kinds
@@ -137,6 +138,30 @@ def test_killed_anywhere_each_projection_is_seen_before_or_after(made: GroupWorl
     assert told(reader) == becomes
     assert states["before"] == 1
     assert states["between"] > (3 if HAS_ALL else 1), states
+
+
+@pytest.fixture(scope="module")
+def decided(made: GroupWorld, tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """A removal that `events` shows, and no run yet."""
+    world = made.copy(tmp_path_factory.mktemp("decided"))
+    with pytest.raises(Killed, match="decided"):
+        delete(world, 1, purge=True, progress=killer(2))
+    return world
+
+
+@pytest.mark.parametrize("asked", QUESTIONS)
+def test_all_ways_show_a_removal_once_the_runs_do(decided: GroupWorld, asked: Ask) -> None:
+    """An answer by a scan would be that after it, and the next one by the runs that before it."""
+    assert decided.open()._session.newest_view("value").is_behind
+    check_ways(decided.open(), asked)
+
+
+def test_a_scan_that_is_ahead_of_the_runs_is_caught(
+    decided: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableState, "removed_of", lambda state, _: state.removed.number)
+    with pytest.raises(AssertionError):
+        check_ways(decided.open(), QUESTIONS[0])
 
 
 def test_a_pinned_reader_of_live_rows_keeps_them_when_they_are_loaded_and_leave(world: GroupWorld) -> None:

@@ -233,6 +233,11 @@ class Snapshot:
             state.parts.kept[projection.runs_table] = known
         return known[1]
 
+    def _removals(self, projection: Projection[Any], last_step: int | None = None) -> dict[str, Any]:
+        """The fields of a view about the rows that left."""
+        shown = self.state.removed_of(projection.runs_table)
+        return {"kept": self.kept(projection, last_step), "is_behind": shown != self.state.removed.number}
+
     def contents(self) -> Contents:
         """The batches, steps and runs.
 
@@ -289,28 +294,29 @@ class Snapshot:
         self._check_built(values)
         pending, history, batches = self._split(values)
         live = self._live_rows(measure, batches, pending)
-        return View(values, *history, batches, _row_counts(live), live, kept=self.kept(values))
+        counts = _row_counts(live)
+        return View(values, *history, batches, counts, live, **self._removals(values))
 
     def _read_cells_view(self, projection: CompanionCells) -> CellsView:
         self._check_fits(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(self.options.measure(), batches, pending))
         removed = check_removed(self.state, projection)
-        kept, ledger = self.kept(projection), self.state.ledger_ranges
-        return CellsView(projection, *history, batches, counts, ledger, removed, kept=kept)
+        ledger, left = self.state.ledger_ranges, self._removals(projection)
+        return CellsView(projection, *history, batches, counts, ledger, removed, **left)
 
     def _read_group_view(self, projection: SortedGroups) -> GroupView:
         self._check_built(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(projection.measure, batches, pending))
-        return GroupView(projection, *history, batches, counts, kept=self.kept(projection))
+        return GroupView(projection, *history, batches, counts, **self._removals(projection))
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
         self._check_built(counts)
         pending, history, batches = self._split(counts, last_step)
         live = self._live_keys(batches, counts, pending)
         rows = {(row.batches, row.tick): row.rows + row.nulls for row in live}
-        return KeysView(counts, *history, batches, rows, live, kept=self.kept(counts, last_step))
+        return KeysView(counts, *history, batches, rows, live, **self._removals(counts, last_step))
 
     def _split(
         self, projection: Projection[Any], last_step: int | None = None

@@ -49,6 +49,7 @@ class AnyView:
     batches       the live ranges, including those without rows
     live_counts   the rows of `events` in the live batches
     kept          the rows that left and that the runs still have; None if there are none
+    is_behind     whether the newest removal is not shown yet: a scan of `events` has other rows
     parts         of a view over several warehouses: the view of each, in their order. Then `versions` has the
                   versions of each by its name, and the names of sources begin with that of the warehouse
     horizons      for each of the parts the tick before which its rows have expired; None if none has
@@ -62,6 +63,7 @@ class AnyView:
     batches: tuple[BatchRange, ...]
     live_counts: LiveCounts
     kept: KeptRows[Any] | None = field(default=None, kw_only=True)
+    is_behind: bool = field(default=False, kw_only=True)
     parts: tuple[Any, ...] = field(default=(), kw_only=True)
     horizons: tuple[int | None, ...] = field(default=(), kw_only=True)
     silent: Mapping[str, SilentPart] = field(default_factory=dict, kw_only=True)
@@ -232,6 +234,7 @@ def united(
         batches=tuple(chain.from_iterable(side.values() for side in sides)),
         live_counts=counts,
         kept=joined_kept(first.projection, [view.kept for view in views.values() if view.kept is not None]),
+        is_behind=any(view.is_behind for view in views.values()),
         parts=tuple(views.values()),
         horizons=tuple(horizons),
         silent=silent,
