@@ -133,7 +133,7 @@ class KeyQuestion:
 
     @property
     def _scan_costs(self) -> tuple[float, float]:
-        """What it costs by the runs, and by `events` if that has the same rows; it knows no parts of ticks."""
+        """What it costs by the runs, and by `events`, if it has the same rows; not of parts of ticks."""
         history, source = self.history(self.window.overlapping), self.source
         by_runs = source.scan_cost(history)
         is_other = self.view.is_behind or self.window.partial_ticks
