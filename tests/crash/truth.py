@@ -144,7 +144,8 @@ def problems(seen: Iterable[Seen], truth: Truth) -> list[str]:
         if any(follow := [place for place in right if any(_follows(place, than) for than in earlier)]):
             before[one.measure, one.fresh] = follow
         else:
-            found.append(f"{one.measure}: fell from what was seen to {one.rows} rows")
+            at = one.answers[0].as_of if one.answers else "a new reader"
+            found.append(f"{one.measure}: fell from {earlier} to {right}, {one.rows} rows, at {at}")
     return found
 
 
