@@ -92,8 +92,10 @@ class _SiteMachine:
             for number, name in content if self.watched and kind == ASK else ():
                 self.watched[number].group(name).ask()
             for number, name, zones in content if self.watched and kind == ZONES else ():
-                if name in self.watched[number].groups:  # else it was forgotten, and is told of anew
+                if name in self.watched[number].groups:
                     self.watched[number].groups[name].take(zones)
+                else:  # forgotten here, and then watched anew for another site, or for what was said before
+                    self.watched[number].group(name).ask()
             for number, name in content if self.watched and kind == GONE else ():
                 self.watched[number].groups.pop(name, None)
         return []

@@ -82,8 +82,8 @@ class Counted:
 class Sum:
     """One number of a site, a count + b rows, and the least that it is over all sites if it holds.
 
-    end: which end of the count; "both" where it is exact. If a is 0, it is the number of rows: one at least,
-        where the question has an answer.
+    end: which end of the count; "both" where it is exact. If a is 0, it is the number of rows.
+    none_is_one: whether no rows count as one of these, where the question has an answer about them.
     """
 
     counted: Counted
@@ -91,6 +91,7 @@ class Sum:
     b: int
     least: int
     end: Literal["low", "high", "both"] = "both"
+    none_is_one: bool = False
 
     def interval(self, reading: Reading, *, is_last: bool) -> tuple[int, int]:
         """The least and the greatest that it may be here. is_last: no mode is sharper."""
@@ -98,7 +99,7 @@ class Sum:
             return 0, 0
         low, high = reading.low, reading.high
         if self.a == 0:
-            return (max(reading.rows, int(self.least == 1)),) * 2
+            return (max(reading.rows, int(self.none_is_one)),) * 2
         if is_last and self.end != "both":
             low = high = low if self.end == "low" else high
         if is_last and low != high:
@@ -208,8 +209,10 @@ def linear(condition: Condition) -> LinearCondition:
         threshold, level = (_sums(part, limit) for limit in limits)
         near = place(threshold[0]), place(level[0])
         far = place(threshold[-1]), place(level[-1])
-        some = replace(threshold[0], a=0, b=1, least=1, end="both")
-        rows = place(replace(some, least=max(1, part.least_rows)))
+        some = Sum(threshold[0].counted, a=0, b=1, least=1, none_is_one=True)
+        least = max(1, part.least_rows)
+        has_value = part.question == "quantile" or part.field in ("share", "burn")  # only of rows
+        rows = place(replace(some, least=least, none_is_one=least == 1 and not has_value))
         parts.append(LinearPart(part, near, far, rows))
         if some.counted.has_groups:
             there.append(place(some))

@@ -169,7 +169,9 @@ def _reading(asked: Comparison, answer: Any) -> Reading:
 
 
 def _share(asked: Comparison, answer: Any, scope: Reading) -> Reading:
-    """The share of the rows that are at most the value, or the burn rate, without rounding."""
+    """The share of the rows that are at most the value, or the burn rate, without rounding. No rows: none."""
+    if not answer.N:
+        return scope
     low, value, high = (Fraction(rank, answer.N) for rank in (answer.rank_lo, answer.rank, answer.rank_hi))
     if asked.field == "share" or asked.objective is None:
         return replace(scope, low=low, value=value, high=high)

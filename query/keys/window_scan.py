@@ -74,7 +74,7 @@ class WindowScan:
         """The k names with the most rows in the window with this number; one query for all windows."""
         if k not in self._tops:
             kept = min(k, MOST_ROWS)
-            ranked = _RANKED.format(with_most("found", kept + 1, "part", "rows"))
+            ranked = _RANKED.format(with_most("found", kept + 1, "part", "rows", len(self.windows)))
             found = self._names(f"FROM ({ranked}) WHERE place <= {kept + 1} ORDER BY part, name")
             self._tops[k] = [one.first(kept) for one in found]
         return self._tops[k][part]

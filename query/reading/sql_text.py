@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tidemark.warehouse.columns.column_names import ColumnNames
 
-FEW = 1000  # greatest numbers of a part, at most, that DuckDB keeps while it goes through the rows
+# So many greatest numbers of a part, and of all parts together, DuckDB keeps at most while it reads rows.
+FEW, FEW_OF_ALL = 1000, 2**20
 
 
 def quoted(name: str) -> str:
@@ -35,13 +36,14 @@ def parquet_rows(paths: Iterable[str], *options: str) -> str:
     return f"read_parquet([{files}], {', '.join(['hive_partitioning = false', *options])})"
 
 
-def with_most(table: str, k: int, part: str, number: str) -> str:
+def with_most(table: str, k: int, part: str, number: str, parts: int) -> str:
     """SQL of the rows of a table that can be among the k of their part with the greatest number.
 
     These are those with at least the k-th number of the part, so few are left to be sorted. part: the columns
-    that tell parts apart. number: SQL of a number of a row.
+    that tell parts apart. number: SQL of a number of a row. parts: how many there are; with many of them all
+    rows are sorted.
     """
-    if k > FEW:
+    if k > FEW or k * parts > FEW_OF_ALL:  # DuckDB takes the memory of k numbers for each part at once
         return f"(FROM {table})"
     least = f'SELECT {part}, list_min(max({number}, {k})) AS "the least" FROM {table} GROUP BY {part}'
     rows = f'SELECT * EXCLUDE ("the least") FROM {table} JOIN ({least}) USING ({part})'

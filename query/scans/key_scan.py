@@ -185,7 +185,7 @@ class KeyScan(OpenScan):
                 f"ORDER BY {order} LIMIT {kept if len(parts) else 0}"
             )
         keyed = f"(FROM counted WHERE {self._has_key})"
-        most = with_most(keyed, kept, ", ".join(self._groups), _ROWS)
+        most = with_most(keyed, kept, ", ".join(self._groups), _ROWS, len(self.parts.group))
         with self._asked(part=np.array(parts, np.int64)):
             return self._counted(
                 f"SELECT * FROM {self._coded(most)} SEMI JOIN asked USING (part) "

@@ -10,8 +10,10 @@ import pytest
 from tests.query.test_alert_sites import Lab, by_group, clock
 from tidemark import query
 from tidemark.query.alerts.alert import Alert, Look
-from tidemark.query.alerts.at_site import AlertSite
+from tidemark.query.alerts.at_site import AlertSite, _SiteMachine
 from tidemark.query.alerts.over_sites import OverSites, _Coordinated
+from tidemark.query.alerts.places import GONE, TASK, ZONES, said
+from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.warehouse.errors import TidemarkError
 
 __all__ = ["clock"]
@@ -92,6 +94,35 @@ def test_a_question_that_fails_makes_all_groups_stale(tmp_path: Path, clock: Any
     lab.get(1, [1.0])
     changed = {(str(one.group), one.previous, one.state) for one in lab.quiet(alert)}
     assert changed == {("{'o': 'a'}", "stale", "clear"), ("{'o': 'b'}", "clear", "certain")}
+
+
+def test_groups_without_numbers_hold_no_condition_about_values(tmp_path: Path, clock: Any) -> None:
+    """As the alert that asks all sites says."""
+    whens = [
+        "quantile(0.5, measure='ms', by='o') < 10",
+        "cdf(60, measure='ms', by='o') < 0.9",
+        "burn(60, 0.9, measure='ms', by='o') > 1",
+        "rank(60, measure='ms', by='o') < 3",
+        "quantile(0.5, measure='ms', by='o', groups=['a', 'z']) < 10",
+    ]
+    lab = Lab(tmp_path, 2, clock)
+    lab.get(0, [1.0, 100.0])
+    lab.get(1, [1.0])
+    lab.get(1, [None] * 3, "none")
+    options: dict[str, Any] = {"stale": "1d", "theta": 0}
+    found = {one for one in by_group(lab.quiet(lab.alert(*whens, **options))) if one[2] == "certain"}
+    a = "{'o': 'a'}"
+    assert found == {(when, a, "certain") for when in whens} | {(whens[3], "{'o': 'none'}", "certain")}
+    assert found == {one for one in by_group(lab.asking(*whens, **options).check()) if one[2] == "certain"}
+
+
+def test_zones_of_a_group_that_was_forgotten_ask_for_its_numbers() -> None:
+    machine = _SiteMachine()
+    task = {"when": [WHEN], "theta": 0.0, "clear": None, "lag": 0, "stale": None, "beat": 1.0}
+    for kind, content in ((TASK, task), (GONE, [[0, "b"]]), (ZONES, [[0, "b", []]])):
+        machine.receive(COORDINATOR, kind, said(COORDINATOR, kind, content).payload)
+    (watched,) = machine.watched
+    assert watched.groups["b"].must_report([0, 0])
 
 
 def no_other_site_is_asked(self: _Coordinated, name: str, sender: int, _: Any) -> Any:

@@ -31,7 +31,7 @@ from tidemark.warehouse.errors import StoreUnavailable
 
 # A change that adds requests has to raise these, with a reason.
 MOST_OF_A_LATER_BATCH = {"requests": 8, "rounds": 4}
-LATENCY = 0.15  # requests that are sent at once begin before the first has ended
+LATENCY = 0.3  # requests that are sent at once begin before the first has ended
 
 
 def files_of(place: Place) -> FarFiles:

@@ -174,7 +174,7 @@ def test_sizes_in_the_log_are_those_of_the_objects(place: Place) -> None:
 MOST_OF_A_LOAD = {"requests": 44, "rounds": 17}
 MOST_OF_A_BATCH = {"requests": 30, "rounds": 8}
 # With it, requests that are sent at once begin before the first has ended, also on a busy machine.
-LATENCY = 0.15
+LATENCY = 0.3
 
 
 def test_a_load_and_a_batch_wait_for_few_requests(place: Place) -> None:

@@ -438,6 +438,7 @@ class Where:
 
 
 def test_tasks_that_sort_few_rows_run_in_the_thread_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "AT_ONCE", 2)
     few, here = LocalExecutor(Tuning(sort_rows=100)), threading.get_ident()
     assert few.run([Where()] * 3) == [here] * 3
     monkeypatch.setattr(executors, "_FEW_ROWS", 99)
