@@ -710,6 +710,7 @@ ATTACKS = [
 
 def check_spark_sql(spark: SparkSession, uri: Path, given: pa.Table) -> None:
     """Private columns fail in every expression, and rows are found by tokens alone."""
+    fingerprint = query.open(uri).options.fingerprint
     query.register_views(spark, uri, "w")
     parts = {
         view: spark.sql(f"SELECT * EXCEPT (user, card) FROM w_{view}").collect()
@@ -724,10 +725,13 @@ def check_spark_sql(spark: SparkSession, uri: Path, given: pa.Table) -> None:
     users, ids = (given.column(name).to_pylist() for name in ("user", "id"))
     for name in (*NAMES[:2], "nobody"):
         expected = sorted(number for user, number in zip(users, ids, strict=True) if user == name)
-        found = spark.sql(f"SELECT id FROM w_user_events('{query.token(name)}')").collect()
+        found = spark.sql(f"SELECT id FROM w_user_events('{query.token(name, fingerprint)}')").collect()
         assert sorted(row[0] for row in found) == expected
     assert spark.sql("SELECT id FROM w_user_events(NULL)").collect() == []
-    one, delays = str(query.token(NAMES[1])), zip(users, given.column("delay").to_pylist(), strict=True)
+    one, delays = (
+        str(query.token(NAMES[1], fingerprint)),
+        zip(users, given.column("delay").to_pylist(), strict=True),
+    )
     least = spark.sql(
         f"SELECT value, group FROM w_quantile(0.0001D, where => map('user', '{one}'))"
     ).collect()
