@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,10 +151,11 @@ class _OpenFile:
 
 
 class _Held(NamedTuple):
-    """Bytes of a file that are at hand, from the byte `start` on; None if Arrow decodes all columns."""
+    """Bytes of a file that are at hand, from the byte `start` on; None if Arrow decodes all, by `open`."""
 
     content: mmap.mmap | bytes | None
-    start: int = 0
+    start: int
+    open: Callable[[], pq.ParquetFile]
 
 
 def _footer_bytes(footer: Footer) -> int:
@@ -267,8 +269,9 @@ class BlockReader:
             if opened is None or opened.identity != identity:
                 footer = self.footer(root, file)
                 opened = _OpenFile(*_open(place, footer, dictionaries), footer, identity)
-            held, footer = _Held(opened.mapped), opened.footer
-            blocks = [_read_block(opened.file, footer, held, file, group, columns, copy) for group in groups]
+            decoder, footer = opened.file, opened.footer
+            held = _Held(opened.mapped, 0, lambda: decoder)
+            blocks = [_read_block(footer, held, file, group, columns, copy) for group in groups]
         _count(place.path, opened.footer, groups, columns)
         open_files[key] = opened
         self._groups_read += len(groups)
@@ -293,12 +296,10 @@ class BlockReader:
         place, footer, blocks = _place(root, file), self.footer(root, file), list[ColumnsByName]()
         with place.reading():
             for group, wanted in zip(groups, ranges, strict=True):
-                content = far.read(wanted)
-                block = _plain_columns(footer, _Held(content, wanted.start), file, group, columns, copy)
-                if missing := [name for name in columns if name not in block]:
-                    opened = _open_range(content, wanted.start, file.size, footer, dictionaries)
-                    block.update(_decode_block(opened, footer, file, group, missing))
-                blocks.append(block)
+                content, start = far.read(wanted), wanted.start
+                opened = partial(_open_range, content, start, file.size, footer, dictionaries)
+                held = _Held(content, start, opened)
+                blocks.append(_read_block(footer, held, file, group, columns, copy))
         _count(place.path, footer, groups, columns)
         return blocks
 
@@ -381,28 +382,14 @@ def _count(path: str, footer: Footer, groups: Sequence[int], columns: Sequence[s
 
 
 def _read_block(
-    opened: pq.ParquetFile,
-    footer: Footer,
-    held: _Held,
-    file: RunFile,
-    group: int,
-    columns: Sequence[str],
-    copy: bool,
+    footer: Footer, held: _Held, file: RunFile, group: int, columns: Sequence[str], copy: bool
 ) -> ColumnsByName:
     """The columns of a row group; ValueError if they are not what was written."""
-    block = _plain_columns(footer, held, file, group, columns, copy)
-    if len(block) == len(columns):
-        return block
-    missing = [name for name in columns if name not in block]
-    return {**block, **_decode_block(opened, footer, file, group, missing)}
-
-
-def _plain_columns(
-    footer: Footer, held: _Held, file: RunFile, group: int, columns: Sequence[str], copy: bool
-) -> dict[str, Any]:
-    """Those of the columns that need not be decoded."""
     found = ((name, _plain_doubles(footer, held, file, group, name, copy)) for name in columns)
-    return {name: values for name, values in found if values is not None}
+    block: dict[str, Any] = {name: values for name, values in found if values is not None}
+    if missing := [name for name in columns if name not in block]:
+        block.update(_decode_block(held.open(), footer, file, group, missing))
+    return block
 
 
 def _decode_block(

@@ -78,9 +78,7 @@ class CodeSums:
         exponents = (numbers.view(np.int64) >> _FRACTION) & _EXPONENTS
         if not exponents.all():
             exponents[numbers == 0] = min(int(exponents.max()), _EXPONENTS - 1)  # zeros fit everywhere
-            np.maximum(
-                exponents, 1, out=exponents
-            )  # doubles with fewer digits have the unit of the next ones
+            np.maximum(exponents, 1, out=exponents)  # doubles with fewer digits: the unit of the next ones
         place = _place_of(int(exponents.min()))
         if int(exponents.max()) <= min(_last_of(place), _EXPONENTS - 1):
             self._add_digits(place, _digits(numbers, place), starts, codes)
