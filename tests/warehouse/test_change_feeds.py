@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable
@@ -105,6 +106,14 @@ def test_a_feed_of_debezium_is_netted(world: GroupWorld, tmp_path: Path) -> None
     assert main([*given, "--engine", "local"]) == 0
 
 
+def test_a_file_of_debezium_is_read_as_text_that_is_loaded(made: GroupWorld, tmp_path: Path) -> None:
+    """Compressed, and with a byte order mark."""
+    changes, _, _ = chain(made)
+    text = lines_of(changes, tmp_path / "feed.json").read_bytes()
+    (packed := tmp_path / "feed.json.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text))
+    assert correct(made, packed, dry_run=True).rows_in == 3
+
+
 def test_a_feed_that_changes_nothing_is_empty(made: GroupWorld) -> None:
     assert correct(made, feed_of([("insert", rows(8)[1]), ("delete", rows(8)[1])])).outcome == "empty"
 
@@ -119,8 +128,11 @@ def test_a_feed_that_changes_nothing_is_empty(made: GroupWorld) -> None:
         ('{"op": "u", "before": null, "after": {}}', "has op 'u' without 'before'.*REPLICA IDENTITY FULL"),
         ('{"op": "d", "before": {"number": 3}, "after": null}', "'before' in line 1 of .* must have the col"),
         ('{"op": "x"}', "must be a JSON object with op c, r, u, d, got op 'x'"),
-        ("[1]", "must be a JSON object with op"),
+        ("[1]", "must be a JSON object with op c, r, u, d, got none of these: malformed: no object"),
         ("{", "must be a JSON object with op"),
+        ('{"op": "d", "op": "c"}', "line 1 of .* got none of these: the field op is there twice"),
+        ('\n{"op": "c", "after": {"value": NaN}}', "line 2 of .*: NaN is no number of JSON"),
+        (b"\xff\xfe{\0", "the text is UTF-16, expected UTF-8"),
         (
             '{"op": "c", "after": {"time": null, "origin": "a", "number": "x", "value": 1, "price": null}}',
             "number of 'after' in line 1 of .* must be of type int64, got x",
@@ -128,8 +140,8 @@ def test_a_feed_that_changes_nothing_is_empty(made: GroupWorld) -> None:
     ],
 )
 def test_what_is_no_feed_changes_nothing(made: GroupWorld, tmp_path: Path, feed: Any, error: str) -> None:
-    if isinstance(feed, str):
-        (tmp_path / "feed.jsonl").write_text(feed)
+    if isinstance(feed, str | bytes):
+        (tmp_path / "feed.jsonl").write_bytes(feed.encode() if isinstance(feed, str) else feed)
         feed = tmp_path / "feed.jsonl"
     before = sorted(made.path.rglob("_delta_log/*.json"))
     with pytest.raises(InputError, match=error):

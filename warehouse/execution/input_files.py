@@ -102,14 +102,19 @@ def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
         )
     if kind is not None:
         return kind
-    extensions = (part for path in found.paths for part in path.rpartition("/")[2].lower().split(".")[1:])
-    formats = {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
+    formats = set().union(*map(formats_of, found.paths))
     if len(formats) != 1:
         raise InputError(
             f"cannot tell the format of {described(given)} (found {sorted(formats) or 'none'}). "
             f"Give --format {'|'.join(FORMATS)}, or name the files so."
         )
     return formats.pop()
+
+
+def formats_of(path: str) -> set[str]:
+    """The formats that the name of a file says: none, one, or several."""
+    extensions = path.rpartition("/")[2].lower().split(".")[1:]
+    return {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
 
 
 def input_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -31,11 +31,12 @@ from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import are_paths
 from tidemark.warehouse.execution.executors import LocalExecutor
-from tidemark.warehouse.execution.input_files import input_files
+from tidemark.warehouse.execution.input_files import formats_of, input_files
 from tidemark.warehouse.ingest.private_rows import as_text, with_tokens
 from tidemark.warehouse.removals.given_rows import cast_input, given_input, schema_of
 from tidemark.warehouse.removals.row_values import RowValues
-from tidemark.warehouse.text.json_records import decoded_objects
+from tidemark.warehouse.text.files import blocks, line_ends, read_chunks
+from tidemark.warehouse.text.json_records import each_object
 from tidemark.warehouse.text.json_values import parse_values
 from tidemark.warehouse.text.records import TextColumns, shown
 from tidemark.warehouse.work import Work
@@ -44,7 +45,6 @@ CHANGE = "_change_type"
 _COMMIT = "_commit_"  # begins the names of Delta's other columns
 _SIGNS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 _OPS = {"c": ("after",), "r": ("after",), "u": ("before", "after"), "d": ("before",)}
-_JSON = (".json", ".jsonl", ".ndjson")
 _WHOLE_ROWS = "Let the source write whole rows: in PostgreSQL, REPLICA IDENTITY FULL."
 
 Signs: TypeAlias = NDArray[np.int64]
@@ -70,7 +70,7 @@ def net_changes(work: Work, changes: Any) -> tuple[pa.Table, pa.RecordBatch]:
 def is_json(changes: Any) -> bool:
     """Whether these are paths of JSON lines, by their names."""
     paths = [changes] if isinstance(changes, str | os.PathLike) else changes
-    return are_paths(paths) and all(os.fspath(one).lower().endswith(_JSON) for one in paths)
+    return are_paths(paths) and all(formats_of(os.fspath(one)) == {"json"} for one in paths)
 
 
 def check_feed(fields: list[Field], names: Sequence[str]) -> None:
@@ -109,9 +109,9 @@ def _json_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Recor
 def _envelopes(changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
     lines, places = list[bytes](), list[str]()
     for path in input_files(changes):
-        own = path.read_bytes().splitlines()
-        lines += own
-        places += [f"line {number} of {path}" for number in range(1, len(own) + 1)]
+        for block in blocks(str(path), read_chunks(path), line_ends):
+            lines += block.records.to_pylist()
+            places += [f"line {number} of {path}" for number in block.lines()[:-1]]
     return rows_of_records(lines, places, schema)
 
 
@@ -128,8 +128,10 @@ def rows_of_records(
     """
     hides = TextColumns(schema).is_hidden
     images, signs, places = list[dict[str, Any]](), list[int](), list[str]()
-    for record, where, change in zip(records, named, decoded_objects(_records(records)), strict=True):
-        for name, image in _images(change, where, hides=hides) if record.strip() else ():
+    changes, unread = each_object(binary_array(records).cast(pa.binary()), "malformed")
+    for row, (record, where, change) in enumerate(zip(records, named, changes, strict=True)):
+        reason = unread.get(row)
+        for name, image in _images(change, where, reason, hides=hides) if record.strip() else ():
             images.append(image)
             signs.append(1 if name == "after" else -1)
             places.append(f"{name!r} in {where}")
@@ -152,19 +154,15 @@ def rows_of_records(
     return pa.RecordBatch.from_arrays(columns, schema=schema), np.array(signs, np.int64)
 
 
-def _records(lines: Sequence[bytes]) -> pa.Array:
-    return binary_array(lines).cast(pa.binary())
-
-
 def _images(
-    change: dict[str, Any] | None, where: str, *, hides: bool
+    change: dict[str, Any] | None, where: str, reason: str | None, *, hides: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a change, each as ('before' or 'after', its fields)."""
+    """The rows of a change, each as ('before' or 'after', its fields); `reason`: why it is None."""
     if change is not None and isinstance(change.get("payload"), dict):
         change = change["payload"]
     op = None if change is None else change.get("op")
     if change is None or not isinstance(op, str) or op not in _OPS:
-        got = "none of these" if hides else f"op {op!r}"
+        got = "none of these" if hides else f"none of these: {reason}" if reason else f"op {op!r}"
         raise InputError(
             f"{where} must be a JSON object with op {', '.join(_OPS)}, got {got}. Nothing was changed."
         )

@@ -89,7 +89,12 @@ class JsonRecords:
 
 def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
     """The objects of the records, None for those that are no JSON."""
-    return each_text(records, _decoded, "")[0]
+    return each_object(records, "")[0]
+
+
+def each_object(records: pa.Array, malformed: str) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
+    """The same, and why the others are none, by row: see `each_text`."""
+    return each_text(records, _decoded, malformed)
 
 
 def _decoded(text: str) -> dict[str, Any]:
