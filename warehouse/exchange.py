@@ -16,6 +16,7 @@ A `Place` takes turns; `run_place` has it take turns until it is done.
 Files stay until their owner deletes the topic, when no place runs. Only places that begin with what comes
 (`from_now`) delete their own files: all but the last KEPT_FILES, once there are twice as many. A peer that
 was away for longer passes over what is gone. What it did not take was not acknowledged, so it comes again.
+A place whose own last file is gone was replaced, by an incarnation that has deleted its old files since.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ class FileExchange:
             self._came = dict.fromkeys(peers, time.monotonic())
 
     def send(self, sealed: Iterable[Sealed]) -> None:
-        """Puts the envelopes as one file; no envelopes, no file. One request."""
+        """Puts the envelopes as one file; no envelopes, no file. One request, two with `from_now`."""
         content = b"".join(data for _, data in sealed)
+        if content and self._from_now:
+            self._check_own()
         while content and not self._put(content):
             self._written += 1
         self._written += bool(content)
@@ -102,6 +105,16 @@ class FileExchange:
     def _stretch(self, place: int) -> range:
         """The rounds of a place that count, which follow each other."""
         return _stretch(self._numbers(place), KEPT_FILES if self._from_now else None)
+
+    def _check_own(self) -> None:
+        """Raises Replaced if the last file of this place is gone: this place itself keeps it."""
+        path = self._path(self._endpoint.place, self._written)
+        if self._written and self._get(path) is None:
+            raise Replaced(
+                f"got no {path}, the last file of this place, whose incarnation is "
+                f"{self._endpoint.incarnation}: the place was started again, and has deleted its old files "
+                "since, or somebody else has; end this process"
+            )
 
     def _trim(self) -> None:
         """Deletes all own files but the last ones. What cannot be deleted is tried again with others."""

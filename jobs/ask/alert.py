@@ -74,7 +74,7 @@ def _run(given: argparse.Namespace) -> int:
     ):
         say = _sayer(given)
         alert.check()
-        while len(alert.states) < len(given.when) and given.sites and not stopping.wait(given.poll):
+        while alert.unknown and not stopping.wait(given.poll):
             alert.check()  # a state is known once all sites have told
         for state in alert.states:
             say(state)

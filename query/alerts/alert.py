@@ -161,11 +161,16 @@ class Alert:
         self._source, self._conditions, self._notify = source, conditions, notify
         self._tries, self._next_try = 0, 0.0
         self._now: dict[tuple[str, str], GroupState] = {}
+        self.unknown: list[str] = []
+        """The conditions of which something is not known yet: sites have still to tell of it."""
         self._file = StateFile(state)
 
     @property
     def states(self) -> Sequence[GroupState]:
-        """The state of each group at the last look, conditions in their order."""
+        """The state of each group at the last look, conditions in their order.
+
+        A group without rows is among them while it is stale, and not once it is clear.
+        """
         return list(self._now.values())
 
     @property
@@ -193,7 +198,7 @@ class Alert:
         changed: list[Notice] = []
         self._source.begin()
         now = now_us()
-        before, self._now = self._now, {}
+        before, self._now, self.unknown = self._now, {}, []
         for text in self._conditions:
             changed += self._look(text, now, before)
         self._source.end()
@@ -276,6 +281,8 @@ class Alert:
         }
         found = self._source.look(self._conditions[text], now, fires)
         stays = set(known) if found is None else found.waiting
+        if found is None or stays:
+            self.unknown.append(text)
         self._now |= {(text, name): one for (of, name), one in before.items() if of == text and name in stays}
         if found is None:
             return
@@ -286,7 +293,7 @@ class Alert:
         for name in names:
             yield from self._enter(text, name, seen.get(name), problem, now)
             if name not in seen and known[name]["state"] == CLEAR and grouped:
-                del known[name]
+                del known[name], self._now[text, name]
 
     def _enter(
         self, text: str, name: str, seen: Seen | None, problem: str | None, now: int

@@ -116,6 +116,37 @@ def test_groups_without_numbers_hold_no_condition_about_values(tmp_path: Path, c
     assert found == {one for one in by_group(lab.asking(*whens, **options).check()) if one[2] == "certain"}
 
 
+def leave_as_if_all_were_asked(folder: Path, clock: Any) -> None:
+    """Groups that fire, are clear or stale lose their rows, as in one check of an alert that asks all."""
+    lab = Lab(folder, 2, clock)
+    options: dict[str, Any] = {"stale": "10m"}
+    for site, rows, origin in ((0, 6, "a"), (1, 2, "b"), (0, 3, "c"), (1, 3, "c")):
+        lab.get(site, [1.0] * rows, origin)
+    alert, asking = lab.alert(WHEN, **options), lab.asking(WHEN, **options)
+    for minutes, found in (
+        (0, {"a": "certain", "b": "clear", "c": "certain", "d": "clear"}),
+        (6, {"a": "certain", "b": "clear", "c": "certain", "d": "clear"}),
+        (6, {"d": "clear"}),
+        (11, {"d": "stale"}),
+        (0, {"d": "clear"}),
+    ):
+        clock.wait(minutes=minutes)
+        for site in range(2) if minutes < 10 else ():
+            lab.get(site, [1.0], "d")
+        assert by_group(lab.quiet(alert)) == by_group(asking.check())
+        assert by_group(alert.states) == by_group(asking.states)
+        assert now(alert) == found
+
+
+def test_a_group_leaves_at_the_check_at_which_an_alert_that_asks_all_drops_it(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_as_if_all_were_asked(tmp_path / "right", clock)
+    monkeypatch.setattr(_Coordinated, "left", [])
+    with pytest.raises(AssertionError):
+        leave_as_if_all_were_asked(tmp_path / "wrong", clock)
+
+
 def test_zones_of_a_group_that_was_forgotten_ask_for_its_numbers() -> None:
     machine = _SiteMachine()
     task = {"when": [WHEN], "theta": 0.0, "clear": None, "lag": 0, "stale": None, "beat": 1.0}

@@ -303,7 +303,7 @@ def test_any_origin(service: Service) -> None:
     service.wait(minutes=16)
     service.get([1.0, 1.0], "b")
     assert [(one.group, one.state) for one in alert.check()] == [({"o": "a"}, "clear")]
-    assert [one.group for one in alert.states] != []
+    assert [one.group for one in alert.states] == [{"o": "b"}]
     alert.check()
     assert [one.group for one in alert.states] == [{"o": "b"}]
 

@@ -264,6 +264,34 @@ def test_a_carrier_that_keeps_files_or_waits_for_deleted_ones_is_caught(
         trimmed(tmp_path, monkeypatch)
 
 
+def replaced_by_one_that_deletes(folder: Path) -> None:
+    """A place that was away while a later incarnation of it ran for long is told before it writes a file."""
+    coordinator, first = (Place(folder, number, from_now=True) for number in (COORDINATOR, 0))
+    for place in (coordinator, first) * 3:
+        place.turn()
+    again = Place(folder, 0, 2, from_now=True)
+    for number in range(30):
+        again.tell(COORDINATOR, b"%d" % number)
+        coordinator.turn()
+        again.turn()
+    folders = folder / "a~2ftopic"
+    before = {path.name for path in (folders / "site-0").iterdir()}
+    assert f"{first.files._written + 1:019d}" not in before
+    with pytest.raises(Replaced, match="the place was started again"):
+        first.tell(COORDINATOR, b"late")
+    assert {path.name for path in (folders / "site-0").iterdir()} == before
+
+
+def test_a_replaced_place_is_told_at_once_although_its_successor_has_deleted_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "KEPT_FILES", 4)
+    replaced_by_one_that_deletes(tmp_path / "right")
+    monkeypatch.setattr(FileExchange, "_check_own", lambda _: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        replaced_by_one_that_deletes(tmp_path / "wrong")
+
+
 def test_what_cannot_be_deleted_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
