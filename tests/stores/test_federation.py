@@ -1,4 +1,4 @@
-"""Rows that are split over several warehouses, on a disk and in two object stores, against a plain list.
+"""Rows that are split over several warehouses, on disks, in two object stores and at a server, as one list.
 
 Each site loads, streams and deletes while questions are asked. An answer tells how many rows it saw of each
 site, which says how far that site was: so what the answer must be is known, whatever came meanwhile.
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.jobs.http_served import TOKEN, serving
 from tests.query.siteworld import OPTIONS, SCHEMA, Row, drawn, table
 from tests.query.worlds import Oracle
 from tests.stores.conftest import Place
@@ -28,11 +29,15 @@ from tidemark.warehouse.snapshots import sites as sites_module
 
 @dataclass
 class Site:
-    """A warehouse, and its rows after each of its steps, the first ones loaded; no two have as many rows."""
+    """A warehouse, and its rows after each of its steps, the first ones loaded; no two have as many rows.
+
+    door: the address and options of a server through which it is read; None to read it where it is written.
+    """
 
     uri: str
     options: dict[str, str] | None
     chance: random.Random
+    door: tuple[str, dict[str, str]] | None = None
     states: list[list[Row]] = field(default_factory=list)
     batches: int = 0
 
@@ -77,8 +82,9 @@ class Site:
 
 
 def opened(sites: dict[str, Site], **how: Any) -> query.Warehouse:
-    options = {name: site.options for name, site in sites.items()}
-    return query.open({name: site.uri for name, site in sites.items()}, options, **how)
+    doors = {name: site.door or (site.uri, site.options) for name, site in sites.items()}
+    options = {name: own for name, (_, own) in doors.items()}
+    return query.open({name: uri for name, (uri, _) in doors.items()}, options, **how)
 
 
 def seen(sites: dict[str, Site], answer: Any) -> list[Row]:
@@ -133,7 +139,7 @@ def second_server() -> Iterator[Server]:
 
 
 @pytest.mark.slow
-def test_sites_on_a_disk_and_in_two_stores_answer_as_their_rows(
+def test_sites_on_a_disk_in_two_stores_and_at_a_server_answer_as_their_rows(
     tmp_path: Path, place: Place, second_server: Server
 ) -> None:
     chance = random.Random(12)
@@ -141,10 +147,14 @@ def test_sites_on_a_disk_and_in_two_stores_answer_as_their_rows(
         "disk": Site(str(tmp_path / "near"), None, chance),
         "first store": Site(f"{place.uri}-federated", place.options, chance),
         "second store": Site(second_server.address("federated"), second_server.options, chance),
+        "server": Site(str(tmp_path / "served"), None, chance),
     }
     for site in sites.values():
         site.begin(drawn(chance, chance.randint(60, 120)))
-    federated(sites)
+    served = sites["server"]
+    with serving({"flights": query.open(served.uri)}) as at:
+        served.door = f"http://127.0.0.1:{at.port}/flights", {"token": TOKEN}
+        federated(sites)
 
 
 @pytest.mark.slow
