@@ -132,7 +132,7 @@ def test_no_folder_is_asked_while_the_kernel_tells_nothing(uri: str, monkeypatch
     wh, asked, stamp = query.open(uri), [], quiet_logs._stamp
     monkeypatch.setattr(quiet_logs, "_stamp", lambda folder: asked.append(folder) or stamp(folder))
     settle(uri)
-    for _ in range(3):
+    for _ in range(5):
         wh.quantile(0.5)
     asked.clear()
     wh.quantile(0.4)
