@@ -129,8 +129,14 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("told")
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells")
 def test_no_folder_is_asked_while_the_kernel_tells_nothing(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wh, asked, stamp = query.open(uri), [], quiet_logs._stamp
-    monkeypatch.setattr(quiet_logs, "_stamp", lambda folder: asked.append(folder) or stamp(folder))
+    wh, stamp = query.open(uri), quiet_logs._stamp
+    asked: list[str] = []
+
+    def counted(folder: str) -> quiet_logs.Stamp:
+        asked.append(folder)
+        return stamp(folder)
+
+    monkeypatch.setattr(quiet_logs, "_stamp", counted)
     settle(uri)
     for _ in range(5):
         wh.quantile(0.5)
