@@ -143,3 +143,15 @@ def test_spaces_around_the_sign_are_no_part_of_a_value(grouped: Path) -> None:
     meant = {"origin=ATL": "ATL", "origin = ATL": "ATL", "origin= ATL": " ATL", "origin =  ATL": " ATL"}
     for text, value in meant.items():
         assert parse_where(options, [text]) == {"origin": [value]}, text
+
+
+@pytest.mark.parametrize(("command", "option"), [("quantile 0.5", "--by"), ("top 3", "--by"), ("top 3", "--key")])
+def test_columns_that_are_given_twice_do_not_replace_the_first_ones(
+    command: str, option: str, grouped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (*command.split(), "-w", grouped, option, "origin", option)
+    said = tidemark(capsys, *line, "distance")
+    assert (said.code, said.out) == (2, "")
+    assert f"{option} was given twice, with origin and with distance" in said.err
+    assert f"{option} origin,distance." in said.err
+    assert tidemark(capsys, *line, "origin").code == 0

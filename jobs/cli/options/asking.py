@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidemark.jobs.cli.options.parts import FILE, FOLDER, Argument, OneOf, option
+from tidemark.jobs.cli.options.parts import FILE, FOLDER, Argument, OneColumnList, OneOf, option
 from tidemark.jobs.cli.options.shared import COMMON, VARIABLE
 
 MODES = ("quick", "accurate", "exact")
@@ -92,6 +92,7 @@ _GROUPING = (
     ),
     option(
         "--by",
+        action=OneColumnList,
         metavar="COLUMN",
         help="one answer for each value of a column, or of several: origin,dest; or of an expression, by a "
         'scan: "hour(time)"',

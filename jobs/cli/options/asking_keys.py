@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tidemark.jobs.cli.options.asking import EVERY, EXPLAIN, INFO, ORDERED_GROUPS, OUTPUT, WINDOW, how_many
-from tidemark.jobs.cli.options.parts import option
+from tidemark.jobs.cli.options.parts import OneColumnList, option
 
 KEY_MODES = ("approximate", "exact")
 _KEY_AND_MODE = (
     option(
         "--key",
+        action=OneColumnList,
         metavar="COLUMN",
         help="the key, by its column or columns: origin,dest (default: the warehouse's first)",
     ),

@@ -39,6 +39,20 @@ def files(name: str, text: str) -> Argument:
     return option(name, metavar=FOLDER, nargs="+", action="extend", help=text)
 
 
+class OneColumnList(argparse.Action):
+    """Keeps columns that are written once, with commas: a second time they would replace the first ones."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """An error of the command if other columns came before."""
+        before = getattr(namespace, self.dest)
+        if before not in {self.default, values}:
+            parser.error(
+                f"{option_string} was given twice, with {before} and with {values}. Several columns are given "
+                f"at once: {option_string} {before},{values}."
+            )
+        setattr(namespace, self.dest, values)
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
     """Options of which one at most is given; one at least if `required`."""
