@@ -5,7 +5,7 @@
 
 The other side may be whatever the value itself can be compared with or added to: numbers, times, durations,
 another answer. Two answers are equal if all of their fields but the plan are; an answer and a number if the
-value is.
+value is. An answer is false if its value is 0, as a number is, or if it has none.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class OneValue:
     __slots__ = ()
 
     ONE: ClassVar[str]
+
+    def __bool__(self) -> bool:
+        return bool(getattr(self, self.ONE))
 
     def __float__(self) -> float:
         return float(_value_of(self))

@@ -145,7 +145,9 @@ def test_spaces_around_the_sign_are_no_part_of_a_value(grouped: Path) -> None:
         assert parse_where(options, [text]) == {"origin": [value]}, text
 
 
-@pytest.mark.parametrize(("command", "option"), [("quantile 0.5", "--by"), ("top 3", "--by"), ("top 3", "--key")])
+@pytest.mark.parametrize(
+    ("command", "option"), [("quantile 0.5", "--by"), ("top 3", "--by"), ("top 3", "--key")]
+)
 def test_columns_that_are_given_twice_do_not_replace_the_first_ones(
     command: str, option: str, grouped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

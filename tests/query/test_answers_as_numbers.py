@@ -23,7 +23,10 @@ BINARY: list[Callable[[Any, Any], Any]] = [
     *(operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne),
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod),
 ]
-UNARY: list[Callable[[Any], Any]] = [float, int, abs, round, operator.neg, operator.pos, "{:.3f}".format]
+UNARY: list[Callable[[Any], Any]] = [
+    *(bool, float, int, abs, round, operator.neg, operator.pos),
+    "{:.3f}".format,
+]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,21 @@ def test_one_answer_is_its_value(wh: query.Warehouse) -> None:
     assert median != wh.quantile(0.6)  # of another phi
     assert median != wh.rank(2.5)
     assert median != {"a": 1}
+
+
+def test_an_answer_is_false_where_its_value_is_zero(wh: query.Warehouse) -> None:
+    none: list[Any] = [
+        wh.frequency("nobody"),
+        wh.rank(0),
+        wh.cdf(0),
+        wh.distinct(where="x > 9"),
+        wh.overlap(None, None).only_a,
+        wh.persistence("nobody"),
+        wh.quantile(0.5, by="k", groups=["nobody"])[0],
+    ]
+    assert [bool(answer) for answer in none] == [False] * len(none)
+    assert all(answer for answer, _ in single(wh))
+    assert wh.quantile(0.5, "at")
 
 
 def test_an_operation_that_forgets_the_sides_is_caught(

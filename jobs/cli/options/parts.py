@@ -47,8 +47,8 @@ class OneColumnList(argparse.Action):
         before = getattr(namespace, self.dest)
         if before not in {self.default, values}:
             parser.error(
-                f"{option_string} was given twice, with {before} and with {values}. Several columns are given "
-                f"at once: {option_string} {before},{values}."
+                f"{option_string} was given twice, with {before} and with {values}. "
+                f"Give several columns at once: {option_string} {before},{values}."
             )
         setattr(namespace, self.dest, values)
 
