@@ -131,7 +131,7 @@ class LRUCache(Generic[T]):
         """Caches a value unless the sources of the topic have changed; topic and sources as in `at`."""
         entry_key, weight = (topic, key), 1 if self._weight is None else self._weight(value)
         with self._lock:
-            if _identical(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
+            if is_same(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
                 self._evict(entry_key)
                 self._entries[entry_key] = value, weight
                 self._total_weight += weight
@@ -145,7 +145,7 @@ class LRUCache(Generic[T]):
     def _lookup(self, entry_key: tuple[Hashable, Hashable], sources: Sequence[object]) -> T | None:
         topic = entry_key[0]
         last_sources = self._sources.get(topic, ())
-        if last_sources is not sources and not _identical(last_sources, sources):
+        if last_sources is not sources and not is_same(last_sources, sources):
             self._sources[topic] = tuple(sources)
             for stale in [entry for entry in self._entries if entry[0] == topic]:
                 self._evict(stale)
@@ -177,5 +177,6 @@ class Place(Generic[T]):
         return value
 
 
-def _identical(a: Sequence[object], b: Sequence[object]) -> bool:
+def is_same(a: Sequence[object], b: Sequence[object]) -> bool:
+    """Whether these are the same objects, and not only equal ones."""
     return len(a) == len(b) and all(map(is_, a, b))

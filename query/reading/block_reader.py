@@ -2,8 +2,9 @@
 
 A run file never changes and its path is never reused. So each footer is parsed once per process, and a local
 file stays mapped until a newer version of its table is read or too many files are mapped. Mapped pages count
-as memory of this process, so they are released after every MAPPED_GROUPS row groups. Local blocks are not
-cached: reading one takes a fraction of a millisecond. Every error names the file.
+as memory of this process, so they are released after every MAPPED_GROUPS row groups. To read a block takes a
+fraction of a millisecond; a reader of the small blocks of many runs, as that of indexes, keeps decoded ones
+while their file is the same. Every error names the file.
 
 On an object store the marks have the footers, so a block is one range of a file. The blocks of a question are
 fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of far_files.py.
@@ -158,6 +159,10 @@ class _Held(NamedTuple):
     open: Callable[[], pq.ParquetFile]
 
 
+def _bytes_of(block: ColumnsByName) -> int:
+    return sum(int(column.nbytes) for column in block.values())
+
+
 def _footer_bytes(footer: Footer) -> int:
     return int(footer.metadata.serialized_size)
 
@@ -170,7 +175,9 @@ _shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
 class BlockReader:
     """Reads the row groups of run files, each in the store that it names; safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes: int = 0) -> None:
+        """kept_bytes: of decoded row groups that are kept, while the file is the same; none by default."""
+        self._kept: LRUCache[ColumnsByName] | None = LRUCache(kept_bytes, _bytes_of) if kept_bytes else None
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, Sequence[int]] = {}
         self._open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile] = {}  # by place and dictionaries
@@ -255,8 +262,29 @@ class BlockReader:
         copy: False if plain doubles may be views of the mapped file, for a caller that uses them at once.
 
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
-        marks. Cost: one read per row group.
+        marks. Cost: one read per row group that is not kept.
         """
+        if self._kept is None:
+            return self._read(root, file, groups, columns, dictionaries, copy=copy)
+        place = _place(root, file)
+        with place.reading():
+            known = place.store.uri, place.path, place.identity, tuple(columns), tuple(dictionaries)
+        kept = [self._kept.at((known, group)) for group in groups]
+        missing = [group for group, one in zip(groups, kept, strict=True) if one.value is None]
+        read = iter(self._read(root, file, missing, columns, dictionaries, copy=True) if missing else ())
+        return [one.keep(next(read)) if one.value is None else one.value for one in kept]
+
+    def _read(
+        self,
+        root: str,
+        file: RunFile,
+        groups: Sequence[int],
+        columns: Sequence[str],
+        dictionaries: Sequence[str],
+        *,
+        copy: bool,
+    ) -> list[ColumnsByName]:
+        """As `read`, without what is kept."""
         place = _place(root, file)
         if place.far_files is not None:
             return self._read_parts(place.far_files, root, file, groups, columns, dictionaries, copy=copy)

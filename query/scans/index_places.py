@@ -17,7 +17,7 @@ Cost: O(ranges * log marks) to bound; one or two blocks a run and range, and 16 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,11 +91,16 @@ _runs: LRUCache[_Run] = LRUCache(_MARKS_BYTES, lambda run: run.nbytes)
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Ranges of values of a column, and how many rows its index has there at most."""
+    """Ranges of values of a column, which are disjoint.
+
+    most: how many rows its index has there at most. edges: how many runs may have some, those of all ranges
+    together.
+    """
 
     index: Index
     ends: tuple[Ends, ...]
     most: int
+    edges: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +120,12 @@ class Index:
             known = contents.made[projection] = cls(projection, tuple(runs))
         return known
 
-    def most(self, ends: Sequence[Ends]) -> int:
-        """How many rows have values in the ranges at most, which are disjoint, by the marks."""
-        return sum(stop - start for start, stop in self._edges(ends))
-
-    def edges(self, ends: Sequence[Ends]) -> int:
-        """How many runs may have values in the ranges, those of all ranges together."""
-        return sum(start < stop for start, stop in self._edges(ends))
-
-    def _edges(self, ends: Sequence[Ends]) -> Iterator[tuple[int, int]]:
-        return (edges_of(run.marks, one) for run in self.runs for one in ends)
+    def range_of(self, ends: Iterable[Ends]) -> _Range:
+        """The ranges of values, joined where they overlap, and how many rows the marks bound them to."""
+        joined = united(ends)
+        edges = [edges_of(run.marks, one) for run in self.runs for one in joined]
+        most = sum(stop - start for start, stop in edges)
+        return _Range(self, tuple(joined), most, sum(start < stop for start, stop in edges))
 
     def rows(self, ends: Sequence[Ends], names: Set[str] = frozenset()) -> IndexRows:
         """The rows with values in the ranges, and the values of these columns, which the index has."""
@@ -135,6 +136,31 @@ class Index:
         """The stored name of the column, and how many rows it has of each origin file."""
         (stored,) = self.projection.column.stored_names
         return stored, Places.joined([run.places for run in self.runs])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cover:
+    """What indexes have of the files of `events`, at one moment.
+
+    covered  the files of which all of the indexes have all rows
+    given    those of them whose rows of one index can be given in their place (`CoveredFiles.in_history`)
+    read     the other covered ones
+    """
+
+    covered: CoveredFiles
+    given: CoveredFiles
+    read: CoveredFiles
+
+    @classmethod
+    def of(cls, contents: Contents, chosen: Sequence[_Range]) -> _Cover:
+        """Of the indexes of these ranges; `contents` are listed, and keep it."""
+        used = cls, *(one.index.projection for one in chosen)
+        known: _Cover | None = contents.made.get(used)
+        if known is None:
+            covered = CoveredFiles.of(contents, [one.index.places for one in chosen])
+            given = covered.in_history(contents)  # what other files have may not be visible yet, and is read
+            known = contents.made[used] = cls(covered, given, covered.without(given))
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,61 +202,74 @@ def find(
 
     DamagedWarehouse if a file of an index cannot be read.
     """
+    contents = contents.listed()
     chosen = _chosen(contents, asked, allowed, needed)
     if chosen is None:
         return None
     most = sum(one.most for one in chosen)
     columns = tuple(dict.fromkeys(one.index.projection.column.name for one in chosen))
-    files = contents.list_events()
-    edges = sum(one.index.edges(one.ends) for one in chosen)
+    edges = sum(one.edges for one in chosen)
     has_values = needed is not None and _has_values(chosen, needed)
     read = len(needed) if has_values and needed is not None else 0
     lookup_us = (RATES.edge + RATES.edge_of_column * read) * edges + (RATES.place + RATES.value * read) * most
     of_row = RATES.row * (_FEW if needed is None else len(needed))
-    scan_us = of_row * sum(max(0, file.rows) for file in files if _may_hold(file, chosen))
+    scan_us = of_row * sum(max(0, file.rows) for file in _may_hold(contents, chosen))
     scan = Found(columns, most, lookup_us, scan_us, None)
     if most > _MOST_ROWS or lookup_us > (RATES.all if has_values else RATES.share) * scan_us:
         return scan
-    covered = _covered(contents, chosen)
+    cover = _Cover.of(contents, chosen)
     if has_values and needed is not None:
-        return _with_values(scan, contents, chosen[0], covered, needed)
-    rows = _rows_by_path(chosen, covered)
-    left = sum(_rows_read(file, rows.get(file.path)) for file in files if _may_hold(file, chosen))
+        return _with_values(scan, chosen[0], cover, needed)
+    rows = _rows_by_path(chosen, cover.covered)
+    left = sum(_rows_read(file, rows.get(file.path)) for file in _may_hold(contents, chosen))
     return scan if lookup_us + of_row * left > scan_us else replace(scan, rows=rows)
 
 
-def _covered(contents: Contents, chosen: Sequence[_Range]) -> CoveredFiles:
-    return CoveredFiles.of(contents, [one.index.places for one in chosen])
-
-
-def _with_values(
-    scan: Found, contents: Contents, one: _Range, covered: CoveredFiles, needed: Set[str]
-) -> Found:
+def _with_values(scan: Found, one: _Range, cover: _Cover, needed: Set[str]) -> Found:
     """What is found where the index has the values; the rows of files that are not covered are left."""
     found = one.index.rows(one.ends, needed)
-    given = covered.in_history(contents)  # what other files have may not be visible yet, and is read
-    read = covered.without(given).rows_by_path(found.files, found.rows)
-    rows = {path: np.empty(0, np.int64) for path in given.paths} | read
-    return replace(scan, rows=rows, values=found.table(_of_files(found, given)))
+    read = cover.read.rows_by_path(found.files, found.rows)
+    rows = {path: np.empty(0, np.int64) for path in cover.given.paths} | read
+    return replace(scan, rows=rows, values=found.table(_of_files(found, cover.given)))
 
 
-def _may_hold(file: DataFile, chosen: Sequence[_Range]) -> bool:
-    """Whether a file may have values in the ranges by its statistics, as scans leave files out."""
-    return any(_overlaps(file, one.index.projection.column, one.ends) for one in chosen)
+def _may_hold(contents: Contents, chosen: Sequence[_Range]) -> list[DataFile]:
+    """The files that may have values in the ranges by their statistics, as scans leave files out."""
+    parts = [(_values(contents, one.index.projection.column), one.ends) for one in chosen]
+    return [
+        file
+        for place, file in enumerate(contents.list_events())
+        if any(_overlaps(values[place], ends) for values, ends in parts)
+    ]
 
 
-def _overlaps(file: DataFile, key: Key, ends: Sequence[Ends]) -> bool:
+def _values(contents: Contents, key: Key) -> list[Ends]:
+    """The least and the greatest value of each file in a column; `contents` are listed, and keep them."""
+    known: list[Ends] | None = contents.made.get((_values, key))
+    if known is None:
+        known = contents.made[_values, key] = [_values_of(file, key) for file in contents.list_events()]
+    return known
+
+
+def _values_of(file: DataFile, key: Key) -> Ends:
     (stored,) = key.stored_names
     least, greatest = (file.stats.get(f"{end}.{stored}") for end in ("min", "max"))
     if least is None or greatest is None:
-        return True
+        return None, None
     try:
-        first: Any = key.bound_of(least)
-        last: Any = key.bound_of(greatest)
+        return key.bound_of(least), key.bound_of(greatest)
     except InputError:  # of a type that other tools write
-        return True
+        return None, None
+
+
+def _overlaps(values: Ends, ends: Sequence[Ends]) -> bool:
+    first: Any = values[0]
+    last: Any = values[1]
     pairs: Sequence[tuple[Any, Any]] = ends
-    return any((low is None or low <= last) and (high is None or high >= first) for low, high in pairs)
+    return any(
+        (low is None or last is None or low <= last) and (high is None or first is None or high >= first)
+        for low, high in pairs
+    )
 
 
 def _rows_read(file: DataFile, found: Ints | None) -> float:
@@ -265,11 +304,12 @@ def bounded(contents: Contents, asked: Sought, names: Set[str]) -> Bounds:
 
     names: the columns of the condition; none if its rows are not counted.
     """
+    contents = contents.listed()
     rows = sum(contents.counts[batches] for batches in contents.history)
     chosen = _chosen(contents, asked, {}, names)
     if chosen is None:
         return Bounds(0, rows, None)
-    covered = _covered(contents, chosen).in_history(contents)
+    covered = _Cover.of(contents, chosen).given
     left = rows - covered.rows
     most = sum(one.most for one in chosen)
     if not names or not _has_values(chosen, names) or most > _MOST_ROWS:
@@ -297,7 +337,7 @@ def _chosen(
     parts = [search.alternatives(asked)] if asked is not None else []
     for key, ranges in allowed.items():
         one = index(key.name)
-        parts.append(None if one is None else [_range(one, ranges)])
+        parts.append(None if one is None else [one.range_of(ranges)])
     return search.best(parts)
 
 
@@ -336,7 +376,7 @@ class _Search:
             return self.any_of(asked[1])
         one = self.index(asked[1])
         ends = None if one is None else ends_of(one.projection.column, asked)
-        return None if one is None or ends is None else [_range(one, [ends])]
+        return None if one is None or ends is None else [one.range_of([ends])]
 
     def any_of(self, parts: Sequence[Sought]) -> list[_Range] | None:
         """The ranges of all parts, those of one column joined; None if one part is not known."""
@@ -348,7 +388,7 @@ class _Search:
             for one in ranges:
                 name = one.index.projection.column.name
                 by_column.setdefault(name, (one.index, []))[1].extend(one.ends)
-        return [_range(one, ends) for one, ends in by_column.values()]
+        return [one.range_of(ends) for one, ends in by_column.values()]
 
     def best(self, parts: Sequence[list[_Range] | None]) -> list[_Range] | None:
         """The part with the fewest rows, or with some more and the values; None if none is known."""
@@ -358,11 +398,6 @@ class _Search:
         rows = sum(one.most for one in part)
         has_values = self.needed is not None and _has_values(part, self.needed)
         return rows if has_values else _FEWER * rows
-
-
-def _range(index: Index, ends: Iterable[Ends]) -> _Range:
-    joined = united(ends)
-    return _Range(index, tuple(joined), index.most(joined))
 
 
 def _read_run(store: Store, projection: RowIndex, run: Any, files: Sequence[DataFile]) -> _Run:

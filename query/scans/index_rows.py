@@ -34,7 +34,7 @@ from tidemark.warehouse.projections.row_index import FILE, ROW, VALUE, RowIndex
 from tidemark.warehouse.projections.span_marks import SpanMarks
 
 Ints = NDArray[np.int64]
-_blocks = BlockReader()
+_blocks = BlockReader(kept_bytes=2**26)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

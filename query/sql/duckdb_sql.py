@@ -31,7 +31,7 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import RowsView, function_name, rows_views
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
-from tidemark.query.sql.relations import Database
+from tidemark.query.sql.relations import Database, RowsSql
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
@@ -77,7 +77,7 @@ def register(
 
     Returns what they read by.
     """
-    readers, macros = _registered(
+    readers, macros, _ = _registered(
         connection, wh, prefix, temporary=temporary, rows_view=rows_view, raised=raised or Raised()
     )
     with report_duckdb_errors("making the SQL functions", readers.raised):
@@ -93,13 +93,13 @@ def _registered(
     temporary: bool,
     rows_view: str,
     raised: Raised,
-) -> tuple[PinnedReaders, Macros]:
-    """As `register`, with macros that are not made yet."""
+) -> tuple[PinnedReaders, Macros, RowsSql]:
+    """As `register`, with macros that are not made yet, and what writes the rows into statements."""
     readers = PinnedReaders(wh, raised)
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     with report_duckdb_errors("making the SQL functions", readers.raised):
         define = _FunctionRegistry(connection, f"tidemark_{prefix}")
-        own, found = _views(define, wh, readers)
+        own, found, rows_sql = _views(define, wh, readers)
         views = {f"{prefix}{name}": text for name, text in own.items()}
         if rows_view:
             views[rows_view] = f'FROM "{prefix}{EVENTS}"'
@@ -109,16 +109,16 @@ def _registered(
         macros = {prefix + name: text for name, text in _macros(define, wh, readers).items()}
         for part, text in () if temporary else found.items():
             macros[function_name(prefix + part)] = partial(str, f"(asked) AS TABLE {text}")
-    return readers, Macros(f"{make}MACRO", macros, readers)
+    return readers, Macros(f"{make}MACRO", macros, readers), rows_sql
 
 
 def _views(
     define: _FunctionRegistry, wh: Reader, readers: PinnedReaders
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, str], RowsSql]:
     """The queries of the views, by their names without the prefix.
 
     The second mapping has, for each view of rows, the query of the rows that indexes find for the condition
-    `asked`. It is empty without an index.
+    `asked`. It is empty without an index. Then what gives that query as it is now.
     """
     rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"], "VARCHAR")
     rows_of = define("rows", readers.rows_of, ["VARCHAR", "VARCHAR"])
@@ -138,9 +138,14 @@ def _views(
         own_names = ", ".join(f"{quoted(stored)} AS {quoted(own)}" for own, stored in pairs)
         return f"(SELECT * RENAME ({own_names}) FROM {found})" if pairs else found
 
-    def rows(part: str, asked: str, site: str) -> str:
-        found = f"query({rows_sql}('{part}', {literal(site)}, {asked}, {_NOW}))"
+    def shown(site: str, found: str) -> str:
         return f"SELECT e.*{tokens} FROM {named(site, found)} e"
+
+    def rows(part: str, asked: str, site: str) -> str:
+        return shown(site, f"query({rows_sql}('{part}', {literal(site)}, {asked}, {_NOW}))")
+
+    def rows_now(part: str, asked: str) -> str:
+        return _of_all(readers, lambda site: shown(site, f"({readers.rows_now(part, site, asked)})"))
 
     views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
     views |= {name: _of_all(readers, partial(table, name)) for name in tables}
@@ -148,8 +153,12 @@ def _views(
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
     if not any(site.options.indexes for site in wh.sites.values()):
-        return views, {}
-    return views, {part: _of_all(readers, partial(rows, part, "asked")) for part in (EVENTS, *PARTS)}
+        return views, {}, rows_now
+    return (
+        views,
+        {part: _of_all(readers, partial(rows, part, "asked")) for part in (EVENTS, *PARTS)},
+        rows_now,
+    )
 
 
 def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, Callable[[], str]]:
@@ -298,10 +307,14 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
     connection.execute("SET parquet_metadata_cache = true")  # the files never change
     raised, folders, views, macros = Raised(), list[str](), dict[str, RowsView](), list[Macros]()
+    rows = dict[str, tuple[PinnedReaders, RowsSql]]()
     for name, wh in warehouses.items():
         prefix = f"{name}_" if name else ""
-        readers, own = _registered(connection, wh, prefix, temporary=False, rows_view=name, raised=raised)
+        readers, own, rows_sql = _registered(
+            connection, wh, prefix, temporary=False, rows_view=name, raised=raised
+        )
         macros.append(own)
+        rows[name] = readers, rows_sql
         folders += readers.folders
         sites = wh.sites.values()
         indexed = {one.column.name for site in sites for one in site.options.indexes}
@@ -310,7 +323,7 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     if locked:
         lock(connection, folders)
     has_tokens = any(wh.options.private for wh in warehouses.values())
-    return Database(connection, folders, raised, views, macros, has_tokens=has_tokens)
+    return Database(connection, folders, raised, views, macros, rows, has_tokens=has_tokens)
 
 
 def checked_query(statement: str, *, shows_text: bool = True) -> None:

@@ -36,7 +36,8 @@ def explained(
     """
     plans = []
     for part in parts:
-        for name, contents in sites_of[part.view.warehouse].items():
+        for name, site in sites_of[part.view.warehouse].items():
+            contents = site.listed()
             found = find(contents, part.asked, {}, None if part.needed is None else {*part.needed})
             if found is not None:
                 plans.append(_plan(part.view.warehouse or name, contents, part, found, connection))

@@ -110,7 +110,9 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
         rows = None if found is None or found.rows is None else found.rows.get(one.file.path)
         if rows is not None and not len(rows):
             continue
-        path = files.readable(f"{EVENTS}/{one.file.path}")
+        path = f"{EVENTS}/{one.file.path}"
+        contents.store.files.check_links(path)
+        path = files.readable(path)
         condition = conditions.of(rows, one.file)
         if condition:
             told = [condition] if one.is_whole else [condition, batches_sql(one.batches)]
@@ -123,10 +125,18 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
         pieces.append(_of_batches(parquet_rows([files.empty, *cut], BY_NAME), set().union(*cut.values())))
     if pieces and not whole:
         return FoundSql(" UNION ALL ".join(pieces), values)
+    # The views name renamed and private columns, also those that the statement does not read.
+    if values is not None and [*whole] == [values] and not pieces and not _are_named(files, contents):
+        return FoundSql(f"SELECT * FROM {parquet_rows([values])}", values)
     first = _first(files, whole) if is_plain else None
     paths = [files.empty, *whole] if first is None else [first, *(path for path in whole if path != first)]
     rows_of_whole = parquet_rows(paths, *([] if is_plain else [BY_NAME]))
     return FoundSql(" UNION ALL ".join([f"SELECT * FROM {rows_of_whole}", *pieces]), values)
+
+
+def _are_named(files: Files, contents: Contents) -> bool:
+    """Whether the query of the views names columns of what is given here."""
+    return bool(files.names.renamed or contents.options.private)
 
 
 def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) -> str:
@@ -172,8 +182,8 @@ def _of_batches(rows: str, batches: Iterable[BatchRange]) -> str:
 def _visible(contents: Contents, part: str) -> Iterator[VisibleFile]:
     """The files of `events` that may hold rows of the part; with all rows of the table each is there once."""
     files = contents.visible_files(part)
-    if part == EVENTS and contents.shows_all_rows():
-        files = tuple({one.file.path: replace(one, is_whole=True) for one in files}.values())
-    for one in files:
-        contents.store.files.check_links(f"{EVENTS}/{one.file.path}")
-        yield one
+    if part != EVENTS or not contents.shows_all_rows():
+        yield from files
+        return
+    for one in {one.file.path: one for one in files}.values():
+        yield one if one.is_whole else replace(one, is_whole=True)

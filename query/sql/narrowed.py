@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from tidemark.query.reading.sql_text import literal, quoted
@@ -93,10 +94,14 @@ class Narrowed:
     stop: int
 
     @property
+    def told(self) -> str:
+        """What its WHERE says, and the columns that are read, as the function takes it."""
+        return json.dumps({"where": self.asked, "needed": self.needed})
+
+    @property
     def call(self) -> str:
         """SQL of the function in the place of the view."""
-        asked = literal(json.dumps({"where": self.asked, "needed": self.needed}))
-        return f" {quoted(self.view.function)}({asked}) AS {quoted(self.alias)} "
+        return f"{quoted(self.view.function)}({literal(self.told)})"
 
     def is_named_by(self, text: str) -> bool:
         """Whether a text is the name of the view, and nothing else but its alias."""
@@ -137,13 +142,19 @@ class Narrowing:
         found = [replace(one, needed=reads.of_view(one.alias, one.view.columns)) for one in parts]
         return cls(tuple(sorted(found, key=lambda one: one.start)))
 
-    def statement(self, statement: str) -> str | None:
-        """The statement with functions in the place of the views; None if it cannot be written so."""
+    def statement(
+        self, statement: str, rows_of: Callable[[Narrowed], str] = attrgetter("call")
+    ) -> str | None:
+        """The statement with other SQL in the place of the views; None if it cannot be written so.
+
+        rows_of: the SQL of a part, by default its function.
+        """
         content = statement.encode()
         for one in reversed(self.parts):
             if not one.is_named_by(content[one.start : one.stop].decode(errors="replace")):
                 return None
-            content = content[: one.start] + one.call.encode() + content[one.stop :]
+            rows = f" {rows_of(one)} AS {quoted(one.alias)} "
+            content = content[: one.start] + rows.encode() + content[one.stop :]
         return content.decode(errors="replace")
 
 

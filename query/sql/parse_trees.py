@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tidemark.query.reading.connections import lock
 from tidemark.query.reading.duckdb_errors import connect
-from tidemark.query.reading.sql_text import literal
+from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.warehouse.memory_cache import LRUCache
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 Node: TypeAlias = dict[str, Any]
 
@@ -31,12 +35,35 @@ def written(tree: Node) -> str:
     return _parser().ask(f"SELECT json_deserialize_sql({literal(json.dumps(tree))}::JSON)")
 
 
+class Bindings:
+    """Tables without rows, of which statements are bound and never run: in a fiftieth of a view's time.
+
+    tables: for each name the names and the types, in SQL, of its columns.
+    """
+
+    def __init__(self, tables: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+        self._connection = _parser().cursor()
+        for name, columns in tables.items():
+            typed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns)
+            self._connection.execute(f"CREATE TEMP TABLE {quoted(name)} ({typed})")
+
+    def has(self, statement: str, params: Any) -> bool:
+        """Whether DuckDB binds a query by these tables alone."""
+        import duckdb
+
+        try:
+            return self._connection.sql(statement, params=params) is not None
+        except (duckdb.Error, TypeError):
+            return False
+
+
 class _Parser:
-    """A connection that only parses; it has no tables, and plans without an optimizer."""
+    """A connection that only parses and binds; it has no rows, reads no files, and has no optimizer."""
 
     def __init__(self) -> None:
         self._connection, self._lock = connect(), threading.Lock()
         self._connection.execute("SET threads = 1; PRAGMA disable_optimizer")
+        lock(self._connection, [])
         self._connection.execute("PREPARE tree_of AS SELECT json_serialize_sql(?)")
         self._trees: LRUCache[str] = LRUCache(_CACHED_CHARACTERS, len)
 
@@ -45,6 +72,11 @@ class _Parser:
         with self._lock:  # a connection takes one call at a time
             ((text,),) = self._connection.execute(sql).fetchall()
         return str(text)
+
+    def cursor(self) -> DuckDBPyConnection:
+        """A connection of its own to this database."""
+        with self._lock:
+            return self._connection.cursor()
 
     def tree_text(self, statement: str) -> str:
         """The tree of a statement as JSON; kept for the next time."""

@@ -176,6 +176,7 @@ class PinnedReaders:
         # collect a cycle that passes through DuckDB.
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
+        self._now: Reader | None = None  # inside `one_moment`
         self._found: LRUCache[FoundSql] = LRUCache(CACHED_MOMENTS)
         folder = Path(make_folder("sql-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -192,12 +193,32 @@ class PinnedReaders:
     def at(self, moment: int) -> Reader:
         """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
         with self._lock:  # pinned once per moment, also if several parts of a statement call at once
+            if self._now is not None:
+                return self._now
             kept = self._cache.at(moment)
-            if kept.value is not None:
-                return kept.value
-            for site in self.sites.values():
-                site.check()
-            return kept.keep(self._wh.pinned())
+            return kept.keep(self._pinned()) if kept.value is None else kept.value
+
+    def _pinned(self) -> Reader:
+        for site in self.sites.values():
+            site.check()
+        return self._wh.pinned()
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Inside, every moment is the one when it began; NotAWarehouse as of `at`.
+
+        For one statement, whose connection has no other meanwhile.
+        """
+        self._now = self._pinned()
+        try:
+            yield
+        finally:
+            self._now = None
+
+    def rows_now(self, part: str, site: str, asked: str) -> str:
+        """As `rows_sql`, inside `one_moment`. It raises errors."""
+        wh = self._pinned() if self._now is None else self._now
+        return self._rows_sql(part, site, asked, wh.contents_by_site()[site])
 
     @_refusing(_failing_sql)
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> str:
@@ -212,14 +233,15 @@ class PinnedReaders:
         return self._rows_sql(part, site, asked, self.at(moment).contents_by_site()[site])
 
     def _rows_sql(self, part: str, site: str, asked: str, contents: Contents) -> str:
-        own, sources = self.sites[site], (contents, contents.list_events())
+        own, contents = self.sites[site], contents.listed()
         own.check_columns(contents.options)
-        kept = self._found.at((part, asked), topic=site, sources=sources)
+        kept = self._found.at((part, asked), topic=site, sources=[contents])
         if kept.value is not None and kept.value.is_there():  # a relation may be run again
             return kept.value.sql
         found = looked_up(own, contents, **json.loads(asked)) if asked else None
-        if asked and found is None:
-            return self._rows_sql(part, site, "", contents)
+        if asked and found is None:  # all rows are read, whatever is asked
+            every = self._found.at((part, ""), topic=site, sources=[contents])
+            return kept.keep(every.value or every.keep(found_rows(own, contents, part, None))).sql
         return kept.keep(found_rows(own, contents, part, found)).sql
 
     @_refusing(_first_row)

@@ -99,6 +99,11 @@ class IndexWorld:
         self.oracle.register("events", self.kept)
         return self.oracle.sql(statement).to_arrow_table()
 
+    def fetched(self, statement: str) -> list[tuple[Any, ...]]:
+        """The same as rows of Python."""
+        self.oracle.register("events", self.kept)
+        return self.oracle.sql(statement).fetchall()
+
     def copy(self, folder: Path) -> IndexWorld:
         """One to be changed, where this one is kept for the next test."""
         path = Path(shutil.copytree(self.path, folder / "w"))
@@ -201,8 +206,11 @@ def differences(world: IndexWorld, asked: int, seed: int) -> Iterator[str]:
             expected = world.sql(statement)
         except duckdb.Error:  # a constant that does not fit
             continue
-        if repr(wh.sql(statement).to_arrow_table().to_pylist()) != repr(expected.to_pylist()):
+        found = wh.sql(statement)
+        if repr(found.to_arrow_table().to_pylist()) != repr(expected.to_pylist()):
             yield where
+        elif repr(found.fetchall()) != repr(world.fetched(statement)):  # which writes the rows into it
+            yield f"fetchall: {where}"
 
 
 def check(world: IndexWorld, asked: int = 10, seed: int = 0) -> None:

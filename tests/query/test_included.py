@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,18 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tests.query.indexworld import CHANGES, SCHEMA, TINY, IndexWorld, covers_all, grown, predicate
 from tidemark import query, warehouse
+from tidemark.query.reading import block_reader
 from tidemark.query.scans import index_places, index_rows
 from tidemark.query.scans.covered_files import CoveredFiles
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.scans.index_rows import IndexRows
-from tidemark.query.sql import found_rows
+from tidemark.query.sql import found_rows, pinned_readers
+from tidemark.query.sql.pinned_readers import PinnedReaders
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -67,9 +72,11 @@ def different(world: IndexWorld, draws: int, seed: int) -> Iterator[str]:
             expected = world.sql(asked)
         except duckdb.Error:  # a constant that does not fit
             continue
-        found = wh.sql(asked).to_arrow_table()
-        if sorted(map(repr, found.to_pylist())) != sorted(map(repr, expected.to_pylist())):
+        found = wh.sql(asked)
+        if sorted(map(repr, found.to_arrow_table().to_pylist())) != sorted(map(repr, expected.to_pylist())):
             yield asked
+        elif sorted(map(repr, found.fetchall())) != sorted(map(repr, world.fetched(asked))):
+            yield f"fetchall: {asked}"
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +166,106 @@ def test_a_purge_leaves_no_included_value(tmp_path: Path) -> None:
     ] == []
     assert list(different(world, 10, 0)) == []
     assert warehouse.verify(world.path).ok
+
+
+COMPACTED = "SELECT x, n FROM events WHERE k >= ''"
+
+
+def compacts_meanwhile(world: IndexWorld, patch: pytest.MonkeyPatch) -> None:
+    """After the next look into an index, the files of `events` are joined."""
+    honest = found_rows.looked_up
+
+    def joining(*given: Any, **named: Any) -> Any:
+        found = honest(*given, **named)
+        patch.setattr(pinned_readers, "looked_up", honest)
+        world.join()
+        return found
+
+    patch.setattr(pinned_readers, "looked_up", joining)
+
+
+def rows_of(read: str, wh: Any) -> list[str]:
+    found = getattr(wh.sql(COMPACTED), read)()
+    return sorted(map(repr, found if read == "fetchall" else map(tuple, map(dict.values, found.to_pylist()))))
+
+
+@pytest.mark.parametrize("read", ["fetchall", "to_arrow_table"])
+def test_rows_are_found_and_read_in_one_list_of_files(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """Else those that an index gave come again from a file into which they were joined meanwhile."""
+    expected = sorted(map(repr, made.fetched(COMPACTED)))
+    world = made.copy(tmp_path / "first")
+    compacts_meanwhile(world, monkeypatch)
+    assert rows_of(read, query.open(world.path)) == expected
+    world = made.copy(tmp_path / "second")
+    compacts_meanwhile(world, monkeypatch)
+    monkeypatch.setattr(Contents, "listed", lambda own: own)
+    assert len(rows_of(read, query.open(world.path))) > len(expected)
+
+
+def test_a_statement_is_of_one_moment(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What indexes find, and the views beside it."""
+    world, honest = made.copy(tmp_path), PinnedReaders.rows_now
+    asked = f"SELECT (SELECT count(*) FROM ({COMPACTED})), (SELECT count(*) FROM events WHERE x IS NOT NULL)"
+
+    def counts(batch: int) -> Any:
+        def appending(*given: Any) -> str:
+            found = honest(*given)
+            world.append(batch)
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PinnedReaders, "rows_now", appending)
+            (found,) = query.open(world.path).sql(asked).fetchall()
+        return found
+
+    before = world.fetched(asked)
+    assert [counts(7)] == before
+    before = world.fetched(asked)
+    monkeypatch.setattr(PinnedReaders, "one_moment", lambda _: nullcontext())
+    indexed, beside = counts(8)
+    assert indexed == before[0][0]
+    assert beside > before[0][1]
+
+
+def test_blocks_that_are_kept_are_those_of_the_file(
+    made: IndexWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was damaged after its blocks were read is read again."""
+    world = made.copy(tmp_path)
+    wh, asked = query.open(world.path), "SELECT x FROM events WHERE k = 'a'"
+
+    def rows(*more: str) -> list[str]:
+        return sorted(map(repr, wh.sql(" OR ".join([asked, *more])).fetchall()))
+
+    def mistaken() -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(block_reader._Place, "identity", ())
+            return sorted(map(repr, query.open(world.path).sql(asked).fetchall()))
+
+    before = rows()
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "ParquetFile", None)  # nothing is opened
+        assert rows("k = 'a'") == before
+    assert mistaken() == before
+    for file in (world.path / "index_runs").rglob("run=*/*.parquet"):
+        content = file.read_bytes()
+        file.write_bytes(content[:4] + bytes(len(content) - 204) + content[-200:])
+        os.utime(file, ns=(0, 0))
+    assert mistaken() == before
+    with pytest.raises(DamagedWarehouse):
+        rows("k = 'a'", "k = 'a'")
+
+
+def test_an_error_of_rows_is_told_of_the_statement_as_it_is(world: IndexWorld) -> None:
+    with pytest.raises(
+        InputError, match=r"LINE 1: SELECT CAST\(k AS INTEGER\) FROM events WHERE k = 'é' "
+    ) as told:
+        query.open(world.path).sql("SELECT CAST(k AS INTEGER) FROM events WHERE k = 'é'").fetchall()
+    assert "parquet" not in str(told.value)
 
 
 def test_an_index_gets_and_loses_its_columns(tmp_path: Path) -> None:

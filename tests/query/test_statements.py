@@ -14,11 +14,13 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, warehouse
+from tidemark.query.reading.sql_text import literal
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 from tidemark.query.sql import pinned_readers, relations
 from tidemark.query.sql.found_rows import looked_up
 from tidemark.query.sql.narrowed import Narrowed, RowsView
+from tidemark.query.sql.parse_trees import Bindings
 from tidemark.warehouse.errors import DamagedWarehouse, InputError
 from tidemark.warehouse.snapshots.system_tables import Contents
 
@@ -66,15 +68,18 @@ def test_a_statement_is_pinned_and_looked_up_once(
 ) -> None:
     monkeypatch.setattr(index_places, "RATES", IndexRates(row=row_us, group=1))
     wh, statement = query.open(path), STATEMENT if params is None else STATEMENT.replace("16", "?")
-    assert wh.sql(statement, params=params).fetchall() == ROWS
+    assert wh.sql("SELECT count(*) FROM events WHERE n = 14").fetchall() == [(1,)]
     looks.clear()
     relation = wh.sql(statement, params=params)
     assert (relation.columns, looks) == (["n"], [])
     assert relation.fetchall() == ROWS
     assert looks == ["pinned", "looked_up"]
+    assert relation.fetchall() == ROWS
+    assert looks == ["pinned", "looked_up", "pinned"]  # what was found is kept
     load_more(path, 3)
     load_more(path, 1)
     assert relation.fetchall() == ROWS
+    assert looks == ["pinned", "looked_up", "pinned", "pinned", "looked_up"]
     assert wh.sql("SELECT count(*) FROM events").fetchall() == [(40,)]
 
 
@@ -86,13 +91,41 @@ def test_a_statement_that_is_looked_up_twice_is_caught(
         test_a_statement_is_pinned_and_looked_up_once(path, looks, monkeypatch, 1e9, None)
 
 
+def test_a_statement_is_refused_when_it_is_made(path: Path) -> None:
+    wh = query.open(path)
+    for refused in ("SELECT m FROM events WHERE n = 14", "SELECT n + s FROM events WHERE n = 14"):
+        with pytest.raises(InputError, match="DuckDB refuses"):
+            wh.sql(refused)
+    relation = wh.sql("SELECT n, s AS t FROM events WHERE n = 14")
+    assert (relation.columns, list(map(str, relation.types))) == (["n", "t"], ["BIGINT", "VARCHAR"])
+
+
+def test_a_statement_that_is_not_bound_when_it_is_made_is_caught(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bindings, "has", lambda *_: True)
+    with pytest.raises(pytest.fail.Exception):
+        test_a_statement_is_refused_when_it_is_made(path)
+
+
+def test_what_binds_statements_reads_no_files(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("a\n1\n")
+    bindings, other = Bindings({"events": [("n", "BIGINT")]}), literal(str(tmp_path / "other.csv"))
+    assert bindings.has("SELECT n FROM events", None)
+    assert not bindings.has(f"SELECT n FROM events, read_csv({other})", None)
+    assert not bindings.has(f"SELECT n FROM events, {other}", None)
+    rows = query.open(path).sql(f"SELECT n, a FROM events, read_csv({other}) WHERE n = 14").fetchall()
+    assert rows == [(14, 1)]
+
+
 def test_what_one_thread_binds_takes_no_rows_of_another(path: Path) -> None:
     """One is about to bind a statement for its columns while the other reads rows of an earlier one."""
     wh = query.open(path)
     with ThreadPoolExecutor(1) as other:
         relation = other.submit(wh.sql, STATEMENT).result()
+        assert other.submit(lambda: relation.columns).result() == ["n"]
         with pinned_readers.binding_columns():
-            assert other.submit(relation.fetchall).result() == ROWS
+            assert other.submit(relation.to_arrow_table).result().to_pylist() == [{"n": n} for (n,) in ROWS]
 
 
 def test_a_sign_that_all_threads_see_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,23 +164,25 @@ def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -
     """The rows of a relation for two threads: the second one begins while DuckDB runs for the first."""
     monkeypatch.setattr(relations, "threading", SimpleNamespace(RLock=lambda: lock))
     relation, honest = query.open(path).sql(STATEMENT), looked_up
+    assert relation.columns == ["n"]
     with ThreadPoolExecutor(1) as pool:
         second: list[Any] = []
 
         def meanwhile(*given: Any, **named: Any) -> Any:
             if not second:
-                second.append(pool.submit(relation.fetchall))
+                second.append(pool.submit(relation.to_arrow_table))
                 lock.tried.wait(60)
             return honest(*given, **named)
 
         monkeypatch.setattr(pinned_readers, "looked_up", meanwhile)
-        return relation.fetchall(), second[0].result()
+        return relation.to_arrow_table(), second[0].result()
 
 
 def test_threads_that_read_a_relation_wait_for_each_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read_at_once(path, monkeypatch, TriedLock()) == (ROWS, ROWS)
+    expected = pa.table({"n": [n for (n,) in ROWS]})
+    assert read_at_once(path, monkeypatch, TriedLock()) == (expected, expected)
 
 
 def test_threads_that_do_not_wait_are_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

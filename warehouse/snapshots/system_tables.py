@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,7 @@ from tidemark.warehouse.events.reader import (
 from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
 from tidemark.warehouse.ledger import batch_counts
+from tidemark.warehouse.memory_cache import is_same
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -42,6 +43,16 @@ from tidemark.warehouse.snapshots.table_state import TableFiles
 
 PARTS = ("history", "live")
 _PIECE_ROWS = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The files of `events` that were listed at one moment, as `Contents.files_at`."""
+
+    files: Sequence[DataFile]
+
+    def __call__(self, removed: int) -> Sequence[DataFile]:  # noqa: ARG002
+        return self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,20 @@ class Contents:
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version with no removal after this moment."""
         return self.files_at(self.removed)
+
+    def listed(self) -> Contents:
+        """These contents with the files that `list_events` has now: the same object until it has others.
+
+        Who asks several times for the files of `events` asks this: another list may have the same rows in
+        other files, as after a compaction.
+        """
+        if isinstance(self.files_at, _Listed):
+            return self
+        files, known = self.list_events(), self.made.get(_Listed)
+        if known is None or not is_same(known.list_events(), files):
+            known = self.made[_Listed] = replace(self, files_at=_Listed(files))
+        found: Contents = known
+        return found
 
     def batches(self) -> Iterator[tuple[Any, ...]]:
         """The visible ranges: source, first_batch, last_batch (inclusive), and 'history' or 'live'."""
