@@ -10,13 +10,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
+from bench.cases import outcomes
 from bench.equal_space import (
     HASHES,
     NAMES,
@@ -44,7 +43,7 @@ COST_STREAM = "Zipf 1.3"  # linear counting has answers here, too
 class Sizes:
     """How much is measured: rows of a stream, runs with other seeds, bytes of a sketch.
 
-    middle: the space where the thesis has 1000 KB. most: where it has 3000 KB.
+    middle: the space where the thesis has 1000 KB. most: where it has 3000 KB. at_once: processes.
     peers: the lg_k of DataSketches' sketches.
     """
 
@@ -57,9 +56,10 @@ class Sizes:
     ratios: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
     timed: int = 100_000
     repeats: int = 3
+    at_once: int = 2
 
 
-QUICK = Sizes(60_000, 2, (20_000, 60_000), 20_000, 60_000, (8, 10), (1, 1_000), 10_000, 1)
+QUICK = Sizes(60_000, 1, (20_000, 60_000), 20_000, 60_000, (8, 10), (1, 1_000), 10_000, 1, at_once=1)
 Found = dict[Case, Outcome]
 
 
@@ -68,8 +68,7 @@ def run(out: Path, sizes: Sizes) -> Section:
     section = Section("distinct-sketches", "Sketches of distinct keys in windows")
     out.mkdir(parents=True, exist_ok=True)
     cases = [*_space_cases(sizes), *_window_cases(sizes), *_boost_cases(sizes), *_hash_cases(sizes)]
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        found = dict(zip(cases, pool.map(measure, cases, chunksize=8), strict=True))
+    found = outcomes(measure, cases, at_once=sizes.at_once, together=8)
     say(f"answers of {len(cases)} sketches are within 5 standard errors of the exact numbers")
     _tell_streams(section, sizes)
     _errors_by_space(section, out, sizes, found)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
+from bench.cases import outcomes
 from bench.plots import Panel, Series, plot_panels
 from bench.report import Section, number, say, table
 from bench.slot_rows import Case, Outcome, measure, tracked_by_window
@@ -30,7 +29,7 @@ Found = dict[Case, Outcome]
 class Sizes:
     """How much is measured. n: the slots of the window. windows: smaller ones.
 
-    items, limit_n: the items at each limit, and the slots of their window.
+    items, limit_n: the items at each limit, and the slots of their window. at_once: processes.
     """
 
     n: int = 50_000
@@ -42,9 +41,10 @@ class Sizes:
     limit_n: int = 4_000
     deltas: tuple[float, ...] = (0.1, 0.01, 0.001)
     forgetting: int = 15
+    at_once: int = 2
 
 
-QUICK = Sizes(2_500, (1_250,), (0.05, 0.07), (2,), (5,), 20, 1_000, (0.1,), 3)
+QUICK = Sizes(2_500, (1_250,), (0.05, 0.07), (2,), (5,), 20, 1_000, (0.1,), 3, at_once=1)
 
 
 def run(out: Path, sizes: Sizes) -> Section:
@@ -53,8 +53,7 @@ def run(out: Path, sizes: Sizes) -> Section:
     out.mkdir(parents=True, exist_ok=True)
     base = Case("SS", sizes.n, EPS)
     cases = list(dict.fromkeys(_cases(sizes, base)))
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        found = dict(zip(cases, pool.map(measure, cases), strict=True))
+    found = outcomes(measure, cases, at_once=sizes.at_once)
     say(f"answers of {len(cases)} trackers keep their promise against the exact sets of slots")
     _tell(section, sizes, found, base)
     _spaces(section, out, sizes, found, base)

@@ -30,7 +30,7 @@ from tidemark import query
 
 TIMES = 1.1  # a question takes at most so much more than DuckDB, and SLACK_MS
 FEW_TURNS, LONG_MS = 3, 1_000.0  # of the others: turns, and one turn where a question takes longer than this
-QUICK = (Sizes(3_000, 20, 300, 1, nights=9, share=6),)
+QUICK = (Sizes(3_000, 20, 300, 1, nights=4, share=6),)
 SIZES = (Sizes(3_000_000), Sizes(30_000_000))
 FAR_NIGHTS = 9  # of a warehouse in an object store, with at most so many of the rows:
 FAR_ROWS = 300_000
@@ -55,7 +55,7 @@ def run(work: Path, all_sizes: Sequence[Sizes]) -> Section:
     for sizes in all_sizes:
         _measure_all(section, work / "daily", sizes, questions(sizes), chooses=sizes is all_sizes[0])
     first = all_sizes[0]
-    far = replace(first, rows=min(first.rows, FAR_ROWS), nights=FAR_NIGHTS)
+    far = replace(first, rows=min(first.rows, FAR_ROWS), nights=min(first.nights, FAR_NIGHTS))
     some = questions(far)[:: FAR_SHARE * far.share]
     measure_far_ways(section, work / "far", far, some, min(far.turns, FEW_TURNS))
     return section

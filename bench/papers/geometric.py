@@ -6,15 +6,14 @@ does; in `drift` other keys become frequent four times a window, and the law bec
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.cases import outcomes
 from bench.plots import Panel, Series, plot_panels
 from bench.report import Section, number, say, table
 from tidemark.sketches.geometric.monitoring import Monitoring
@@ -37,9 +36,10 @@ class Sizes:
     all_rows: tuple[int, ...] = (1_000, 4_000, 16_000, 32_000)
     at: int = 16
     by_norms: int = 32  # sites at most, where the zones of the paper are measured
+    at_once: int = 2  # processes
 
 
-QUICK = Sizes(200, (2, 4), (0.15, 0.3), (100, 200), 2)
+QUICK = Sizes(200, (2,), (THETA,), (200,), 2, at_once=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +186,9 @@ def add(section: Section, out: Path, quick: bool) -> None:
     """Adds the figures of section 7.3.2 of the ECM paper."""
     sizes = QUICK if quick else Sizes()
     cases = _cases(sizes)
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        # The largest first, so that both processes end at about the same time.
-        ordered = sorted(cases, key=lambda one: -one.sites * one.rows)
-        found = dict(zip(ordered, pool.map(measure, ordered), strict=True))
+    # The largest first, so that both processes end at about the same time.
+    ordered = sorted(cases, key=lambda one: -one.sites * one.rows)
+    found = outcomes(measure, ordered, at_once=sizes.at_once)
     say(f"answers of {len(cases)} monitorings are within theta of the merged vectors")
     section.text(
         "Geometric monitoring (ECM paper, section 6): the self-join of a window over sites, eps = delta = "

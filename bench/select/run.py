@@ -32,7 +32,7 @@ from bench.select.rows import Filled, Options, Sizes, fill, visits
 from bench.turns import turns_of
 from tidemark import query, warehouse
 
-QUICK = Sizes((2_000, 4_000), loads=3, turns=1, repeats=1)
+QUICK = Sizes((3_000,), loads=3, turns=1, repeats=1)
 TABLES = ("rankings", "visits")
 OPTIONS: dict[str, Options] = {
     "rankings": {"index": [{"on": "pageRank", "include": ["pageURL"]}]},

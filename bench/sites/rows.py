@@ -42,7 +42,7 @@ class Sizes:
     alerts: int = 20
 
 
-QUICK = Sizes(9_000, 3, (1, 2), 3, 1_000, 1, (1, 3), 0.2, 2)
+QUICK = Sizes(9_000, 3, (2,), 3, 1_000, 1, (2,), 0.2, 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import report
+from bench.cases import outcomes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +92,11 @@ def test_parts_without_spark_run_in_a_process(tmp_path: Path, parts: tuple[str, 
     assert "wrote" in done.stdout
     check_report(out, parts, WITHOUT_SPARK[parts])
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_cases_are_measured_alike_in_this_process_and_in_several() -> None:
+    found = outcomes(math.factorial, range(5), at_once=2, together=2)
+    assert found == outcomes(math.factorial, range(5), at_once=1) == {0: 1, 1: 1, 2: 2, 3: 6, 4: 24}
 
 
 def test_a_part_that_is_run_again_leaves_the_others_sections(tmp_path: Path) -> None:
