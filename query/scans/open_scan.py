@@ -149,8 +149,11 @@ class OpenScan:
 
     def columns(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in one piece."""
-        table: pa.Table = self._ask(lambda: self.connection.sql(statement).to_arrow_table())
-        return table.combine_chunks()
+        return self.table(statement).combine_chunks()
+
+    def table(self, statement: str) -> pa.Table:
+        """The rows of a statement, each column in some pieces."""
+        return self._ask(lambda: self.connection.sql(statement).to_arrow_table())
 
     def keep(self, name: str, rows: str) -> None:
         """Keeps rows, SQL, in a table of this name until the scan is closed."""

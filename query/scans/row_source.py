@@ -37,7 +37,7 @@ from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.picked_rows import FILE_ROW, PickedRows, RowConditions
-from tidemark.query.scans.stored_sql import among_sql, batches_sql, stored_sql
+from tidemark.query.scans.stored_sql import among_sql, batches_sql, measure_sql, stored_sql
 from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.column_types import Storage, find_column_type, key_type_names
@@ -143,6 +143,8 @@ class RowSource:
     rows_left   how many rows indexes left to be read; None without an index
     share       the share of the other files' rows that was read, from 0 to 1
     texts       the columns of the group, as SQL, that are text in the relation; `stored` makes bytes of them
+    most_codes  about how many groups there may be, if their columns are integers: as many as the statistics
+                of the files leave room for; else infinite
     """
 
     contents: AnyContents
@@ -162,6 +164,7 @@ class RowSource:
     has_live: bool = field(default=False, init=False)
     texts: frozenset[str] = field(default=frozenset(), init=False)
     most_rows: float = field(default=0, init=False)
+    most_codes: float = field(default=inf, init=False)
     rows_left: int | None = field(default=None, init=False)
     _picked: PickedRows = field(init=False)
     _wanted: dict[Key, Any] = field(init=False)
@@ -192,6 +195,7 @@ class RowSource:
         by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
+        self.most_codes = self._codes_of(files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
         self.has_live = any(place.is_live for place in by_duckdb) or any(one.is_live for _, one in others)
         if self.as_text and by_duckdb and not others:
@@ -205,6 +209,20 @@ class RowSource:
         if others or not parts:
             return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
         return " UNION ALL ".join(parts), None
+
+    def _codes_of(self, files: Sequence[Located]) -> float:
+        """See `most_codes`."""
+        codes = 1 if self.buckets is None else int(self.buckets.edges.max() - self.buckets.edges.min()) + 1
+        for key in self.by:
+            ends: list[Any] = [
+                one.file.stats.get(f"{end}.{store.column_names.stored(key.name)}")
+                for store, one in files
+                for end in ("min", "max")
+            ]
+            if key.name in self.computed or not key.column_type.is_integer or None in ends:
+                return inf
+            codes *= max(ends, default=0) - min(ends, default=0) + 1
+        return codes
 
     def stored(self, rows: str) -> str:
         """SQL of rows of the relation, with text of the group as bytes."""
@@ -344,11 +362,12 @@ class RowSource:
 
     def _stored(self, column: Measure | Key, guards: Sequence[str]) -> str:
         """SQL of the stored values of a column, or of what is computed, where the row is selected."""
+        as_sql = measure_sql if column is self.measure else stored_sql
         if column.name not in self.computed:
-            return stored_sql(column.column_type, quoted(column.name))
+            return as_sql(column.column_type, quoted(column.name))
         expression = self.computed[column.name]
         conditions = [*guards, *([] if self.expression is None else [f"({self.expression.sql})"])]
-        return stored_sql(column.column_type, _guarded(expression, conditions, "NULL"))
+        return as_sql(column.column_type, _guarded(expression, conditions, "NULL"))
 
     @property
     def _inside(self) -> list[str]:

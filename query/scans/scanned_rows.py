@@ -140,3 +140,6 @@ class Asker(Protocol):
 
     def columns(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in one piece."""
+
+    def table(self, statement: str) -> pa.Table:
+        """The rows of a statement, each column in some pieces."""

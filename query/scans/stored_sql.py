@@ -39,6 +39,11 @@ def stored_sql(kind: ColumnType, value: str) -> str:
     return value if kind.is_text else f"{value}::BIGINT"
 
 
+def measure_sql(kind: ColumnType, value: str) -> str:
+    """The same of a measure, of which no NaN is grouped or compared: it may be any NaN."""
+    return f"({value}::DOUBLE + 0.0)" if kind.is_double else stored_sql(kind, value)
+
+
 def among_sql(key: Key, column: str, values: Sequence[Any]) -> str:
     """SQL that is true where a column is equal to one of the values, as keys are equal.
 

@@ -39,13 +39,14 @@ def expand_ranges(
     return owners, np.arange(len(owners)) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
-def stable_order(codes: NDArray[np.signedinteger[Any]]) -> NDArray[np.intp]:
+def stable_order(codes: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
     """The indices that sort the codes, which are at least 0; of equal codes the earlier index comes first.
 
-    A radix sort by digits of 16 bits: O(n) for each digit of the greatest code.
+    A radix sort by digits of 16 bits, or 8 if these suffice: O(n) for each digit of the greatest code.
     """
-    order = np.argsort(codes.astype(np.uint16), kind="stable")
-    for shift in range(16, int(codes.max(initial=0)).bit_length(), 16):
+    bits = int(codes.max(initial=0)).bit_length()
+    order = np.argsort(codes.astype(np.uint8 if bits <= 8 else np.uint16), kind="stable")
+    for shift in range(16, bits, 16):
         digits = (codes[order] >> shift).astype(np.uint16)
         order = order[np.argsort(digits, kind="stable")]
     return order
