@@ -53,28 +53,28 @@ class Connection:
 
 
 class Cursor:
-    """Runs a statement at a time, and gives its rows as tuples. All rows are in memory when it has run."""
+    """Runs a statement at a time, and gives its rows as tuples. All rows are in memory when it has run.
+
+    description: a tuple for each column of the result, its name first; None before a statement. Some tools
+        set it anew.
+    """
 
     arraysize = 1
     rowcount = -1
 
     def __init__(self, connection: Connection) -> None:
         self._connection: Connection | None = connection
-        self._names: list[str] | None = None
+        self.description: list[tuple[Any, ...]] | None = None
         self._rows: Iterator[Row] | None = None
-
-    @property
-    def description(self) -> list[tuple[Any, ...]] | None:
-        """A tuple for each column of the result, its name first; None before a statement."""
-        return None if self._names is None else [(name, *[None] * 6) for name in self._names]
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Runs a query. parameters: values for ?. InputError for other statements, and for closed cursors."""
         if self._connection is None:
             raise InputError("the cursor is closed. Open another one.")
-        self._names = self._rows = None
+        self.description = self._rows = None
         relation = self._connection.query(statement, parameters)
-        self._names, self._rows = list(relation.columns), iter(relation.fetchall())
+        self.description = [(name, *[None] * 6) for name in relation.columns]
+        self._rows = iter(relation.fetchall())
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]]) -> None:
         """InputError: it is for statements that write, and nothing can be written here."""
@@ -94,7 +94,7 @@ class Cursor:
 
     def close(self) -> None:
         """Lets the rows go."""
-        self._connection = self._names = self._rows = None
+        self._connection = self.description = self._rows = None
 
     def _result(self) -> Iterator[Row]:
         if self._rows is None:

@@ -143,6 +143,7 @@ class TidemarkDialect(DefaultDialect):
 
     def connect(self, *_: Any, **given: Any) -> Any:
         """A connection. All of an engine read by the same open warehouses."""
+        _check_settings(given.pop("config", {}))
         with self._opening:
             if self._opened is None:
                 self._opened = dict(query.connect(given.pop("warehouses", {}), **given).warehouses)
@@ -215,6 +216,15 @@ class TidemarkDialect(DefaultDialect):
     def get_table_comment(self, *_: Any, **__: Any) -> Any:
         """None."""
         return {"text": None}
+
+
+def _check_settings(config: Mapping[str, Any]) -> None:
+    """InputError for settings of DuckDB. Superset gives its own name with them, which changes nothing."""
+    if set(config) - {"custom_user_agent"}:
+        raise InputError(
+            f"config has settings of DuckDB, which are locked here, got {sorted(config)}. Leave it out; "
+            "memory and storage_options are given beside it."
+        )
 
 
 def _addresses(given: Mapping[str, Any]) -> dict[str, Any]:

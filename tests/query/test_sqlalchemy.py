@@ -109,6 +109,55 @@ def test_functions_answer_questions(connection: sa.Connection, path: str) -> Non
     assert [tuple(row) for row in rows][:2] == [(one.value, one.count) for one in wh.top(2, last="1d")]
 
 
+CHARTS: dict[str, Any] = {
+    "SELECT DATE_TRUNC('day', time) AS __timestamp, COUNT(*) AS count, MAX(price) AS \"MAX(price)\" \n"
+    "FROM main.w \nWHERE time >= '2001-09-09 00:00:00.000000' AND time < '2001-09-11 00:00:00.000000' "
+    "GROUP BY DATE_TRUNC('day', time) ORDER BY count DESC\n LIMIT 10000;\n\n": [
+        (datetime(2001, 9, 10, tzinfo=UTC), 24, Decimal("46.46")),
+        (datetime(2001, 9, 9, tzinfo=UTC), 23, Decimal("22.22")),
+    ],
+    "SELECT COUNT(*) AS rowcount FROM (SELECT name FROM w) AS virtual_table\n LIMIT 1": [(100,)],
+    "SELECT big AS big FROM main.w ORDER BY big\n LIMIT 2\n OFFSET 30": [(2**62 + 30,), (2**62 + 31,)],
+    "SELECT site, COUNT(*) AS n FROM main.w JOIN (SELECT site AS site__, COUNT(*) AS mme_inner__ "
+    "FROM main.w GROUP BY site ORDER BY mme_inner__ DESC LIMIT 1) AS series_limit ON site = site__ "
+    "WHERE name LIKE '%A%' GROUP BY site": [("eu", 17)],
+    "SELECT MAX(value) AS v, MIN(low) AS l, MAX(high) AS h FROM (SELECT \"group\"['site'] AS site, value, "
+    "low, high FROM w_big_quantile(0.5, \"by\" => 'site')) AS v\nWHERE site IN ('us')\n LIMIT 9": [
+        (2**62 + 49, 2**62 + 49, 2**62 + 49)
+    ],
+}
+
+
+def test_superset_reflects_and_draws(path: str) -> None:
+    """As its engine of DuckDB asks: a connection with a name, and a description that is set again."""
+    named = {"config": {"custom_user_agent": "apache-superset/6.1.0"}}
+    engine = sa.create_engine(f"duckdb+tidemark://?w={path}", poolclass=sa.pool.NullPool, connect_args=named)
+    found = sa.inspect(engine)
+    assert found.default_schema_name in found.get_schema_names()
+    assert found.has_table("w", "main")
+    assert found.get_table_comment("w", "main") == {"text": None}
+    assert {one["name"] for one in found.get_columns("w", "main")} >= {"time", "ms", "name"}
+    connection = engine.raw_connection()
+    ping: Any = connection.dbapi_connection
+    assert engine.dialect.do_ping(ping)
+    cursor: Any = connection.cursor()
+    for statement, expected in CHARTS.items():
+        cursor.execute(statement)
+        described = cursor.description
+        rows = cursor.fetchall()
+        cursor.description = described
+        assert ([tuple(row) for row in rows], len(described)) == (expected, len(expected[0]))
+        connection.commit()
+    connection.close()
+    engine.dispose()
+
+
+def test_settings_of_duckdb_are_refused(path: str) -> None:
+    engine = sa.create_engine(f"tidemark://?w={path}", connect_args={"config": {"threads": 1}})
+    with pytest.raises(exc.ProgrammingError, match=r"config has settings of DuckDB.*got \['threads'\]"):
+        engine.connect()
+
+
 def test_results_are_read_while_others_are_asked(connection: sa.Connection) -> None:
     first = connection.execute(sa.text("SELECT name FROM w ORDER BY time"))
     assert first.fetchone() is not None
