@@ -122,6 +122,43 @@ def test_the_metrics_are_what_the_questions_answer(site: Site, wh: query.Warehou
     assert value(found, "tidemark_question_seconds_count", question="distinct") >= 1
 
 
+def against_conventions(text: str) -> list[str]:
+    """What `promtool check metrics` would say: rules of names, types and help of Prometheus's own linter."""
+    said = []
+    for family in text_string_to_metric_families(text):
+        name, words = family.name, family.name.split("_")
+        rules = {
+            "has no help": not family.documentation,
+            "is a counter": family.type == "counter",  # none is: what is told are states
+            "ends as a counter": words[-1] == "total",
+            "has the type in its name": family.type in words
+            or bool({"gauge", "counter", "summary"} & {*words}),
+            "ends as a part of a histogram": words[-1] in {"bucket", "count", "sum"},
+            "has no base unit": bool(NO_BASE_UNITS & {*words}),
+            "is no snake": re.fullmatch(r"[a-z][a-z0-9_]*", name) is None,
+            "has labels of a histogram": family.type != "histogram"
+            and any({"le", "quantile"} & one.labels.keys() for one in family.samples),
+        }
+        said += [f"{name} {rule}" for rule, is_broken in rules.items() if is_broken]
+    return said
+
+
+NO_BASE_UNITS = {
+    *("milliseconds", "microseconds", "nanoseconds", "minutes", "hours", "days", "kilobytes", "megabytes"),
+    *("ms", "us", "ns", "sec", "secs", "mb", "kb", "percent"),
+}
+
+
+def test_the_metrics_follow_the_conventions(site: Site) -> None:
+    text = site.get("/metrics").text
+    assert against_conventions(text) == []
+    wrong = '# HELP tidemark_wait_ms How long.\n# TYPE tidemark_wait_ms gauge\ntidemark_wait_ms{le="1"} 1\n'
+    assert against_conventions(wrong) == [
+        "tidemark_wait_ms has no base unit",
+        "tidemark_wait_ms has labels of a histogram",
+    ]
+
+
 @given(
     st.integers(-(2**63), 2**63)
     | st.decimals(allow_nan=False, allow_infinity=False, places=2)

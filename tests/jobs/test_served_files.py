@@ -182,6 +182,8 @@ def test_one_site_of_several_may_be_behind_a_server(started: Started) -> None:
     assert query.open(started.pair, at=at).quantile(0.5).value == mixed.quantile(0.5).value
     with pytest.raises(InputError, match=r"several: pair\.east, pair\.west"):
         query.open(started.address("pair"), started.options)
+    with pytest.raises(InputError, match="'here' and 'there' are the same warehouse"):
+        query.open({"here": started.pair["site 0"], "there": east}, {"here": None, "there": started.options})
     with pytest.raises(InputError, match="by name"):
         query.open({"a": east, "b": started.pair["site 1"]}, started.options)
 

@@ -19,6 +19,7 @@ import pytest
 from tests.jobs.http_served import TOKEN, serving
 from tests.query.siteworld import OPTIONS, SCHEMA, Row, drawn, table
 from tests.query.worlds import Oracle
+from tests.soak import some
 from tests.stores.conftest import Place
 from tests.stores.server import Server, running
 from tidemark import query, stream, warehouse
@@ -158,7 +159,7 @@ def test_sites_on_a_disk_in_two_stores_and_at_a_server_answer_as_their_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [1, 3, 8])
+@pytest.mark.parametrize("number", some(range(1, 9), 3))
 def test_any_split_answers_as_the_rows_together(tmp_path: Path, number: int) -> None:
     """Also in windows and by key, where one warehouse has all rows."""
     chance = random.Random(number)
