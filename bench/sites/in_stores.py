@@ -1,7 +1,8 @@
 """What questions cost over sites in object stores: rounds of requests, bytes, and time beside one site.
 
 Each site is a warehouse in the store of the benches, whose gate adds latency to each request. A round is all
-requests of a question that are under way together.
+requests of a question that are under way together. As many requests that find nothing, sent at once, show how
+much of the time is that of the store of the benches, a process of Python, and of its client.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from bench.store_questions import PHIS
 from bench.store_spent import Spent, spent_on
 from tests.stores.server import Server, running
 from tidemark import query
+from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
 
 LATENCY = 0.025  # seconds that the gate adds to each request
 RUNS = 3
 MOST_ROUNDS, MOST_TIMES = 2, 1.2
 KEY = 2
+COLUMNS = ("question", "rounds", "requests", "bytes", "sites (ms)", "one site (ms)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,12 @@ class Reader:
         for store in self.stores:
             store.files.forget()
 
+    def ask_nothing(self, requests: int) -> None:
+        """Sends so many requests at once to its stores, for files that are not there."""
+        found = (store.files.open_objects() for store in self.stores)
+        objects = [one for one in found if one is not None]
+        at_once(lambda i: objects[i % len(objects)].get(f"nothing/{i}"), range(requests))
+
 
 def measure(section: Section, sizes: Sizes) -> None:
     """Adds the figures of sites in a store."""
@@ -81,8 +90,9 @@ def measure(section: Section, sizes: Sizes) -> None:
     section.text(
         f"{sizes.sites} sites of {sizes.stored_rows:,} rows in {RUNS} runs and a live batch each, in an "
         f"object store of this machine, {1000 * LATENCY:g} ms a request; nothing that was read before is in "
-        f"memory but marks. Medians of {sizes.stored_questions}. One site is the slowest one, alone:\n\n"
-        + table(["question", "rounds", "requests", "bytes", "sites (ms)", "one site (ms)", "ratio"], lines)
+        f"memory but marks. Medians of {sizes.stored_questions}. One site is the slowest one, alone. The "
+        "last column is the ratio for as many requests that find nothing, of all sites and of one:\n\n"
+        + table([*COLUMNS, "ratio", "requests alone"], lines)
     )
 
 
@@ -101,17 +111,26 @@ def _compare(
 ) -> list[str]:
     """Asks all sites, and each one, in turn; adds figures, and returns a line of the table."""
     spent: list[list[Spent]] = [[] for _ in readers]
+    alone: list[list[Spent]] = [[] for _ in readers[:2]]
     for turn, phi in zip(range(-1, sizes.stored_questions), PHIS, strict=False):  # the first one warms
         for reader, own in zip(readers, spent, strict=True):
             reader.forget()
             one = spent_on(server, LATENCY, partial(kind.ask, reader.wh, phi))
             if turn >= 0:
                 own.append(one)
+        for reader, own, nothing in zip(readers, spent, alone, strict=False):
+            if own:
+                sent = partial(reader.ask_nothing, own[-1].requests)
+                nothing.append(spent_on(server, LATENCY, sent))
     rounds, requests, size = (
         statistics.median(getattr(one, name) for one in spent[0]) for name in ("rounds", "requests", "bytes")
     )
     several, *each = (statistics.median(one.seconds for one in own) * MS for own in spent)
+    requests_of_all, of_one = (statistics.median(one.seconds for one in own) * MS for own in alone)
     section.add(f"in a store: {kind.name}, rounds", rounds, "", kind.rounds)
     section.add(f"in a store: {kind.name}, sites / the slowest site", several / max(each), "x", MOST_TIMES)
-    shown = (rounds, requests, size, several, max(each), several / max(each))
+    section.add(
+        f"in a store: {kind.name}, its requests alone, sites / one site", requests_of_all / of_one, "x"
+    )
+    shown = (rounds, requests, size, several, max(each), several / max(each), requests_of_all / of_one)
     return [kind.name, *map(number, shown)]

@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 from bench.data import Oracle
 from bench.latency import MS
 from bench.report import Section, number, say, table
+from bench.sites import page
 from bench.sites.duckdb_server import PARALLEL, WAITING
 from bench.sites.rows import Loads, Sizes
 
@@ -100,6 +101,7 @@ def measure(section: Section, uris: Mapping[str, str], sizes: Sizes) -> None:
                 (found,) = one.answer(f"/quantile?phi={phi}")["answers"]
                 assert found["value"] == oracle.quantile(phi), (phi, found)
         say("  answers of the servers are right")
+        page.measure(section, ours.port, ours.token)
         lines = []
         for clients in sizes.clients:
             of_each = [_paths(client) for client in range(clients)]

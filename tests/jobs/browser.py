@@ -14,6 +14,9 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
+LOGIN = "document.readyState == 'complete' && !document.getElementById('login').hidden"
+READY = "document.getElementById('status').textContent.startsWith('As of')"  # the page of `tidemark serve`
+
 
 class Browser:
     """One page. `told` are the events that it sent: requests, errors, lines of its console."""
@@ -71,6 +74,14 @@ class Browser:
             shown = {"text": text} if text and kind == "keyDown" else {}
             code = codes.get(key, 0)
             self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **shown)
+
+    def log_in(self, port: int, token: str) -> None:
+        """Opens the page of a server of this machine, and types the token; all panels are there then."""
+        self.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
+        self.until(LOGIN)
+        self.call("Input.insertText", text=token)
+        self.press("Enter", "\r")
+        self.until(READY)
 
     def size(self, width: int, height: int, scheme: str) -> None:
         """The window's size, and light or dark."""

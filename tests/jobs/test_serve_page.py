@@ -8,14 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.jobs.browser import CHROMIUM, Browser, browsing
+from tests.jobs.browser import CHROMIUM, LOGIN, READY, Browser, browsing
 from tests.jobs.http_served import NAMES, TOKEN, Site, serving, small_world
 from tidemark import query, stream
 from tidemark.jobs.serve.hosts import HEADERS
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-READY = "document.getElementById('status').textContent.startsWith('As of')"
-LOGIN = "document.readyState == 'complete' && !document.getElementById('login').hidden"
 
 
 @pytest.fixture(scope="module")

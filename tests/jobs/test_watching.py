@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.jobs.browser import CHROMIUM, Browser, browsing
+from tests.jobs.browser import CHROMIUM, browsing
 from tests.jobs.http_served import TOKEN, Site, serving
 from tests.jobs.test_serve_metrics import scraped
-from tests.jobs.test_serve_page import LOGIN, READY
 from tidemark import query, stream, warehouse
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("ms", pa.float64()), ("origin", pa.string())])
@@ -36,15 +35,6 @@ def live_rows(site: Site) -> float:
     return scraped(site)["tidemark_rows", (("side", "live"), ("warehouse", "service"))]
 
 
-def logged_in(page: Browser, site: Site) -> None:
-    page.size(1200, 900, "light")
-    page.call("Page.navigate", url=f"http://127.0.0.1:{site.port}/")
-    page.until(LOGIN)
-    page.call("Input.insertText", text=TOKEN)
-    page.press("Enter", "\r")
-    page.until(READY)
-
-
 @pytest.mark.slow
 def test_who_watches_a_service_sees_that_it_becomes_slow(tmp_path: Path) -> None:
     uri, told = str(tmp_path / "service"), list[dict[str, Any]]()
@@ -59,7 +49,8 @@ def test_who_watches_a_service_sees_that_it_becomes_slow(tmp_path: Path) -> None
         browser as page,
     ):
         if page is not None:
-            logged_in(page, site)
+            page.size(1200, 900, "light")
+            page.log_in(site.port, TOKEN)
             page.until("document.getElementById('now').innerText.includes('Rows live\\t200')")
         assert alert.check() == []
         assert (p99(site), live_rows(site)) == ((120, 120), 200)
