@@ -93,7 +93,6 @@ def check_repaired(uri: str, report: RepairReport) -> None:
     found = warehouse.verify(uri)
     assert found.ok, str(found)
     check_answers(uri)
-    assert str(warehouse.repair(None, uri, dry_run=True)) == "sound"
 
 
 def log_of(uri: Path, table: str) -> list[Path]:
@@ -232,6 +231,7 @@ def test_what_is_damaged_is_made_again(loader: Loader, harm: str) -> None:
     report = warehouse.repair(None, loader.uri)
     assert report.actions[0].split(" (")[0] == told.actions[0].split(" (")[0]
     check_repaired(loader.uri, report)
+    assert str(warehouse.repair(None, loader.uri, dry_run=True)) == "sound"
     if harm.startswith("steps"):
         loader.load(rows_of(77))
         loader.stream(rows_of(78))

@@ -44,11 +44,13 @@ class PinnedTables:
     Plans and removals are read once: each check asks for them.
 
     contents   the sum of the content digests of all runs by the name of a projection, once they were read
+    live       the rows of live batches by the newest step in history, once they were counted
     """
 
     snapshot: Snapshot
     opened: Mapping[str, Opened]
     contents: dict[str, int] = field(default_factory=dict)
+    live: dict[int, int] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:

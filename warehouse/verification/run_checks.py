@@ -97,7 +97,9 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     marks_of_runs = pinned.snapshot.marks(projection)
     last_step = marks_of_runs[-1].run.last if marks_of_runs else -1
     plans = [plan for plan in pinned.plans if plan.step <= last_step]
-    live = check_live_rows(pinned, projection, planned_batches(plans))
+    if last_step not in pinned.live:  # the same rows for each projection that has these steps
+        pinned.live[last_step] = check_live_rows(pinned, projection, planned_batches(plans))
+    live = pinned.live[last_step]
     in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
     kept = pinned.snapshot.kept(projection)
     if kept is not None:
