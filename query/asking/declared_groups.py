@@ -95,7 +95,8 @@ class DeclaredGroups(Generic[M]):
         for attempt in costs.attempts("sums" if wanted.needs_sums else "groups", estimates, reading):
             with attempt:
                 if attempt.way == SCAN:
-                    return scanned(session, self.request, self.mode)
+                    is_only = len(estimates) == 1
+                    return scanned(session, self.request, self.mode, self.projection, is_only=is_only)
                 if attempt.way == RUNS:
                     return self._together(view, key, *asked)
                 return self._chosen(view, key, *asked)

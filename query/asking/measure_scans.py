@@ -12,6 +12,7 @@ from tidemark.query.asking.measure_arguments import MeasureArguments, asked_cell
 from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
 from tidemark.query.asking.scanned_questions import scanned_questions
 from tidemark.query.asking.session import Session
+from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.site_contents import AnyContents
 from tidemark.warehouse.snapshots.views import View
@@ -52,10 +53,20 @@ def scan_of(session: Session, request: MeasureArguments[M], mode: str = "exact")
     return MeasureScan(session, request, replace(chosen, declare=None), mode)
 
 
-def scanned(session: Session, request: MeasureArguments[M], mode: str) -> Asked[M]:
-    """The answers of a scan of the newest view."""
+def scanned(
+    session: Session,
+    request: MeasureArguments[M],
+    mode: str,
+    groups: SortedGroups | None = None,
+    *,
+    is_only: bool = False,
+) -> Asked[M]:
+    """The answers of a scan of the newest view, in place of the runs of a measure, or of it by group.
+
+    is_only: whether no other way answers the question. Otherwise `Ahead`, see `Session.scan_contents`.
+    """
     scan = scan_of(session, request, mode)
-    return scan.answer(scan.newest())
+    return scan.answer(scan.newest() if is_only else session.scan_contents(request.measure, groups))
 
 
 def scan_cost(session: Session, request: MeasureArguments[Any], rows: int, cells: int) -> float:

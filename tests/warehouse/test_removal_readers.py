@@ -13,11 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.killing import Killed
+from tests.query import ways
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld, Row
 from tests.query.tally import Tally
 from tests.query.ways import QUESTIONS, Ask, check_ways
 from tests.soak import HAS_ALL
 from tidemark import warehouse
+from tidemark.query.asking.session import Session
 from tidemark.warehouse.companions import declared, kinds
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.data_files import list_files
@@ -162,6 +164,46 @@ def test_a_scan_that_is_ahead_of_the_runs_is_caught(
     monkeypatch.setattr(TableState, "removed_of", lambda state, _: state.removed.number)
     with pytest.raises(AssertionError):
         check_ways(decided.open(), QUESTIONS[0])
+
+
+def ask_beside_a_removal(world: GroupWorld, asked: Ask, patch: pytest.MonkeyPatch) -> bool:
+    """Asks twice, while a removal is decided after a scan was chosen: the same. Returns whether it was."""
+    delete(world, 3)  # the first removal changes the options: then each question is asked again
+    wh, look, was_decided = world.open(), Session.scan_contents, False
+
+    def decide_first(session: Session, *of: Any) -> Any:
+        nonlocal was_decided
+        was_decided = True
+        patch.setattr(Session, "scan_contents", look)
+        with pytest.raises(Killed, match="decided"):
+            delete(world, 1, purge=True, progress=killer(2))
+        return look(session, *of)
+
+    patch.setattr(Session, "scan_contents", decide_first)
+    first = ways.told(wh, asked, "scan")
+    assert str(first) == str(ways.told(wh, asked, "runs"))
+    return was_decided
+
+
+RACED = (0, 2, 7)  # all rows and groups, quantiles and sums
+
+
+@pytest.mark.parametrize("place", RACED)
+def test_rows_do_not_come_back_after_a_removal_beside_the_choice_of_a_way(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    assert ask_beside_a_removal(world, QUESTIONS[place], monkeypatch)
+
+
+@pytest.mark.parametrize("place", RACED[:2])
+def test_a_scan_that_does_not_look_at_the_runs_again_is_caught(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    monkeypatch.setattr(
+        Session, "scan_contents", lambda session, measure, _: session.newest_contents(measure)
+    )
+    with pytest.raises(AssertionError):
+        ask_beside_a_removal(world, QUESTIONS[place], monkeypatch)
 
 
 def test_a_pinned_reader_of_live_rows_keeps_them_when_they_are_loaded_and_leave(world: GroupWorld) -> None:
