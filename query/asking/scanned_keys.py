@@ -171,7 +171,7 @@ class ChosenParts:
         for place, n, m, nulls in zip(self._places.tolist(), *counts, strict=True):
             group, number = divmod(place, len(self.windows))
             if group not in shown:
-                shown[group] = self.choice.shown(self._values(group))
+                shown[group] = self.choice.shown(self._values[group])
             fields.append(
                 ScannedFields(
                     n=n,
@@ -189,9 +189,10 @@ class ChosenParts:
             )
         return fields
 
-    def _values(self, group: int) -> Values:
-        """The values of a group by its place."""
-        return self.scan.parts.values(int(self.groups[group])) if self.values is None else self.values[group]
+    @cached_property
+    def _values(self) -> Sequence[Values]:
+        """The values of each group by its place."""
+        return self.scan.parts.values_of(self.groups) if self.values is None else self.values
 
     def top(self, k: int) -> Sequence[Sequence[ScannedKey]]:
         """See `ScannedParts.top`."""

@@ -27,7 +27,7 @@ from tidemark.query.reading.sql_text import quoted, with_most
 from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.row_source import LIVE, key_name
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
-from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys
+from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.snapshots.site_contents import AnyContents
@@ -64,12 +64,13 @@ class KeyParts:
         """How many groups there are; without columns of a group it is one."""
         return len(self._first)
 
-    def values(self, group: int) -> tuple[Any, ...]:
-        """The values of a group, in the types of its columns."""
-        first = int(self._first[group])
-        return tuple(
-            key.value_of(name_at(names, first)) for key, names in zip(self._by, self._names, strict=True)
-        )
+    def values_of(self, groups: Ints) -> list[tuple[Any, ...]]:
+        """The values of each of these groups, in the types of its columns."""
+        first = self._first[groups]
+        columns = [
+            key.values_of(take_names(names, first)) for key, names in zip(self._by, self._names, strict=True)
+        ]
+        return list(zip(*columns, strict=True))
 
     def names(self, group: int) -> tuple[Any, ...]:
         """The names of the values of a group."""
@@ -123,6 +124,10 @@ class KeyScan(OpenScan):
     @cached_property
     def parts(self) -> KeyParts:
         """The parts that have rows; without `by` and with one window there is one, which may have none."""
+        if not self._keeps_keys and not self._squares and self._is_plain:
+            self._source.as_text = True
+            with self._reading() as relation:
+                return self._found_parts(self.columns(self._distinct(relation)))
         sums = [
             f"coalesce(sum(history) FILTER ({self._has_key}), 0)::BIGINT AS n",
             f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
@@ -143,11 +148,31 @@ class KeyScan(OpenScan):
                 table = self.columns(f"WITH counted AS ({counted}) {shown}")
         if self._keeps_keys:
             table = self.columns(shown)
-        width = len(self._groups)
-        stored = [single_array(table.column(i)) for i in range(width)]
         codes = arrow_array(np.arange(len(table)))
-        self._codes = table.select(range(width)).append_column("part", codes)
-        return self._found_parts(table, stored)
+        self._codes = table.select(range(len(self._groups))).append_column("part", codes)
+        return self._found_parts(table)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the key is one column, and each row is in one window."""
+        return len(self._key.parts) == 1 and (
+            self._source.buckets is None or self._source.buckets.are_windows
+        )
+
+    def _distinct(self, relation: str) -> str:
+        """SQL of the columns of `parts` where no single key is asked: DuckDB counts distinct ones faster."""
+        (key,), by = self._columns, ", ".join(self._groups)
+        live = f"count({key}) FILTER ({quoted(LIVE)} = 1)" if self._source.has_live else "0::BIGINT"
+        sums = [
+            f"count({key}) - {live} AS n",
+            f"{live} AS m",
+            f"count(*) - count({key}) AS nulls",
+            f"count(DISTINCT {key}) AS keys",
+        ]
+        counted = (
+            f"SELECT {', '.join([*self._groups, *sums])} FROM ({relation}){f' GROUP BY {by}' if by else ''}"
+        )
+        return f"FROM {self._source.stored(f'({counted})')}{f' ORDER BY {by}' if by else ''}"
 
     def _counted_keys(self, relation: str) -> str:
         """SQL of the rows of each key in each part."""
@@ -160,8 +185,10 @@ class KeyScan(OpenScan):
         sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in ("history", "live"))
         return f"SELECT {listed}, {sums} FROM {self._source.spread(counted)} GROUP BY {listed}"
 
-    def _found_parts(self, table: pa.Table, stored: Sequence[pa.Array]) -> KeyParts:
+    def _found_parts(self, table: pa.Table) -> KeyParts:
+        """table: the columns of the group, ascending, and those of `KeyParts`."""
         by, buckets = self._source.by, self._source.buckets
+        stored = [single_array(table.column(i)) for i in range(len(self._groups))]
         names = [names_of(key, column) for key, column in zip(by, stored, strict=False)]
         window = np.zeros(len(table), np.int64)
         if buckets is not None:

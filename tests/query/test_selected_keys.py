@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -255,20 +255,35 @@ def all_batches(self: Contents) -> Any:
     return (*seen, *(VisibleFile(one, True, (), True) for one in hidden.values()))
 
 
+def without_condition(source: row_source.RowSource) -> row_source.RowSource:
+    other = copy(source)
+    other.expression = None
+    return other
+
+
 VISIBLE = Contents.visible_files
 READ = row_source.RowSource._read_by_duckdb
+COUNT_DISTINCT = key_scan.KeyScan._distinct
 BROKEN: dict[str, tuple[Any, str, Any]] = {
     "live rows are left out": (Contents, "visible_files", without_live),
     "rows of a batch without ledger are counted": (Contents, "visible_files", all_batches),
     "the condition is asked of history alone": (
         row_source.RowSource,
         "_read_by_duckdb",
-        lambda self, place, paths: READ(
-            replace(self, expression=None) if place.is_live else self, place, paths
-        ),
+        lambda self, place, paths: READ(without_condition(self) if place.is_live else self, place, paths),
     ),
     "the cut of a tick is not asked": (scanned_keys, "_times", lambda *_: None),
     "rows without a key are a key": (key_scan.KeyScan, "_has_key", "true"),
+    "each row is a key of its own": (
+        key_scan.KeyScan,
+        "_distinct",
+        lambda self, relation: COUNT_DISTINCT(self, relation).replace("DISTINCT", ""),
+    ),
+    "live rows are rows of history, too": (
+        key_scan.KeyScan,
+        "_distinct",
+        lambda self, relation: COUNT_DISTINCT(self, relation).replace(" - ", " - 0 * "),
+    ),
     "a key of the first is left out": (
         key_scan,
         "with_most",

@@ -165,6 +165,13 @@ class Key:
         stored = _doubles(np.array([name]))[0] if self.is_double else name
         return self.column_type.decode(stored)
 
+    def values_of(self, names: Names) -> list[Any]:
+        """The values of some names."""
+        decode = self.column_type.decode
+        if isinstance(names, np.ndarray):
+            return list(map(decode, _doubles(names) if self.is_double else names.tolist()))
+        return list(map(decode, names.to_pylist()))
+
     def standing(self, value: Any) -> Standing:
         """How a value stands between the stored keys: given_values.py, which says the errors."""
         kind = self.column_type
