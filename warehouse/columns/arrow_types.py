@@ -100,13 +100,15 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
 
 def with_columns_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out."""
-    columns = [
-        typed(rows.column(field.name), field.type)
-        if field.name in rows.column_names
-        else null_column(rows.num_rows, field.type)
-        for field in schema
-    ]
+    columns = [column_of(field, rows) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def column_of(field: pa.Field, rows: pa.Table) -> pa.ChunkedArray:
+    """The column of the field's name, of its type; NULL if the rows lack it."""
+    if field.name not in rows.column_names:
+        return null_column(rows.num_rows, field.type)
+    return typed(rows.column(field.name), field.type)
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.ChunkedArray:

@@ -241,6 +241,7 @@ class RowFile:
             return
         group = pa.concat_tables(self._buffer)
         if self._writer is None:
+            repeated = _repeated_columns(self._schema, group)
             self._writer = SealedWriter(
                 self._filesystem,
                 f"{EVENTS}/{self._path}",
@@ -250,7 +251,8 @@ class RowFile:
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
                 write_statistics=_columns_without_floats(self._schema),
-                use_dictionary=_repeated_columns(self._schema, group),
+                use_dictionary=repeated,
+                column_encoding=_packed_columns(self._schema, repeated),
                 metadata_collector=self._footers,
             )
         self._writer.write(group)
@@ -319,6 +321,19 @@ def _repeated_columns(schema: pa.Schema, first: pa.Table) -> list[str]:
             if pc.count_distinct(sample).as_py() > MOST_DISTINCT * DICTIONARY_ROWS:
                 seldom.add(field.name)
     return [path for path in _columns_without_floats(schema, times=False) if path not in seldom]
+
+
+def _packed_columns(schema: pa.Schema, repeated: Sequence[str]) -> dict[str, str]:
+    """The encoding of the integers and times without a dictionary: differences, in few bits each.
+
+    They take less space than numbers that only zstd makes smaller, and a third of the time.
+    """
+    return {
+        field.name: "DELTA_BINARY_PACKED"
+        for field in schema
+        if (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
+        and field.name not in repeated
+    }
 
 
 def statistics(

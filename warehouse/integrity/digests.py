@@ -19,6 +19,7 @@ comes later, where older rows are NULL, leaves their hashes as they were:
     list                the items in order, and their number
     map                 the entries in any order, and their number
     NULL                nothing in a column; inside of lists, structs and maps a constant of its own
+    dictionary          that of the entry
 
 The mixing function is SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014). B is odd, hence invertible
 modulo 2**64. So changing one byte of a text changes its polynomial, and the products of all bytes of a column
@@ -285,7 +286,9 @@ def _mix(words: Hashes) -> Hashes:
 def value_hashes(column: pa.Array, *, signed_zeros: bool = True) -> Hashes:
     """A hash for each value of the column, NULL included; `signed_zeros` tells -0.0 from 0.0."""
     kind = column.type
-    if pa.types.is_struct(kind):
+    if pa.types.is_dictionary(kind):
+        hashes = _coded_hashes(column, signed_zeros)
+    elif pa.types.is_struct(kind):
         hashes = np.full(len(column), _ROW_SEED)
         for field in column.flatten():
             hashes = _mix(hashes + value_hashes(field, signed_zeros=signed_zeros))
@@ -301,6 +304,14 @@ def value_hashes(column: pa.Array, *, signed_zeros: bool = True) -> Hashes:
     if column.null_count:
         hashes[as_numpy_bools(column.is_null())] = _NULL_HASH
     return hashes
+
+
+def _coded_hashes(column: pa.DictionaryArray, signed_zeros: bool) -> Hashes:
+    """Those of the entries, by the indices; of NULL that of any entry."""
+    if column.null_count == len(column):
+        return np.full(len(column), _NULL_HASH)
+    entries = value_hashes(column.dictionary, signed_zeros=signed_zeros)
+    return entries.take(as_numpy(zero_for_null(column.indices)))
 
 
 def _list_lengths(lists: pa.Array) -> NDArray[np.int64]:

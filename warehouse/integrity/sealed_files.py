@@ -36,6 +36,7 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 SEAL = b"tidemark.seal"
 ROWS = "rows"  # the row groups' name in files with one kind of row group
 _FIELD_SEPARATOR = "\0"  # between the name of a struct and of its field; column names do not contain it
+_LEAST_TEXT_BYTES = 4  # that a text takes in Parquet outside of a dictionary: those of its length
 _CHECKSUM_BYTES = 16  # the seal, and each text, is a checksum in hexadecimal, then the text
 
 
@@ -97,11 +98,14 @@ class SealedWriter:
 class SealedFile:
     """An open file. Reads raise ValueError where the rows differ from the rows that were written.
 
-    `remote` reads the file's bytes if it is in an object store.
+    `remote` reads the file's bytes if it is in an object store. `coded` are columns that are read as
+    dictionaries.
     """
 
-    def __init__(self, file: pq.ParquetFile, remote: ReadAhead | None = None) -> None:
-        self.metadata = file.metadata
+    def __init__(
+        self, file: pq.ParquetFile, remote: ReadAhead | None = None, coded: Sequence[str] = ()
+    ) -> None:
+        self.metadata, self.coded = file.metadata, tuple(coded)
         self._file, self._remote = file, remote
         self._seal = _read_seal(file.metadata)
         self.is_sealed = self._seal is not None
@@ -159,14 +163,15 @@ def open_sealed(
     path: str,
     *,
     texts: Sequence[str] = (),
+    repeated: bool = False,
     checksums: bool = False,
     display_name: str | None = None,
 ) -> Iterator[SealedFile]:
     """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
-    The columns `texts` are read as dictionaries, those of them that the file has. INT96 timestamps, Spark's
-    default, are read as microseconds to cover the same years as others. `display_name` replaces the path in
-    errors.
+    The columns `texts` are read as dictionaries, those of them that the file has; with `repeated` also all
+    others of text that the file stores so. INT96 timestamps, Spark's default, are read as microseconds to
+    cover the same years as others. `display_name` replaces the path in errors.
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
@@ -179,13 +184,33 @@ def open_sealed(
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=checksums,
         )
+        coded = [*texts]
         try:
-            file = open_file(read_dictionary=list(texts))
+            file = open_file(read_dictionary=coded)
         except KeyError:  # it lacks one of these columns
             footer = opened.enter_context(open_file()).metadata
             there = set(footer.schema.to_arrow_schema().names)
-            file = open_file(metadata=footer, read_dictionary=[name for name in texts if name in there])
-        yield SealedFile(opened.enter_context(file), remote)
+            coded = [name for name in texts if name in there]
+            file = open_file(metadata=footer, read_dictionary=coded)
+        if repeated and (found := [name for name in _repeated_texts(file.metadata) if name not in coded]):
+            footer, coded = opened.enter_context(file).metadata, [*coded, *found]
+            file = open_file(metadata=footer, read_dictionary=coded)
+        yield SealedFile(opened.enter_context(file), remote, coded)
+
+
+def _repeated_texts(footer: pq.FileMetaData) -> list[str]:
+    """The columns of text or bytes most of whose values are in dictionaries, as their size shows."""
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    names = []
+    for place in range(footer.num_columns):
+        column = footer.schema.column(place)
+        is_text = column.physical_type == "BYTE_ARRAY" and column.logical_type.type in {"STRING", "NONE"}
+        if is_text and not column.max_repetition_level and "." not in column.path:
+            chunks = [group.column(place) for group in groups]
+            size = sum(chunk.total_uncompressed_size for chunk in chunks)
+            if size < _LEAST_TEXT_BYTES * sum(chunk.num_values for chunk in chunks):
+                names.append(column.path)
+    return names
 
 
 def _chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[Range]:

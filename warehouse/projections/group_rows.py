@@ -6,8 +6,9 @@ numbers come first, ascending; then the rows whose measure is NaN, then those wh
 group is a range of rows, its numbers are a range, too, and a rank inside the group is a difference of two
 ranks in the run.
 
-Rows are sorted by value, in O(n log n), and then by (group, kind) with a radix sort, where a group is the
-integer of its place among all groups. Equal rows have no defined order.
+Rows are ordered by (group, kind) with a radix sort, where a group is the integer of its place among all
+groups, and then each slice by value, in O(n log n). Where slices are short on average, all rows are sorted by
+value first. Equal rows have no defined order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortColumns, SortKey
 
 NUMBER, NAN, NULL = 0, 1, 2  # the kinds of rows of a group, in their order
+_LEAST_SLICE = 2**8  # rows on average: for less the loop over the slices takes longer than one sort
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,10 +170,31 @@ def _sorted(
     ticks: NDArray[np.int64],
 ) -> GroupRows:
     """Sorts rows whose group has the names ``names[c][codes[c][i]]``, each column's names ascending."""
-    code = combine_codes(codes, [len(column) for column in names])
-    order = np.argsort(values)
-    order = order[stable_order((code * 3 + kinds)[order])]
-    return _grouped(names, [column[order] for column in codes], values[order], kinds[order], ticks[order])
+    code = combine_codes(codes, [len(column) for column in names]) * 3 + kinds
+    order = stable_order(code)
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    if len(starts) * _LEAST_SLICE > len(values):
+        order = np.argsort(values)
+        order = order[stable_order(code[order])]
+        ordered = values[order]
+    else:
+        ordered = _sorted_slices(values, ticks, order, [*starts.tolist(), len(values)])
+    return _grouped(names, [column[order] for column in codes], ordered, kinds[order], ticks[order])
+
+
+def _sorted_slices(
+    values: NDArray[Any], ticks: NDArray[np.int64], order: NDArray[np.intp], edges: Sequence[int]
+) -> NDArray[Any]:
+    """The values in the order, each slice sorted; `order` is changed so that ticks stay with their values."""
+    ordered, has_one_tick = values[order], bool((ticks == ticks[:1]).all())
+    for start, stop in pairwise(edges):
+        own = slice(start, stop)
+        if has_one_tick:
+            ordered[own].sort()
+        else:
+            inner = np.argsort(ordered[own])
+            ordered[own], order[own] = ordered[own][inner], order[own][inner]
+    return ordered
 
 
 def _grouped(

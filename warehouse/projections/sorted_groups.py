@@ -186,9 +186,12 @@ class SortedGroups(Projection[GroupRows]):
         columns = {}
         for name, key, names in zip(self.group_columns, self.keys, rows.groups, strict=True):
             if key.is_text:
-                distinct, (to_code,) = unify_names([names])
-                codes = pa.array(to_code[rows.codes].astype(np.int32))
-                columns[name] = pa.DictionaryArray.from_arrays(codes, stored_keys(key, distinct))
+                distinct, codes = names, rows.codes
+                if len(self.keys) > 1:  # a name may be in several groups
+                    distinct, (to_code,) = unify_names([names])
+                    codes = to_code[codes]
+                indices = pa.array(codes.astype(np.int32))
+                columns[name] = pa.DictionaryArray.from_arrays(indices, stored_keys(key, distinct))
             else:
                 columns[name] = stored_keys(key, take_names(names, rows.codes))
         values = rows.values

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_bools
-from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
+from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_types import column_of, with_columns_of, with_plain_types
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros
+from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros, single_array
 from tidemark.warehouse.delta.data_files import NewFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.origins import StayingOrigins
 from tidemark.warehouse.events.reader import BatchRange, batch_filter
 from tidemark.warehouse.events.removed_rows import ReplacedFile
-from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
-from tidemark.warehouse.removals.select import BatchNumber, Selected, count_batches
+from tidemark.warehouse.removals.select import BATCH_COLUMNS, BatchNumber, Selected, count_batches
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 
 
@@ -74,25 +74,23 @@ class RewriteTask:
         path = f"{EVENTS}/{self.selected.path}"
         with (
             RowFile(self.store, self.schema) as new,
-            open_sealed(self.store.filesystem(), path, checksums=True) as old,
+            open_sealed(self.store.filesystem(), path, repeated=True, checksums=True) as old,
         ):
             origins = StayingOrigins.of(old, self.selected.path, mask)
             for group in range(old.metadata.num_row_groups):
-                rows = with_columns_of(self.schema, with_plain_types(old.read_group(group)))
+                rows = with_plain_types(old.read_group(group), old.coded)
                 leaves = mask[start : start + rows.num_rows]
-                if not leaves.all():
-                    staying = rows.filter(arrow_bools(~leaves)) if leaves.any() else rows
-                    of_rows = None
-                    if origins is not None:
-                        of_rows = origins.of_rows(start + np.flatnonzero(~leaves), new.id, left)
-                    new.write(staying, of_rows)
-                    left += staying.num_rows
+                stays, goes = np.flatnonzero(~leaves), np.flatnonzero(leaves)
+                if len(stays):
+                    of_rows = None if origins is None else origins.of_rows(start + stays, new.id, left)
+                    new.write(with_columns_of(self.schema, _rows_at(rows, stays)), of_rows)
+                    left += len(stays)
                 start += rows.num_rows
-                if leaves.any() and self.digests:
-                    leaving.append(rows if leaves.all() else rows.filter(arrow_bools(leaves)))
-                    self._digest(leaving[-1], removed, latest)
-                if not self.keeps:
-                    leaving.clear()
+                if len(goes) and self.digests:
+                    gone = _rows_at(rows, goes)
+                    self._digest(gone, removed, latest)
+                    if self.keeps:
+                        leaving.append(with_columns_of(self.schema, gone))
         written: NewFile | None = new.written() if new.rows else None
         counted = dict(removed) if self.digests else self._counted()
         kept = pa.concat_tables(leaving) if self.keeps else None
@@ -108,19 +106,31 @@ class RewriteTask:
         latest: dict[BatchNumber, int],
     ) -> None:
         """Adds the fingerprints of the rows, as `same_rows` makes those of stored and of given rows."""
-        user = pa.schema(list(self.schema)[len(SYSTEM_COLUMNS) :])
-        counts = self.selected.counts
+        counts, batches = self.selected.counts, rows
         if len(counts) > 1:
-            counts = count_batches(rows)
+            batches = with_plain_types(rows.select(BATCH_COLUMNS))
+            counts = count_batches(batches)
+        user = list(self.schema)[len(SYSTEM_COLUMNS) :]
+        names = [field.name for field in user]
         for source, batch in counts:
             own = rows
             if len(counts) > 1:
-                own = rows.filter(batch_filter(rows, [BatchRange(source, batch, batch)]))
-            for part in own.select(user.names).combine_chunks().to_batches():
-                cast = cast_rows(part, user)
-                removed[source, batch] += fingerprint(cast)
-                if self.time is not None:
-                    before = latest.get((source, batch), NO_TICK)
-                    newest = greatest_micros(self.time, cast.column(self.time.name), before)
-                    if newest > NO_TICK:
-                        latest[source, batch] = newest
+                own = rows.filter(batch_filter(batches, [BatchRange(source, batch, batch)]))
+            columns = [single_array(_coded_or_typed(field, own)) for field in user]
+            removed[source, batch] += fingerprint(pa.RecordBatch.from_arrays(columns, names))
+            if self.time is not None:
+                before = latest.get((source, batch), NO_TICK)
+                newest = greatest_micros(self.time, columns[names.index(self.time.name)], before)
+                if newest > NO_TICK:
+                    latest[source, batch] = newest
+
+
+def _rows_at(rows: pa.Table, places: NDArray[np.int64]) -> pa.Table:
+    """The rows at ascending places. An index takes an eighth of the time of a filter for each column."""
+    return rows if len(places) == rows.num_rows else rows.take(arrow_array(places))
+
+
+def _coded_or_typed(field: pa.Field, rows: pa.Table) -> pa.ChunkedArray:
+    """The column of a field, as it is if it is a dictionary: each entry is hashed once then."""
+    coded = field.name in rows.column_names and pa.types.is_dictionary(rows.column(field.name).type)
+    return rows.column(field.name) if coded else column_of(field, rows)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 BatchNumber = tuple[str, int]  # source and number
-_BATCH = ("_source", "_batch")
+BATCH_COLUMNS = ("_source", "_batch")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +105,7 @@ class SelectTask:
             counts[only] += footer.num_rows
             return ~mask
         asked = () if self.condition is None else self.condition.columns
-        names = list(dict.fromkeys([*(_BATCH if only is None else _BATCH[1:]), *asked]))
+        names = list(dict.fromkeys([*(BATCH_COLUMNS if only is None else BATCH_COLUMNS[1:]), *asked]))
         rows = with_plain_types(read_named(self.store, file, group, names))
         if overlap == "all":
             mask[:] = True
@@ -118,7 +118,7 @@ class SelectTask:
         if only is not None:
             counts.update({only: chosen} if (chosen := int(mask.sum())) else {})
         else:
-            counts.update(count_batches(rows.select(_BATCH).filter(arrow_bools(mask))))
+            counts.update(count_batches(rows.select(BATCH_COLUMNS).filter(arrow_bools(mask))))
         return mask
 
 
@@ -126,7 +126,7 @@ def count_batches(rows: pa.Table) -> Counter[BatchNumber]:
     """How many of the rows are of each batch."""
     found = Counter[BatchNumber]()
     if rows.num_rows:
-        for one in rows.group_by(list(_BATCH)).aggregate([([], "count_all")]).to_pylist():
+        for one in rows.group_by(list(BATCH_COLUMNS)).aggregate([([], "count_all")]).to_pylist():
             found[one["_source"], one["_batch"]] += one["count_all"]
     return found
 
