@@ -99,9 +99,13 @@ def splitmix(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
     """
-    states = (states ^ states >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    states = (states ^ states >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return states ^ states >> np.uint64(31)
+    mixed = states >> np.uint64(30)
+    mixed ^= states  # in place: new arrays take longer than the arithmetic
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 def checked_hashes(hashes: RowHashes) -> RowHashes:

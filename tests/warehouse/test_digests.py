@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -228,6 +229,33 @@ def test_the_hash_of_a_text_is_its_polynomial(texts: list[bytes], kind: pa.DataT
         (len(text) * base + sum(byte * pow(base, i, 2**64) for i, byte in enumerate(text))) % 2**64
         for text in texts[first:]
     ]
+
+
+def check_dictionaries() -> None:
+    for values in (["a", None, "", "b", "a"], [None, None], [], ["b"]):
+        for kind in (pa.string(), pa.binary()):
+            plain = pa.array(values, kind)
+            unused = pa.array(["x", *sorted({one for one in values if one is not None}), "y"], kind)
+            places = [None if one is None else unused.to_pylist().index(one_of(one, kind)) for one in values]
+            with_unused = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), unused)
+            rows = [
+                pa.RecordBatch.from_arrays([one], ["k"])
+                for one in (plain, plain.dictionary_encode(), with_unused)
+            ]
+            assert len({fingerprint(one) for one in rows}) == 1, values
+
+
+def one_of(text: str, kind: pa.DataType) -> Any:
+    return text if kind == pa.string() else text.encode()
+
+
+def test_a_dictionary_has_the_digest_of_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And hashes that are not in the order of the indices are caught."""
+    check_dictionaries()
+    usual = digests._coded_hashes
+    monkeypatch.setattr(digests, "_coded_hashes", lambda *given: np.sort(usual(*given)))
+    with pytest.raises(AssertionError):
+        check_dictionaries()
 
 
 UNDER_NULL = {

@@ -242,6 +242,34 @@ def test_a_warehouse_from_before_them_catches_up(tmp_path: Path, monkeypatch: py
     check(old.uri)
 
 
+def check_long_slices(rng: np.random.Generator) -> None:
+    """Groups of many rows, which are sorted slice by slice, have the order of a sort by all columns."""
+    rows = 8 * group_rows._LEAST_SLICE
+    for ticks in (np.full(rows, 7), rng.integers(-3, 3, rows)):
+        for values in (rng.normal(size=rows).round(1), rng.integers(-9, 9, rows)):
+            codes, kinds = rng.integers(0, 2, rows), np.where(rng.random(rows) < 0.01, 2, 0)
+            stored = np.where(kinds == 0, values, values.dtype.type(0))
+            found = group_rows.sort_rows([GroupRows((np.array([5, 9]),), codes, stored, kinds, ticks)])
+            columns = (found.codes, found.kinds, found.values, found.ticks)
+            wanted = sorted(zip(*(one.tolist() for one in (codes, kinds, stored, ticks)), strict=True))
+            of_rows = [*zip(*(one.tolist() for one in columns), strict=True)]
+            assert sorted(of_rows) == wanted
+            assert [row[:3] for row in of_rows] == [row[:3] for row in wanted]
+
+
+def test_long_slices_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where a tick stays behind while its value moves, that is caught."""
+    check_long_slices(np.random.default_rng(1))
+    usual = group_rows._sorted_slices
+    monkeypatch.setattr(
+        group_rows,
+        "_sorted_slices",
+        lambda values, ticks, order, edges: usual(values, ticks[:1], order, edges),
+    )
+    with pytest.raises(AssertionError):
+        check_long_slices(np.random.default_rng(1))
+
+
 BROKEN = ["a row of no group", "the order of kinds", "a cut inside a group"]
 
 

@@ -430,6 +430,29 @@ def test_tasks_that_have_not_begun_when_one_fails_are_left_out() -> None:
     assert len(begun) <= 2 * executors.AT_ONCE
 
 
+@dataclass(frozen=True)
+class Waits:
+    """A task that ends after the caller has set the event."""
+
+    event: threading.Event
+
+    def run(self) -> bool:
+        return self.event.wait(60)
+
+
+def test_results_come_one_by_one_and_closing_leaves_out_what_has_not_begun() -> None:
+    seen = threading.Event()
+    results = LocalExecutor().each([Where(), *[Waits(seen)] * executors.AT_ONCE])
+    next(results)
+    seen.set()
+    assert [*results] == [True] * executors.AT_ONCE
+    begun = list[int]()
+    results = LocalExecutor().each([Where(), *[Follows(begun)] * 100])
+    next(results)
+    results.close()
+    assert len(begun) <= 2 * executors.AT_ONCE
+
+
 class Where:
     """A task that says which thread it runs in."""
 

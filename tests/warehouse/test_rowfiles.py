@@ -92,7 +92,7 @@ def test_statistics_that_pass_over_nan_are_caught(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("distinct", [event_files.DICTIONARY_ROWS, 100])
 def test_whole_numbers_get_a_dictionary_if_they_repeat(distinct: int, tmp_path: Path) -> None:
-    """And their statistics in either case; times get none."""
+    """And their statistics in either case; times get none. What gets none is packed."""
     count = event_files.DICTIONARY_ROWS
     numbers = pa.array([i * 7 % distinct for i in range(count)], pa.int64())
     rows = pa.table({"id": numbers, "kind": pa.array(["a"] * count), "at": numbers.cast(pa.timestamp("us"))})
@@ -103,6 +103,8 @@ def test_whole_numbers_get_a_dictionary_if_they_repeat(distinct: int, tmp_path: 
     columns = [group.column(place) for place in range(group.num_columns)]
     coded = {one.path_in_schema for one in columns if one.has_dictionary_page}
     assert coded == ({"kind"} if distinct == count else {"id", "kind"})
+    packed = {one.path_in_schema for one in columns if "DELTA_BINARY_PACKED" in one.encodings}
+    assert packed == {"id", "kind", "at"} - coded
     assert json.loads(file.written().stats)["maxValues"]["id"] == distinct - 1
     assert columns[0].statistics.max == distinct - 1
 

@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from tests.warehouse.test_digests import tables as any_tables
 from tidemark.warehouse import DamagedWarehouse
+from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.integrity import digests, sealed_files
 from tidemark.warehouse.integrity.digests import column_digest
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
@@ -69,6 +70,35 @@ def test_fields_of_structs_are_read_and_checked_alone(tmp_path: Path) -> None:
             "s": [{"b": "u"}, None, {"b": "v"}, {"b": None}],
             "k": ["a", None, "", "zebra"],
         }
+
+
+def test_texts_that_repeat_may_be_read_as_the_dictionaries_that_a_file_has(tmp_path: Path) -> None:
+    """Others not: making a dictionary takes longer than reading them. Both are compared with the seal."""
+    rows = pa.table(
+        {
+            "kind": ["a", None, "b"] * 100,
+            "id": [f"{number:040}" for number in range(300)],
+            "bytes": [b"x", b"", b"\0"] * 100,
+            "struct": [{"kind": "a"}] * 300,
+            "n": range(300),
+        }
+    )
+    path = write(tmp_path / "a.parquet", rows, more=rows.slice(0, 7))
+    for texts in ((), ("bytes", "absent")):
+        with open_sealed(DISK, path, texts=texts, repeated=True) as file:
+            assert sorted(file.coded) == ["bytes", "kind"]
+            found = file.read()
+        coded = [field.name for field in found.schema if pa.types.is_dictionary(field.type)]
+        assert sorted(coded) == ["bytes", "kind"]
+        assert with_plain_types(found) == pa.concat_tables([rows, rows.slice(0, 7)])
+    others = rows.set_column(0, "kind", pa.array(["a", None, "c"] * 100))
+    held = {SEAL: pq.read_metadata(write(tmp_path / "b.parquet", rows)).metadata[SEAL]}
+    pq.write_table(others.replace_schema_metadata(held), tmp_path / "b.parquet")
+    with (
+        pytest.raises(DamagedWarehouse, match="the column 'kind' of row group 0"),
+        open_sealed(DISK, str(tmp_path / "b.parquet"), repeated=True) as file,
+    ):
+        file.read()
 
 
 def changed(name: str, values: list[Any]) -> pa.Table:

@@ -126,6 +126,9 @@ class TickSummer:
 
     def add(self, values: NDArray[Any], ticks: NDArray[np.int64]) -> None:
         """Adds rows: stored numbers of one measure, without NaN, and the tick of each."""
+        if len(values) >= CHUNK_ROWS and not ticks.strides[0]:  # all are of one tick
+            self._sums.add(values, np.zeros(1, np.int64), self._ticks.searchsorted(ticks[:1]))
+            return
         self._waiting.append((values, ticks))
         self._rows += len(values)
         if self._rows >= CHUNK_ROWS:

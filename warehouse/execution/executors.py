@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -89,6 +89,9 @@ class Executor(Protocol):
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """The results of the tasks, in order. A task may run more than once."""
 
+    def each(self, tasks: Sequence[Task]) -> Generator[Any, None, None]:
+        """As `run`; tasks of this process go on while the caller works on the results before theirs."""
+
     def check_sendable(self, values: Mapping[str, object]) -> None:
         """InputError, which has the name, if one of the values by name cannot go to the tasks."""
 
@@ -125,13 +128,20 @@ class LocalExecutor:
 
         Tasks that sort few rows at most run one after the other, without threads.
         """
+        with closing(self.each(tasks)) as results:
+            return [*results]
+
+    def each(self, tasks: Sequence[Task]) -> Generator[Any, None, None]:
+        """As `run`. Those that have not begun are left out, too, when the generator is closed."""
         keep_freed_memory()
         if min(len(tasks), AT_ONCE) < 2 or self.tuning.sort_rows <= _FEW_ROWS:
-            return [task.run() for task in tasks]
+            yield from (task.run() for task in tasks)
+            return
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tidemark-tasks") as threads:
             running = [threads.submit(task.run) for task in tasks]
             try:
-                return [one.result() for one in running]
+                for one in running:
+                    yield one.result()
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
 
@@ -190,6 +200,10 @@ class SparkExecutor:
         numbers = self.spark.range(0, len(tasks), 1, len(tasks))
         results = dict(_collect_results(numbers, _NumberedTasks(tuple(tasks))))
         return [results[i] for i in range(len(tasks))]
+
+    def each(self, tasks: Sequence[Task]) -> Generator[Any, None, None]:
+        """As `run`: Spark's tasks come back together."""
+        yield from self.run(tasks)
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
         """InputError if one of the values cannot be pickled."""

@@ -8,7 +8,7 @@ runs are merged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from tempfile import TemporaryDirectory
@@ -77,8 +77,12 @@ def sort_runs(
             batches = tuple(planned_batches(one.plans))
             files = files_of_batches(events, batches)
             sorts.append(_Sort(attempt, one.projections, batches, files, reads_once=len(wanted) > 1))
-        results = iter(work.executor.run([task for one in sorts for task in one.tasks]))
-        return [one.finish(results) for one in sorts]
+        job = [task for one in sorts for task in one.tasks]
+        if len(job) > len(sorts):  # chunks may be merged, in tasks, when no others are running
+            results = iter(work.executor.run(job))
+            return [one.finish(results) for one in sorts]
+        with closing(work.executor.each(job)) as each:
+            return [one.finish(each) for one in sorts]
 
 
 @contextmanager
