@@ -60,8 +60,8 @@ from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 VALUE, FILE, ROW, TICK = "value", "file", "row", "tick"  # stored columns
 # Times the blocks of a measure are larger: few rows of a run are read at a time. Blocks with included columns
-# take longer to read.
-_SMALLER, _SMALLER_WITH_INCLUDED = 4, 8
+# take longer to read. Still smaller ones take longer to write.
+_SMALLER, _SMALLER_WITH_INCLUDED = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
