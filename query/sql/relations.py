@@ -152,7 +152,7 @@ class Database:
             written = narrowing.statement(statement, rows_of)
             try:
                 return self._rows(statement if written is None else written, params)
-            except (duckdb.DataError, duckdb.ProgrammingError):
+            except (duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError):
                 return self._rows(statement, params)
 
     def _rows(self, statement: str, params: Any) -> list[tuple[Any, ...]]:
