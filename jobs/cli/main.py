@@ -13,6 +13,7 @@ if __name__ == "__main__":
 
 import argparse
 import os
+import re
 import sys
 from importlib import import_module
 
@@ -33,6 +34,10 @@ prints one line of JSON: times in ISO 8601 with their zone, decimals as text, Na
 "Infinity" and "-Infinity".
 
 {RULE}"""
+
+
+# What argparse takes for a value although it begins with a dash: it knows -5 and -0.5 by itself.
+_NUMBER = re.compile(r"-(\.?[0-9]|inf(inity)?$)", re.IGNORECASE)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
         if command.options is None:
             levels[command.name] = page.add_subparsers(title="commands", metavar="COMMAND", required=True)
         else:
+            page._negative_number_matcher = _NUMBER  # noqa: SLF001  argparse has no other way
             parts.add(page, command.options)
             page.set_defaults(run=command.run, needs_warehouse=command.needs_warehouse)
     return top

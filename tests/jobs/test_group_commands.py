@@ -11,6 +11,7 @@ import pytest
 from tests.jobs.said import tidemark
 from tests.query.sqlworld import FLIGHTS
 from tidemark import query, stream, warehouse
+from tidemark.jobs.ask.quantiles import parse_points
 from tidemark.query.groups.where_text import parse_where
 from tidemark.warehouse.columns.json_values import json_value
 
@@ -157,3 +158,25 @@ def test_columns_that_are_given_twice_do_not_replace_the_first_ones(
     assert f"{option} was given twice, with origin and with distance" in said.err
     assert f"{option} origin,distance." in said.err
     assert tidemark(capsys, *line, "origin").code == 0
+
+
+@pytest.mark.parametrize("number", ["-1e1", "-inf", "-Infinity", "-.5E+1", "-60"])
+def test_numbers_that_begin_with_a_dash_are_values(
+    number: str, grouped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those that Python's parser of options takes for options."""
+    wh = query.open(grouped)
+    points = parse_points(wh, None, [number, "5"])
+    assert points == [float(number), 5]
+    said = tidemark(capsys, "rank", number, "5", "-w", grouped)
+    assert said.out == f"{wh.rank(points)}\n"
+    said = tidemark(capsys, "histogram", "-w", grouped, "--edges", number, "5")
+    assert said.out == f"{wh.histogram(points)}\n"
+
+
+def test_keys_that_begin_with_a_dash_are_values(grouped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wh, key = query.open(grouped), ["origin", "destination"]
+    said = tidemark(capsys, "freq", "-5,ATL", "--key", "origin,destination", "-w", grouped)
+    assert said.out == f"{wh.frequency([('-5', 'ATL')], key=key)}\n"
+    said = tidemark(capsys, "freq", "--key", "origin", "-w", grouped, "--", "-ATL", "ATL")
+    assert said.out == f"{wh.frequency(['-ATL', 'ATL'], key='origin')}\n"

@@ -27,7 +27,8 @@ _KEYS = option(
     "value",
     nargs="+",
     metavar="KEY",
-    help="a key, written in the type of its column; of several columns ATL,SEA",
+    help="a key, written in the type of its column; of several columns ATL,SEA. Text that begins with - "
+    "stands behind --, after all options",
 )
 _SLOTS = (
     *WINDOW,
