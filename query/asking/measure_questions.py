@@ -24,6 +24,7 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import MODES, check_mode
 from tidemark.query.reading.windows import choose_window, empty_window, shown_window, tick_range
 from tidemark.query.scans.computed import computed_values
+from tidemark.warehouse.columns.scalars import take_scalars
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.snapshots.views import View
@@ -61,6 +62,9 @@ class SpanRequest:
 
     measure: str | None
     window: AskedWindow
+
+    def __post_init__(self) -> None:
+        take_scalars(self)
 
     def plan(self, session: Session) -> _Span:
         """How it is answered."""

@@ -29,6 +29,7 @@ from tidemark.query.keys.prefix_ranges import prefixes_by_ranges
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.settings.option_checks import is_unicode
 
 _DATES = ("%Y", "%Y-%m", "%Y-%m-%d")
 _TIMES = (*_DATES, "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
@@ -86,7 +87,7 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
                 f"prefixes need a key of one column of text, dates or times; {key.name} is none. Give "
                 "another key=, or load the column as text."
             )
-        if not isinstance(self.separator, str) or not self.separator:
+        if not isinstance(self.separator, str) or not self.separator or not is_unicode(self.separator):
             raise InputError(
                 f"separator must be text that ends a prefix, such as '.' or '/', got {self.separator!r}."
             )

@@ -37,7 +37,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.private.tokens import text_prefix
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, is_unicode
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import PARTS, RUN_COLUMNS, STEP_COLUMNS
 
@@ -335,6 +335,10 @@ def checked_query(statement: str, *, shows_text: bool = True) -> None:
 
     if not isinstance(statement, str):
         raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
+    if not is_unicode(statement):
+        raise InputError(
+            "sql cannot read the statement: half of a surrogate pair is no character. Leave it out."
+        )
     statements: list[Any] | None
     try:
         statements = duckdb.extract_statements(statement)

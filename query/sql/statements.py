@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
@@ -13,6 +13,7 @@ from tidemark.query.sql.duckdb_sql import checked_query, connected
 from tidemark.query.sql.private_sql import columns_together, with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
+from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import report_os_errors
 
@@ -67,7 +68,7 @@ def _own(params: Any) -> Any:
     """The values for ? or $name, as they are now, to be read twice; DuckDB tells what cannot be one."""
     if isinstance(params, Mapping):
         return dict(params)
-    return list(params) if isinstance(params, Iterable) and not isinstance(params, str | bytes) else params
+    return list(params) if is_sequence(params) else params
 
 
 class Connection:

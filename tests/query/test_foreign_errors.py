@@ -111,6 +111,8 @@ def test_what_is_no_statement_or_no_parameters_is_bad_input(whole: Path) -> None
         wh.sql(5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="params"):
         wh.sql("SELECT ?", params=5)
+    with pytest.raises(InputError, match="params"):
+        wh.sql("SELECT ?", params=np.array(5))
 
 
 def test_too_many_open_files_are_told_by_sql_and_by_questions(whole: Path) -> None:

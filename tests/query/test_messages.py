@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -47,6 +48,23 @@ OTHERS: dict[str, Ask] = {
     r"bins must be a whole number .* got \{1: 2, 3: 4\}": lambda wh: wh.histogram({1: 2, 3: 4}),
     "cannot compare {'a': 1} with 'k', which is of type string": lambda wh: wh.quantile(
         1, where={"k": {"a": 1}}
+    ),
+    "a key is named by its column or a list of its columns, got {'k': 'a'}": lambda wh: wh.distinct(
+        key={"k": "a"}
+    ),
+    "separator must be text that ends a prefix, such as '.' or '/', got '": lambda wh: wh.hierarchy(
+        0.5, separator="\ud800"
+    ),
+    "sql cannot read the statement: half of a surrogate pair": lambda wh: wh.sql("SELECT '\ud800'"),
+    r"no measure \[0.5\] here": lambda wh: wh.span(np.array([0.5])),
+    r"keys must be a list of column names, .* got \[{'k': 'a'}\]": lambda wh: warehouse.create(
+        None, wh.store.uri + "2", ["x"], keys=[{"k": "a"}]
+    ),
+    r"measures must be one or more column names, got \[array\(5\)\]": lambda wh: warehouse.create(
+        None, wh.store.uri + "2", np.array(5)
+    ),
+    "the first argument must be a Spark session, or None .* got str": lambda wh: warehouse.load(
+        "spark", wh.store.uri, ROWS, "b"
     ),
     "other must be a reader of a warehouse, as query.open returns it, got 3": lambda wh: wh.inner_product(3),
 }

@@ -206,6 +206,7 @@ def test_scalars_keep_their_value_to_the_last_digit() -> None:
     assert plain(np.datetime64("2024-01-01T05", "h")) == T0 + timedelta(hours=5)
     assert plain(np.longdouble(1) / 3) == Fraction(*(np.longdouble(1) / 3).as_integer_ratio())
     assert plain(pa.scalar(Decimal("0.10"))) == Decimal("0.10")
+    assert plain(pd.NA) is plain(pa.scalar(None)) is None
     kept = {"a": (1, "b", None), "c": [True, b"x"]}
     assert plain_all(kept) == kept
     assert [type(one) for one in plain_all(np.array([1, 2]))] == [int, int]

@@ -77,7 +77,7 @@ def test_no_time_at_all_is_a_grace_and_no_duration(nothing: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "grace", ["0soon", "0.5 days", "soon", "-0 s", timedelta(-1), "20000 weeks", None, 5]
+    "grace", ["0soon", "0.5 days", "soon", "-0 s", timedelta(-1), "20000 weeks", None, 5, False, np.zeros(2)]
 )
 def test_a_grace_that_is_none_is_refused(grace: Any) -> None:
     with pytest.raises(InputError):

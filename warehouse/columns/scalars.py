@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, (datetime, timedelta)) and hasattr(value, "asm8"):
         return _of_pandas(value)
-    return value
+    return None if type(value).__name__ == "NAType" else value  # pandas' NULL, which is no bool
 
 
 def plain_share(value: Any) -> Any:

@@ -76,7 +76,8 @@ def parse_duration(text: str | timedelta) -> int:
 def parse_grace(text: str | int | timedelta) -> int:
     """Microseconds of a grace period: a duration as above, or zero (``"0"``, ``"0 s"``, ``"0 days"``)."""
     text = plain(text)
-    width = 0 if text in ("0", 0) else width_us(text)
+    is_zero = type(text) in (str, int, float) and text in ("0", 0)  # False is no duration
+    width = 0 if is_zero else width_us(text)
     if not 0 <= width <= LONGEST_US:
         raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
     return width

@@ -103,6 +103,11 @@ def executor_for(spark: SparkSession | None, tuning: Tuning = DEFAULT) -> Execut
     """A Spark executor for a session, a local one for None; InputError for a Spark that is too old."""
     if spark is None:
         return LocalExecutor(tuning)
+    if not hasattr(spark, "version"):
+        raise InputError(
+            "the first argument must be a Spark session, or None to work in this process, got "
+            f"{type(spark).__name__}. The place of the warehouse comes after it."
+        )
     check_version(spark.version)
     return SparkExecutor(spark)
 

@@ -144,6 +144,9 @@ def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | Non
     """
     if (file is None) == (command is None):
         raise InputError("a secret comes from a file or from a command. Give one of them.")
+    if not isinstance(file, str | os.PathLike | None) or not isinstance(command, str | None):
+        wrong = type(file if command is None else command).__name__
+        raise InputError(f"the file of a secret is text or a Path, and its command is text, got {wrong}.")
     secret = _parsed(_printed(command), "the command") if command is not None else _of_file(str(file))
     part: Secret | None = secret
     while part is not None:
@@ -259,6 +262,8 @@ def _of_file(path: str) -> Secret:
             return _parsed(file.read(_MOST_READ + 1), f"the file {path}")
     except OSError as error:
         raise InputError(f"the secret cannot be read: {error.strerror} ({path}). {_MAKE}") from None
+    except ValueError as error:  # NUL, or half of a surrogate pair
+        raise InputError(f"the secret cannot be read: no path of a file ({error}). {_MAKE}") from None
 
 
 def _printed(command: str) -> bytes:
@@ -266,7 +271,7 @@ def _printed(command: str) -> bytes:
         done = subprocess.run(  # noqa: S603  the caller's own command
             shlex.split(command), capture_output=True, timeout=_COMMAND_SECONDS, check=False
         )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:  # IndexError: no word
         raise InputError(f"the command of the secret cannot be run ({type(error).__name__}).") from None
     if done.returncode:
         raise InputError(f"the command of the secret ended with the exit code {done.returncode}.")

@@ -17,7 +17,7 @@ Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key
 def columns_of_key(columns: Any) -> Columns:
     """The columns of a key that is named by one column or by a list of them; InputError for others."""
     names = as_lists([columns])
-    if names is None or not is_list_of_names(names[0]):
+    if not is_list_of_names(names[0]):
         raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
     if len(set(names[0])) < len(names[0]):
         raise InputError(f"a key names a column twice: {columns!r}. Name each column once.")

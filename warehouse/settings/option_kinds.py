@@ -6,11 +6,11 @@ apply to callers' options and to the table's properties.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tidemark.option_table import Option
-from tidemark.warehouse.columns.scalars import plain, plain_share
+from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_share
 from tidemark.warehouse.columns.ticks import LONGEST_US, parse_duration, parse_grace
 from tidemark.warehouse.companions.declared import Companion
 from tidemark.warehouse.companions.kinds import NAME
@@ -50,12 +50,9 @@ def as_lists(keys: Any) -> Any:
     """Lists of columns from a name, or from names and lists of names; anything else stays as it is."""
     if isinstance(keys, str):
         return [[keys]]
-    if not isinstance(keys, Iterable):
+    if not is_sequence(keys):
         return [keys]
-    return [
-        [item] if isinstance(item, str) else list(item) if isinstance(item, Iterable) else item
-        for item in keys
-    ]
+    return [[item] if isinstance(item, str) else list(item) if is_sequence(item) else item for item in keys]
 
 
 def _repeats(names: list[str]) -> bool:
@@ -65,7 +62,7 @@ def _repeats(names: list[str]) -> bool:
 class _Measures(Kind):
     def parse(self, given: Any) -> list[Any]:
         """A list of names from a name or names; anything else is its item, for the check."""
-        return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        return list(given) if is_sequence(given) else [given]
 
     def check(self, option: Option, stored: Any) -> None:
         if not isinstance(stored, list) or not stored or not all(isinstance(x, str) and x for x in stored):
@@ -139,8 +136,7 @@ class _Indexes(Kind):
     """
 
     def parse(self, given: Any) -> Any:
-        items = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else given
-        return [self._parsed(item) for item in items]
+        return [self._parsed(item) for item in (given if is_sequence(given) else [given])]
 
     def _parsed(self, item: Any) -> Any:
         if isinstance(item, str) and "=" in item:
@@ -151,7 +147,7 @@ class _Indexes(Kind):
         found = dict(item)
         if isinstance(found.get("include"), str):
             found["include"] = [found["include"]]
-        elif isinstance(found.get("include"), Iterable):
+        elif is_sequence(found.get("include")):
             found["include"] = list(found["include"])
         return found["on"] if found.keys() <= {"on", "include"} and not found.get("include", 1) else found
 
@@ -196,7 +192,7 @@ class _Private(Kind):
     def parse(self, given: Any) -> Any:
         if isinstance(given, bool):
             return given or None
-        return [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else given
+        return [given] if isinstance(given, str) else list(given) if is_sequence(given) else given
 
     def check(self, option: Option, stored: Any) -> None:
         if stored is None or stored is True:
