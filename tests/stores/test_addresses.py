@@ -51,6 +51,9 @@ def test_a_spelling_is_understood(given: str, address: str) -> None:
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
+        ("", "Name a folder"),
+        ("file:", "Name a folder"),
+        ("w/_delta_log", "cannot hold '/_delta_log'"),
         ("gcs://b/w", "Write gs://"),
         ("wasbs://c@a.blob.core.windows.net/w", "Write abfss://"),
         ("dbfs:/mnt/w", "/dbfs/"),

@@ -50,7 +50,7 @@ _FILE = re.compile("file:(?://([^/]*))?(.*)", re.IGNORECASE | re.DOTALL)  # the 
 _CATALOG_NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*){1,2}")
 _PARTS_OF_A_TABLE = 3  # catalog.schema.table
 # delta-rs decodes or refuses these in a local path.
-_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n\x00\ud800-\udfff]")
+_UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n\x00\ud800-\udfff]|/_delta_log(?=/|$)")
 
 _resolver: list[Resolver] = []  # at most one
 
@@ -109,6 +109,8 @@ def _local_path(text: str) -> str:
                 "%3F for ? and %23 for #; or the path."
             )
         text = unquote(file[2])
+    if not text:
+        raise InputError("the place of a warehouse is an empty text. Name a folder; . is the current one.")
     try:
         path = str(Path(text).absolute())
     except FileNotFoundError as error:
