@@ -58,13 +58,21 @@ OTHERS: dict[str, Ask] = {
     "sql cannot read the statement: half of a surrogate pair": lambda wh: wh.sql("SELECT '\ud800'"),
     r"no measure \[0.5\] here": lambda wh: wh.span(np.array([0.5])),
     r"keys must be a list of column names, .* got \[{'k': 'a'}\]": lambda wh: warehouse.create(
-        None, wh.store.uri + "2", ["x"], keys=[{"k": "a"}]
+        None,
+        wh.store.uri + "2",
+        ["x"],
+        keys=[{"k": "a"}],  # type: ignore[list-item]
     ),
     r"measures must be one or more column names, got \[array\(5\)\]": lambda wh: warehouse.create(
-        None, wh.store.uri + "2", np.array(5)
+        None,
+        wh.store.uri + "2",
+        np.array(5),  # type: ignore[arg-type]
     ),
     "the first argument must be a Spark session, or None .* got str": lambda wh: warehouse.load(
-        "spark", wh.store.uri, ROWS, "b"
+        "spark",  # type: ignore[arg-type]
+        wh.store.uri,
+        ROWS,
+        "b",
     ),
     "other must be a reader of a warehouse, as query.open returns it, got 3": lambda wh: wh.inner_product(3),
 }

@@ -508,7 +508,28 @@ def test_runs_of_another_format_are_refused_until_repair_makes_them_again(
     check_repaired(loader.uri, warehouse.repair(None, loader.uri))
 
 
+@pytest.mark.parametrize("table", ["runs/n", "keys/k", "marks/n"])
+def test_a_log_of_another_table_is_refused_until_repair_makes_it_again(loader: Loader, table: str) -> None:
+    log = Path(loader.uri, table, "_delta_log")
+    shutil.rmtree(log)
+    shutil.copytree(Path(loader.uri, "events/_delta_log"), log)
+    if table in ASKED:
+        with pytest.raises(
+            DamagedWarehouse, match="its log is that of another table, partitioned by nothing"
+        ):
+            ASKED[table](query.open(loader.uri))
+    check_repaired(loader.uri, warehouse.repair(None, loader.uri))
+
+
+def test_a_folder_in_place_of_the_next_commit_is_none(loader: Loader) -> None:
+    newest = log_of(Path(loader.uri), "events")[-1]
+    newest.with_name(f"{int(newest.stem) + 1:020}.json").mkdir()
+    check_answers(loader.uri)
+
+
 def test_a_reader_that_takes_any_format_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tables, "other_format", lambda _: None)
     with pytest.raises(pytest.fail.Exception):
         test_runs_of_another_format_are_refused_until_repair_makes_them_again(loader, ["keys/k"])
+    with pytest.raises(KeyError, match="run"):
+        test_a_log_of_another_table_is_refused_until_repair_makes_it_again(loader, "runs/n")

@@ -61,6 +61,6 @@ class MetadataWatch:
     def _next_commit(self) -> bytes | None:
         if not os.access(self._next, os.F_OK):
             return None
-        with suppress(FileNotFoundError):  # cleaned since then
+        with suppress(FileNotFoundError, IsADirectoryError):  # cleaned since then; a folder is no commit
             return Path(self._next).read_bytes()
         return None

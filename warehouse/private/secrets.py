@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.errors import InputError
 
@@ -144,9 +144,10 @@ def use_secret(*, file: str | os.PathLike[str] | None = None, command: str | Non
     """
     if (file is None) == (command is None):
         raise InputError("a secret comes from a file or from a command. Give one of them.")
-    if not isinstance(file, str | os.PathLike | None) or not isinstance(command, str | None):
-        wrong = type(file if command is None else command).__name__
-        raise InputError(f"the file of a secret is text or a Path, and its command is text, got {wrong}.")
+    given: Any = file if command is None else command
+    if not isinstance(given, (str, os.PathLike) if command is None else str):
+        got = type(given).__name__
+        raise InputError(f"the file of a secret is text or a Path, and its command is text, got {got}.")
     secret = _parsed(_printed(command), "the command") if command is not None else _of_file(str(file))
     part: Secret | None = secret
     while part is not None:

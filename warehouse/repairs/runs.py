@@ -99,6 +99,9 @@ def _unreadable(store: Store, projection: Projection[Any]) -> dict[str, str]:
     """By table of the projection, why it cannot be read; both tables if they have another format."""
     names = (projection.runs_table, projection.marks_table)
     logs = {name: reason for name in names if (reason := unreadable(store, name)) is not None}
+    marks = projection.marks_table
+    if marks not in logs and (reason := run_tables.other_log(tables.open_table(store, marks))) is not None:
+        logs[marks] = reason
     if projection.runs_table not in logs:
         reason = run_tables.other_format(tables.open_table(store, projection.runs_table))
         return dict.fromkeys(names, reason) if reason is not None else logs

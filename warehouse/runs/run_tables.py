@@ -110,8 +110,19 @@ def net_of(path: str) -> int:
     return int(number) if number else -1
 
 
+def other_log(table: DeltaTable) -> str | None:
+    """What shows that the log, or its checkpoint, is of no table of runs or marks; None if nothing does."""
+    columns = table.metadata().partition_columns
+    if columns == ["run"]:
+        return None
+    by = ", ".join(columns) or "nothing"
+    return f"its log is that of another table, partitioned by {by}, expected run"
+
+
 def other_format(table: DeltaTable) -> str | None:
     """What is wrong with the format of a runs table and its marks; None if it is that of this version."""
+    if (reason := other_log(table)) is not None:
+        return reason
     found = table.metadata().configuration.get(_FORMAT_PROPERTY, "0")
     if found != str(FORMAT):
         return f"it has the format {found}, this version reads {FORMAT}"
