@@ -6,7 +6,7 @@
 Ticks leave whole: the one that holds the given time stays. After a crash between the two, rows before the
 horizon may still be there, and answers say that they expired; the next expiry takes them, with all that came
 late. Files of `events` that have only older rows, of one batch, are removed without being read; runs with no
-row left are built from nothing.
+row left count as empty (finish.py).
 
 With a retention, the horizon follows the clock, never the newest tick: one time far in the future would
 remove all other rows. It moves by a sixteenth of the retention at least: each move sorts the run with the

@@ -42,7 +42,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, STEPS
 from tidemark.warehouse.errors import BatchMismatch, InputError, name_text, without_secrets
 from tidemark.warehouse.events.reader import BULK, BatchRange, files_of_batches, rows_by_batch
-from tidemark.warehouse.events.removals import removed_at
+from tidemark.warehouse.events.removals import decided, removed_at
 from tidemark.warehouse.events.step_facts import StepFacts
 from tidemark.warehouse.events.steps import (
     StepPlan,
@@ -428,7 +428,7 @@ def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None
     """Loads every planned step up to `last_step` (inclusive; None: no step), then merges runs.
 
     A removal that is not finished is finished before the merges. If `alter` added projections or lowered
-    kappa meanwhile, this starts over, until the options stay the same.
+    kappa meanwhile, or rows left while runs were merged, this starts over.
     """
     while True:
         _load_steps(work, last_step, report)
@@ -440,10 +440,13 @@ def _finish_steps(work: Work, last_step: int | None, report: LoadReport) -> None
             del events, runs  # tables that nobody uses are opened again sooner
             finish_open(fresh)
             events, *runs = tables.open_tables(work.store, EVENTS, *names)
+        size, removed = report.bytes_written, decided(events)
         for projection, table in zip(projections, runs, strict=True):
             layout = history.merge_levels(work, projection, table, report)
             report.runs_by_level[projection.title] = layout.levels()
         work = replace(work, options=read_options(work.store, events))
+        if report.bytes_written > size and decided(tables.open_table(work.store, EVENTS)) > removed:
+            continue
         if work.options.projections == projections and work.options.kappa >= kappa:
             return
 

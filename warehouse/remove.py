@@ -110,9 +110,10 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     the table `events` fails at the first removal, because files are replaced.
 
     The cost is that of writing the files of `events` with rows of the batch. Runs that have only such rows
-    are replaced by empty ones. If other runs have some, these rows are at most `Tuning.kept_rows`, and a
-    quarter of those that stay, and no column has an index, then runs keep them until they are written again,
-    and readers subtract them. Else each run that has some is sorted again, for each projection.
+    count as empty from then on, and maintenance replaces them. If other runs have some, these rows are at
+    most `Tuning.kept_rows`, and a quarter of those that stay, and no column has an index, then runs keep them
+    until they are written again, and readers subtract them. Else each run that has some is sorted again, for
+    each projection.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):

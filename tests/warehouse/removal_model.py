@@ -78,6 +78,22 @@ class World:
         steps = range(run.first, run.last + 1)
         return [one for one in records if one.number > run.net_of and one.steps.intersection(steps)]
 
+    def emptied(self, run: Run, records: list[Record]) -> bool:
+        """Whether the run still has rows, but all of them have left by these records."""
+        if not self.pending(run, records):
+            return False
+        batches = {self.plans[step] for step in range(run.first, run.last + 1)}
+        gone = {row for one in records for row in one.rows}
+        came = {row for batch in batches for row in self.batches[batch]}
+        came |= {row for one in records for row in self._rows_in(one) if self.batch_of[row] in batches}
+        return came <= gone
+
+    def waiting(self, run: Run, records: list[Record]) -> list[Record]:
+        """The removals for which the run has to be built again."""
+        if self.emptied(run, records):
+            return []
+        return [one for one in self.pending(run, records) if not self.keeps(one, run)]
+
     def build(self, first: int, last: int, level: int, events: Events) -> Run:
         batches = {self.plans[step] for step in range(first, last + 1)}
         rows = [row for file in events.files.values() for row, batch in file.items() if batch in batches]
@@ -201,15 +217,30 @@ class World:
         return next((one for one in self.removals if one.number > self.events.removed), None)
 
     def undone(self, records: list[Record]) -> bool:
-        return any(
-            not self.keeps(one, run)
-            for runs in self.runs
-            for run in runs
-            for one in self.pending(run, records)
-        )
+        return any(self.waiting(run, records) for runs in self.runs for run in runs)
+
+    def keep_from_merges(self, record: Record) -> Steps:
+        """Builds runs again that the removal empties, and that a merge may be reading."""
+        for place, before in enumerate(self.runs):
+            events = self.events
+            yield
+            after = [*self.valid(events, self.removals), record]
+            levels = [run.level for run in before]
+            old = [run for run in before if levels.count(run.level) > KAPPA and self.emptied(run, after)]
+            new = [self.build(run.first, run.last, run.level, events) for run in old]
+            yield
+            is_late = any(run.net_of >= record.number for run in new)
+            if self.broken == "runs that were built after the decision are put in place":
+                is_late = False
+            if old and not is_late and set(old) <= set(self.runs[place]):
+                self.put(place, [*new, *(run for run in self.runs[place] if run not in old)])
+            yield
 
     def finish_removal(self) -> Steps:
         record = self.open_record()
+        forgets = self.broken == "a merge has the files of an emptied run"
+        if record is not None and not record.kept and not forgets:
+            yield from self.keep_from_merges(record)
         while record is not None and self.events.removed < record.number:
             events, files = self.events, dict(self.events.files)
             there = all(old in files for old in record.replaced)
@@ -236,17 +267,21 @@ class World:
         for place in range(len(self.runs)):
             yield from self.apply(place)
 
+    def maintain(self) -> Steps:
+        yield from self.finish_removal()
+        for place in range(len(self.runs)):
+            yield from self.apply(place, with_kept=True)
+
     def _brought(self, record: Record) -> dict[int, dict[int, int]]:
         return {} if record.brings is None else {record.brings: self.disk[record.brings]}
 
-    def apply(self, place: int) -> Steps:
+    def apply(self, place: int, *, with_kept: bool = False) -> Steps:
+        wants = self.pending if with_kept else self.waiting
         while True:
             before, events = self.runs[place], self.events
             yield
             records = self.valid(self.events, self.removals)
-            old = [
-                run for run in before if any(not self.keeps(one, run) for one in self.pending(run, records))
-            ]
+            old = [run for run in before if wants(run, records)]
             if not old:
                 return
             new = self.joined([self.build(run.first, run.last, run.level, events) for run in old])
@@ -273,19 +308,27 @@ class World:
         yield
         events = self.events
         yield
-        records = self.valid(events, self.removals)
+        records, planned = self.valid(events, self.removals), self.removals[-1:]
+        if self.broken != "merges do not wait for the decision" and any(
+            one.number > events.removed and not one.kept for one in planned
+        ):
+            return
         level = next((one for one in range(9) if sum(run.level == one for run in before) > KAPPA), None)
         if level is None:
             return
         inputs = [run for run in before if run.level == level]
-        waits = [run for run in before for one in self.pending(run, records) if not self.keeps(one, run)]
+        waits = [run for run in before if self.waiting(run, records)]
         if waits and self.broken != "merges do not wait":
             return
         first, last = inputs[0].first, inputs[-1].last
-        if any(self.pending(run, records) for run in inputs) and self.broken != "a merge forgets kept rows":
+        with_rows = [run for run in inputs if not self.emptied(run, records)]
+        if self.broken == "a merge takes emptied runs":
+            with_rows = inputs
+        has_kept = any(self.pending(run, records) for run in with_rows)
+        if has_kept and self.broken not in {"a merge forgets kept rows", "a merge takes emptied runs"}:
             merged = self.build(first, last, level + 1, events)
         else:
-            rows = tuple(row for run in inputs for row in run.rows)
+            rows = tuple(row for run in with_rows for row in run.rows)
             merged = Run(first, last, level + 1, rows, events.removed, next(self.names))
         yield
         now = self.runs[place]
@@ -347,18 +390,18 @@ class World:
         newest = max((one.number for one in records), default=NONE)
         if any(max(one.steps) > last for one in records):
             return None
-        waits = {
-            one.number: one for run in runs for one in self.pending(run, records) if not self.keeps(one, run)
-        }
-        if not waits:
+        if not any(self.waiting(run, records) for run in runs):
             return newest
-        if set(waits) != {newest}:
+        record = next(one for one in records if one.number == newest)
+        before = [one for one in records if one.number < newest]
+        if any(self.waiting(run, before) for run in runs):
             return None
         touched = [
             run
             for run in runs
-            if waits[newest].steps.intersection(range(run.first, run.last + 1))
-            and not self.keeps(waits[newest], run)
+            if record.steps.intersection(range(run.first, run.last + 1))
+            and not self.keeps(record, run)
+            and not self.emptied(run, records)
         ]
         return None if any(run.net_of >= newest for run in touched) else newest - 1
 
@@ -368,8 +411,13 @@ class World:
         if any(one.net_of > events.removed for one in runs):
             raise Torn("a run is net of a removal that events does not have")
         found = Counter[int]()
+        shown = [one for one in records if one.number <= state]
         for run in runs:
-            found.update(run.rows)
+            is_emptied = self.emptied(run, shown)
+            if not is_emptied or self.broken == "an emptied run is counted":
+                found.update(run.rows)
+            if is_emptied and self.broken != "of an emptied run kept rows are subtracted":
+                continue
             is_blind = self.broken == "kept rows are subtracted from runs that are net of them"
             for one in records if is_blind else self.pending(run, records):
                 is_late = one.number > state and self.broken != "rows leave before others come"
@@ -433,7 +481,7 @@ def _goes_on(one: Steps) -> bool:
 
 def _drawn(world: World, choose: random.Random) -> Steps:
     """A writer or a reader."""
-    kind, place = choose.randrange(7), choose.randrange(2)
+    kind, place = choose.randrange(8), choose.randrange(2)
     if kind == 1:
         modulus, kept = choose.randrange(1, 5), choose.random() < 0.6
         if choose.random() < 0.4:
@@ -441,5 +489,5 @@ def _drawn(world: World, choose: random.Random) -> Steps:
         return world.remove(lambda row: row % modulus == 0, kept=kept)
     if kind == 0:
         return world.load(choose.randrange(1, 4))
-    makers = (world.join_files, world.finish, lambda: world.merge(place))
+    makers = (world.join_files, world.finish, lambda: world.merge(place), world.maintain)
     return makers[kind - 2]() if kind < 2 + len(makers) else world.read(place)

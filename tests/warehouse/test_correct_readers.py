@@ -12,7 +12,8 @@ from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Ro
 from tests.warehouse.corrections import correct
 from tests.warehouse.test_correct import ALL_POINTS
 from tidemark import query, warehouse
-from tidemark.warehouse.events.removals import Removal, Removed
+from tidemark.warehouse.events.removals import Removal
+from tidemark.warehouse.snapshots.table_state import TableState
 
 Told = dict[str, Any]
 SCANS = ("scan", "sql")  # which read the table `events`
@@ -95,9 +96,9 @@ def test_a_reader_sees_all_of_a_correction_or_nothing(world: GroupWorld, tuning:
     ("owner", "name", "broken"),
     [
         (
-            Removed,
-            "up_to",
-            lambda removed, _: removed,
+            TableState,
+            "shown",
+            lambda state, _: state.removed,
         ),  # old rows are subtracted before the new ones are there
         (Removal, "keeps", lambda removal, *_: removal.kept),  # no run gets the new rows
     ],

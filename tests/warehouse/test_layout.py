@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.warehouse.errors import DamagedWarehouse
-from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Merge, Run, merging_runs, plan_merge
 
 
 def thesis(levels: list[list[tuple[int, int]]], step: int, kappa: int) -> None:
@@ -20,6 +20,25 @@ def thesis(levels: list[list[tuple[int, int]]], step: int, kappa: int) -> None:
         levels[level + 1].append((levels[level][0][0], levels[level][-1][1]))
         levels[level] = []
         level += 1
+
+
+@given(st.integers(2, 4), st.integers(0, 40), st.integers(0, 12))
+def test_a_merge_that_is_not_committed_has_all_inputs_among_the_merging_runs(
+    kappa: int, steps: int, more: int
+) -> None:
+    """However many steps come after its plan, and whatever other merge is due by then."""
+    layout = Layout(())
+    for _ in range(steps):
+        layout = layout.apply(Merge((), layout.add_step()))
+        while (merge := plan_merge(layout, kappa)) is not None:
+            layout = layout.apply(merge)
+    assert merging_runs(layout, kappa) == []
+    planned: list[Merge] = []
+    for _ in range(more):
+        layout = layout.apply(Merge((), layout.add_step()))
+        merge = plan_merge(layout, kappa)
+        planned += [merge] if merge is not None else []
+        assert all(set(one.inputs) <= set(merging_runs(layout, kappa)) for one in planned)
 
 
 def runs_of(levels: list[list[tuple[int, int]]]) -> set[Run]:

@@ -195,6 +195,10 @@ class Removed:
         """The state when this number was the newest."""
         return Removed(number, tuple(one for one in self.removals if one.number <= number))
 
+    def with_planned(self, planned: Removal) -> Removed:
+        """The state once this removal has happened."""
+        return Removed(planned.number, (*self.removals, planned))
+
     def parts(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
         """How many rows of parts of plans remain."""
         return net_parts(parts, self.removals, self.number)
@@ -228,6 +232,15 @@ class Removed:
         if start == stop or numbers[start:stop].max() <= net_of:
             return []
         return pending(first, last, net_of, self.removals)
+
+    def empties(self, first: int, last: int, net_of: int, left: Mapping[int, int]) -> bool:
+        """Whether the run of these steps counts as one without rows, whatever its files have: all have left.
+
+        first, last, net_of   as of `pending`
+        left                  `rows_by_step`. A step that it lacks is not known, and may have rows
+        """
+        is_pending = bool(self.pending(first, last, net_of))
+        return is_pending and all(left.get(step) == 0 for step in range(first, last + 1))
 
     def before(self, batches: Iterable[BatchRange]) -> int:
         """The newest removal that is older than every removal of rows of the batches."""

@@ -18,10 +18,18 @@ from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_versions import newest_versions
 from tidemark.warehouse.delta.round_trips import at_once
-from tidemark.warehouse.delta.table_names import EVENTS, STEPS
+from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.completion import completion_of
-from tidemark.warehouse.events.removals import NONE, NOTHING, decided, removed_at
+from tidemark.warehouse.events.removals import (
+    NONE,
+    NOTHING,
+    decided,
+    is_signed,
+    open_removal,
+    read_removals,
+    removed_at,
+)
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
@@ -30,7 +38,6 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import NewRun
-from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.work import Work
 
@@ -134,9 +141,9 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """The source of the output run of a merge: the files of its input runs.
+    """The source of the output run of a merge: `files` has those of its input runs, the ones with rows.
 
-    `net_of` is the newest removal whose rows no input has.
+    `net_of` is the newest removal whose rows none of these has.
     """
 
     work: Work
@@ -307,8 +314,9 @@ class _Completing:
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table.
 
-    Nothing is merged while a run has removed rows that are not kept: it is built again first. If rows of an
-    input are kept, the output is built from `events`.
+    Nothing is merged while a run has removed rows that are not kept: it is built again first. Nor while a
+    removal is planned and not decided: once it is, readers may take an input as a run without rows. If rows
+    of an input are kept, the output is built from `events`.
     """
     while True:
         runs = run_tables.runs_of(table)
@@ -336,24 +344,34 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
 def _merge_source(
     work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]
 ) -> _Merge | Rebuilt | None:
-    """What the output of the merge is made from; None if a run has removed rows that are not kept.
+    """What the output of the merge is made from; None if it has to wait, see `merge_levels`.
 
     Runs with kept rows are not merged: the inputs may lack the rows of different removals. The output is
-    built from `events` as it is now, so it lacks those of all removals so far. The options may be older than
-    the runs: so a removal also counts if the name of a run says that its rows are out.
+    built from `events` as it is now, so it lacks those of all removals so far. Inputs of which no row is left
+    are left out.
     """
-    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
-    if SIGNED not in work.options.features and max(nets.values()) == NONE:
-        return _Merge(work, merge, runs, NONE)
     events = tables.open_table(work.store, EVENTS)  # after the runs: not older
-    removed = removed_at(work.store, events)
-    pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
-    if any(not one.keeps(run.first, run.last) for run, of_run in pending.items() for one in of_run):
+    if not is_signed(events):
+        return _Merge(work, merge, runs, NONE)
+    (records,) = tables.find_tables(work.store, REMOVALS)  # after `events`: an open one is not missed
+    planned = open_removal(read_removals(work.store, records), decided(events))
+    if planned is not None and not planned.kept:
         return None
-    if not any(pending[run] for run in merge.inputs):
+    removed = removed_at(work.store, events)
+    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+    pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
+    if not any(pending.values()):
         return _Merge(work, merge, runs, removed.number)
-    steps = merge.output.steps
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
+    left = removed.rows_by_step(plans)
+    emptied = {run for run, net in nets.items() if removed.empties(run.first, run.last, net, left)}
+    with_rows = {run: files for run, files in runs.items() if run not in emptied}
+    if any(not one.keeps(run.first, run.last) for run in with_rows for one in pending[run]):
+        return None
+    inputs = [run for run in merge.inputs if run in with_rows]
+    if inputs and not any(pending[run] for run in inputs):
+        return _Merge(work, merge, with_rows, removed.number)
+    steps = merge.output.steps
     return Rebuilt(work, merge.output, [plan for plan in plans if plan.step in steps], events)
 
 

@@ -138,12 +138,12 @@ def merge_runs(
 ) -> NewRun:
     """Writes the output run of the merge and commits nothing.
 
-    files    of each input run
+    files    of the input runs; those that it lacks have no row
     net_of   the newest removal whose rows no input has any more
     """
-    store = work.store
+    store, inputs_with_rows = work.store, [run for run in merge.inputs if run in files]
     attempt = Attempt(work, merge.output, run_tables.new_attempt(net_of), store)
-    marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in merge.inputs]
+    marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in inputs_with_rows]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])
     cells = [marks.cells() for marks in marks_of_inputs] if projection.companions else []

@@ -3,9 +3,15 @@
     decide    one commit to `events` replaces the files and sets the transaction `tidemark.removed` to the
               number of the removal. If one of the files has changed since the plan, the commit replaces
               nothing and marks the removal as void
-    apply     each run that still has removed rows is built again from `events`, unless they are kept;
-              neighbours that lose all of their rows become one run. One commit for each projection replaces
-              all of its runs, if the runs table still lists exactly the files that were looked at
+    apply     each run that still has removed rows is built again from `events`, unless they are kept, or all
+              of its rows have left: then readers take it as a run without rows. Later, neighbours that lost
+              all of their rows become one run. One commit for each projection replaces all of its runs, if
+              the runs table still lists exactly the files that were looked at
+
+A merge that was planned before the record could bring the rows of such an emptied run back, since it compares
+the files of its inputs alone. Merges that are planned after the record wait for the decision. And before it,
+a run that it empties and that an earlier merge may be reading, because its level is too full, gets other
+files: then that merge loses.
 
 Maintenance and removals call it before they begin, and loads before their merges. So the next of them
 finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
@@ -38,7 +44,7 @@ from tidemark.warehouse.loads import history
 from tidemark.warehouse.loads.run_builder import RunOfSteps
 from tidemark.warehouse.removals.upkeep import replaced_files
 from tidemark.warehouse.runs import run_tables
-from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.runs.levels import Layout, Run, merging_runs
 from tidemark.warehouse.runs.projection import MarkedFile, Projection
 from tidemark.warehouse.runs.run_tables import NewRun
 from tidemark.warehouse.settings.features import SIGNED
@@ -72,7 +78,7 @@ class Finished:
 def finish_open(work: Work, *, with_kept: bool = False) -> Finished:
     """Decides and applies removals until all are finished. Does nothing if rows were never removed.
 
-    with_kept   runs are built again, too, if their removed rows are kept
+    with_kept   runs are built again, too, if their removed rows are kept, and if no row of them is left
 
     The options of `work` must be current: a feature in them says that rows were removed. DamagedWarehouse if
     a record of a removal is missing, or if `events` has another number of rows than was planned and not
@@ -127,6 +133,8 @@ def decide(work: Work, removal: Removal) -> bool:
     if the new files are there. If it is void, nobody has seen any of it, and the caller selects again.
     """
     store = work.store
+    if not removal.kept:
+        _keep_from_merges(work, removal)
     race = Race(store, EVENTS)
     while removals.decided(race.table) < removal.number:
         files = replaced_files(store, removal)
@@ -141,6 +149,36 @@ def decide(work: Work, removal: Removal) -> bool:
     work.reached("decided")
     _LOG.info("%s: removal %d %s", EVENTS, removal.number, "is decided" if happened else "is void")
     return happened
+
+
+def _keep_from_merges(work: Work, removal: Removal) -> None:
+    """Gives runs that the removal empties other files, if a merge of an earlier plan may be reading them."""
+    store, events = work.store, tables.open_table(work.store, EVENTS)
+    work = replace(work, options=read_options(store, events))
+    if removals.decided(events) >= removal.number:
+        return
+    projections = work.options.projections
+    names = [one.runs_table for one in projections]
+    found = {
+        name: run_tables.runs_of(table)
+        for name, table in zip(names, tables.find_tables(store, *names), strict=True)
+    }
+    merging = {name: merging_runs(Layout.of(runs), work.options.kappa) for name, runs in found.items()}
+    lose = {run for runs in merging.values() for run in runs if removal.steps.intersection(run.steps)}
+    if not lose:
+        return
+    plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
+    left = removed_at(store, events).with_planned(removal).rows_by_step(plans)
+    emptied = {run for run in lose if not any(left[step] for step in run.steps)}
+    waiting: dict[str, _Waiting] = {
+        name: {run: {run: found[name][run]} for run in sorted(emptied.intersection(runs))}
+        for name, runs in merging.items()
+    }
+    built = _build(work, projections, plans, waiting)
+    if any(run_tables.net_of(new.attempt) >= removal.number for _, new in built.values()):
+        return  # another process has decided it, and some runs without its rows are a part of them
+    for projection in projections:
+        _put(work, projection, waiting[projection.runs_table], built)
 
 
 def _actions(
@@ -184,9 +222,13 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] 
     found = _runs_to_build(work, removed, with_kept=with_kept)
     if not any(found.values()):
         return None
+    plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
+    left = removed.rows_by_step(plans)
+    if not with_kept:
+        found = {name: _with_rows(runs, removed, left) for name, runs in found.items()}
+        if not any(found.values()):
+            return None
     with work.phase("remove"):
-        plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
-        left = removed.rows_by_step(plans)
         waiting = {name: joined_runs(runs, left) for name, runs in found.items()}
         built = _build(work, projections, plans, waiting)
         work.reached("removal sorted")
@@ -204,6 +246,16 @@ def _runs_to_build(work: Work, removed: Removed, *, with_kept: bool) -> dict[str
             if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
         }
         for name, table in zip(names, tables.find_tables(work.store, *names), strict=True)
+    }
+
+
+def _with_rows(
+    runs: Mapping[Run, list[DataFile]], removed: Removed, left: Mapping[int, int]
+) -> dict[Run, list[DataFile]]:
+    """The runs of which a row is left; `left` has how many rows each step has."""
+    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+    return {
+        run: files for run, files in runs.items() if not removed.empties(run.first, run.last, nets[run], left)
     }
 
 
@@ -271,5 +323,5 @@ def _put(work: Work, projection: Projection[Any], waiting: _Waiting, built: _Bui
     for source, new in news:
         history.replace_lost(source, [(projection, new)])
     work.reached("removal applied")
-    _LOG.info("%s: %d runs were written again without removed rows", projection.runs_table, len(olds))
+    _LOG.info("%s: %d runs were written again", projection.runs_table, len(olds))
     return projection, len(olds), [file for _, new in news for file in new.files]

@@ -37,7 +37,7 @@ class RemovalReport:
     batches         of how many batches rows were removed
     files_rewritten
                     files of `events` that were replaced
-    runs_rewritten  by title of the projection, how many runs were built anew
+    runs_rewritten  by title of the projection, how many runs were built anew; a run that lost all rows is not
     before          of an expiry: the time before which rows have expired, in UTC
     bytes_written   bytes of all new files; of a dry run the most that they would have, by the present files
     seconds         time spent
@@ -100,12 +100,15 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     report.files_rewritten = len(selected)
     size = sum(file.size for file in selected_files([one for one in selected if not one.is_whole], events))
     room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
+    left = removals.removed_at(work.store, events).rows_by_step(plans)
+    left.subtract(by_step)
     for projection in () if room.fits and not room.is_full else work.options.projections:
         (table,) = tables.find_tables(work.store, projection.runs_table)
         touched = [
             files
             for run, files in run_tables.runs_of(table).items()
             if any(run.first <= step <= run.last for step in report.rows_by_step)
+            and (room.is_full or any(left[step] for step in run.steps))
         ]
         if touched:
             report.runs_rewritten[projection.title] = len(touched)

@@ -56,7 +56,7 @@ def room_for(
     """The room for the rows of these parts, which leave at this version of `events`; `plans` are all there.
 
     There is none beside an index: where its rows stood in `events` is not kept. And there is none where runs
-    lose all of their rows: a run without rows is built sooner than rows are kept.
+    lose all of their rows: they count as empty, and nothing is subtracted from them.
     """
     rows, removed = sum(part.rows for part in parts), removed_at(work.store, events)
     leaving, staying = Counter[int](), removed.rows_by_step(plans)

@@ -128,3 +128,13 @@ def plan_merge(layout: Layout, kappa: int) -> Merge | None:
             break
         inputs = older + inputs
     return Merge(tuple(inputs), Run(first=inputs[0].first, last=inputs[-1].last, level=level))
+
+
+def merging_runs(layout: Layout, kappa: int) -> list[Run]:
+    """The runs that a merge may be reading which was planned before and is not committed.
+
+    They are on levels that are still too full, or inputs of the merge that is due.
+    """
+    merge, levels = plan_merge(layout, kappa), layout.levels()
+    due = () if merge is None else merge.inputs
+    return [run for run in layout.runs if run in due or levels[run.level] > kappa]

@@ -31,6 +31,7 @@ from tidemark.warehouse.projections.key_counts import KeyCounts
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.behind import StepsTold, behind_text, check_removed
@@ -213,17 +214,22 @@ class Snapshot:
         parts.marks[root] = current
         return tuple(current.values())
 
+    def marks_with_rows(self, projection: Projection[Any]) -> tuple[Any, ...]:
+        """As `marks`, without the runs of which no row is left: their files may still have some."""
+        emptied = self.state.emptied(projection.runs_table)
+        return tuple(marks for marks in self.marks(projection) if marks.run not in emptied)
+
     def kept(self, projection: Projection[Any], last_step: int | None = None) -> KeptRows[Any] | None:
         """The rows that left and that runs still have, up to a step (by default all); None if there are none.
 
-        The projection was compared with the removals before. DamagedWarehouse if the file of a removal with
-        such rows is missing or damaged.
+        Those of runs of which no row is left are not among them. The projection was compared with the
+        removals before. DamagedWarehouse if the file of a removal with such rows is missing or damaged.
         """
         state, table = self.state, self.state.files[projection.runs_table]
         last = table.layout.last_step if last_step is None else last_step
-        shown = state.removed_of(projection.runs_table)
-        removed = state.removed if shown in (None, state.removed.number) else state.removed.up_to(shown)
-        waiting = waiting_of(removed, table.runs, last)
+        removed, emptied = state.shown(projection.runs_table), state.emptied(projection.runs_table)
+        runs = {run: files for run, files in table.runs.items() if run not in emptied}
+        waiting = waiting_of(removed, runs, last)
         if not waiting:
             state.parts.kept.pop(projection.runs_table, None)
             return None
@@ -274,7 +280,7 @@ class Snapshot:
             live=view.batches,
             counts=counts | live,
             steps=state.step_rows,
-            runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
+            runs=tuple((one.title, self._runs_with_rows(one)) for one in self.options.projections),
             files_at=self.tables.list_events,
             removed=state.removed.number,
         )
@@ -282,6 +288,12 @@ class Snapshot:
     @cached_property
     def _info(self) -> dict[str, Any]:
         return facts_of(self.state, self.told, self._newest_view() if self.options.measures else None)
+
+    def _runs_with_rows(self, projection: Projection[Any]) -> dict[Run, list[DataFile]]:
+        """The files of the runs, as `marks_with_rows` has their marks."""
+        emptied = self.state.emptied(projection.runs_table)
+        found = self.state.files[projection.runs_table].runs
+        return {run: files for run, files in found.items() if run not in emptied}
 
     def _newest_view(self) -> View:
         """The view of the measure with the newest step; EmptyWindow until the columns are known."""
@@ -309,7 +321,9 @@ class Snapshot:
         self._check_built(projection)
         pending, history, batches = self._split(projection)
         counts = _row_counts(self._live_rows(projection.measure, batches, pending))
-        return GroupView(projection, *history, batches, counts, **self._removals(projection))
+        last_step = self.state.files[projection.runs_table].layout.last_step
+        left = self._removals(projection)
+        return GroupView(projection, *history, batches, counts, last_step=last_step, **left)
 
     def _read_keys_view(self, counts: KeyCounts, last_step: int) -> KeysView:
         self._check_built(counts)
@@ -331,7 +345,7 @@ class Snapshot:
             versions["removed"] = self.state.removed.number
         if self.told is not None and pending:
             versions["begun"] = self.told.begun
-        runs = tuple(marks for marks in self.marks(projection) if marks.run.last <= last_step)
+        runs = tuple(marks for marks in self.marks_with_rows(projection) if marks.run.last <= last_step)
         return pending, (versions, runs), tuple(sorted([*self.state.live_ranges(last_step), *pending]))
 
     def _check_fits(self, projection: Projection[Any]) -> None:

@@ -237,20 +237,49 @@ class TableState:
         nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
         if max(nets.values(), default=NONE) > removed.number or self._lacks_removed(runs_table, last_step):
             return None
-        found = ((run, removed.pending(run.first, run.last, net)) for run, net in nets.items())
-        pending = {run: [one for one in late if not one.keeps(run.first, run.last)] for run, late in found}
-        late = {one.number for of_run in pending.values() for one in of_run}
-        if not late:
+        if not self._waiting(runs_table, removed):
             return removed.number
-        newest = removed.removals[-1]
+        newest, emptied = removed.removals[-1], self._emptied(runs_table, removed)
         its_runs = [
             run
-            for run in runs
+            for run in runs.keys() - emptied
             if any(run.first <= step <= run.last for step in newest.steps)
             and not newest.keeps(run.first, run.last)
         ]
-        is_before = late == {newest.number} and all(pending[run] for run in its_runs)
-        return newest.number - 1 if is_before else None
+        before = removed.up_to(newest.number - 1)
+        is_before = not self._waiting(runs_table, before) and all(
+            nets[run] < newest.number for run in its_runs
+        )
+        return before.number if is_before else None
+
+    def _waiting(self, runs_table: str, removed: Removed) -> list[Run]:
+        """The runs that are to be built again after these removals, which are not kept."""
+        late = []
+        for run, files in self.files[runs_table].runs.items():
+            pending = removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
+            if any(not one.keeps(run.first, run.last) for one in pending):
+                late.append(run)
+        emptied = self._emptied(runs_table, removed) if late else frozenset()
+        return [run for run in late if run not in emptied]
+
+    def shown(self, runs_table: str) -> Removed:
+        """The removals that a projection shows; all of them if it shows a part of one."""
+        number = self.removed_of(runs_table)
+        return self.removed if number in (None, self.removed.number) else self.removed.up_to(number)
+
+    def emptied(self, runs_table: str) -> frozenset[Run]:
+        """The runs of a projection that count as runs without rows: all of their rows have left."""
+        return self._emptied(runs_table, self.shown(runs_table))
+
+    def _emptied(self, runs_table: str, removed: Removed) -> frozenset[Run]:
+        nets = {run: run_tables.net_of(files[0].path) for run, files in self.files[runs_table].runs.items()}
+        if not any(removed.pending(run.first, run.last, net) for run, net in nets.items()):
+            return frozenset()
+        try:
+            left = removed.rows_by_step(self.plans)
+        except DamagedWarehouse:  # told by the views
+            return frozenset()
+        return frozenset(run for run, net in nets.items() if removed.empties(run.first, run.last, net, left))
 
     def _lacks_removed(self, runs_table: str, last_step: int) -> bool:
         """Whether rows were removed from a step that the table lacks, although it had the step then."""

@@ -44,6 +44,7 @@ LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the 
 class AnyView:
     """A projection at one moment: the marks of its runs, and which batches are live.
 
+    runs          without those of which no row is left
     versions      the versions of the tables read, by role (runs, steps, ledger); `removed` is the newest
                   removal by then, if there is one
     batches       the live ranges, including those without rows
@@ -154,15 +155,11 @@ class View(AnyView):
 
 @dataclass(frozen=True)
 class GroupView(AnyView):
-    """A measure by group at one moment."""
+    """A measure by group at one moment; `last_step` is the newest step in its history, -1 without steps."""
 
     projection: SortedGroups
     runs: tuple[SpanMarks, ...]
-
-    @property
-    def last_step(self) -> int:
-        """The newest step in its history; -1 without steps."""
-        return max((marks.run.last for marks in self.runs), default=-1)
+    last_step: int = field(default=-1, kw_only=True)
 
     @property
     def measure(self) -> Measure:

@@ -30,8 +30,9 @@ from tidemark.warehouse.verification.pinned_tables import PinnedTables
 def runs_exact(pinned: PinnedTables, projection: Projection[Any]) -> str:
     """Checks that every run is sorted and matches its marks."""
     marks_of_runs = pinned.snapshot.marks(projection)
-    contents = [check_run(pinned.store, projection, marks) for marks in marks_of_runs]
-    pinned.contents[projection.name] = sum(contents)
+    contents = {marks.run: check_run(pinned.store, projection, marks) for marks in marks_of_runs}
+    with_rows = pinned.snapshot.marks_with_rows(projection)
+    pinned.contents[projection.name] = sum(contents[marks.run] for marks in with_rows)
     return f"{sum(marks.rows for marks in marks_of_runs)} rows in {len(marks_of_runs)} runs"
 
 
@@ -71,11 +72,12 @@ def check_run(store: Store, projection: Projection[Any], marks: Marks) -> int:
 
 
 def _content(pinned: PinnedTables, projection: Projection[Any]) -> int:
-    """The sum of the content digests of all runs; they are read if `runs_exact` did not come to their end."""
+    """The sum of the content digests of the runs with rows; read if `runs_exact` did not come to its end."""
     known = pinned.contents.get(projection.name)
     if known is not None:
         return known
-    return sum(_content_of(pinned, projection, marks) for marks in pinned.snapshot.marks(projection))
+    with_rows = pinned.snapshot.marks_with_rows(projection)
+    return sum(_content_of(pinned, projection, marks) for marks in with_rows)
 
 
 def _content_of(pinned: PinnedTables, projection: Projection[Any], marks: Marks) -> int:
@@ -100,7 +102,7 @@ def conserved(pinned: PinnedTables, projection: Projection[Any]) -> str:
     if last_step not in pinned.live:  # the same rows for each projection that has these steps
         pinned.live[last_step] = check_live_rows(pinned, projection, planned_batches(plans))
     live = pinned.live[last_step]
-    in_runs = sum_tick_counts([marks.totals for marks in marks_of_runs])
+    in_runs = sum_tick_counts([marks.totals for marks in pinned.snapshot.marks_with_rows(projection)])
     kept = pinned.snapshot.kept(projection)
     if kept is not None:
         in_runs = tick_counts_without([in_runs], kept.totals)

@@ -1,0 +1,249 @@
+"""Runs of which no row is left count as empty at once: nothing of them is counted, subtracted or merged."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from tests.killing import Killed, killer
+from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Row
+from tidemark import warehouse
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.removals import Removed
+from tidemark.warehouse.removals import finish
+from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import Run
+from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.snapshots import kept_rows, snapshot
+from tidemark.warehouse.snapshots.snapshot import Snapshot
+
+Told = dict[str, int]
+
+
+def rows(batch: int) -> list[Row]:
+    """The rows of a batch have one hour of their own, those of the first three a day before all others."""
+    start = START - 48 * HOUR if batch < 3 else START
+    return [(start + batch * HOUR, "ab"[i % 2], i % 5, float(i), None) for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
+    """Five steps in history: one run of three, and two of level 0; one more load merges all."""
+    world = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
+    for batch in range(5):
+        world.add(rows(batch), load=True)
+    return world
+
+
+@pytest.fixture
+def world(made: GroupWorld, tmp_path: Path) -> GroupWorld:
+    return made.copy(tmp_path)
+
+
+def told(world: GroupWorld) -> Told:
+    """How many rows each way to ask finds: a measure, a key, a group, a scan."""
+    wh = world.open()
+    return {
+        "measure": wh.quantile(0.5, "value", mode="exact").N,
+        "summary": wh.summary("value").N,
+        "key": wh.frequency("a", mode="exact").count,
+        "distinct": wh.distinct(mode="exact").count,
+        "group": wh.quantile(0.5, "value", where={"origin": "a"}).N,
+        "scan": wh.quantile(0.5, "value", where="origin < 'b'").N,
+    }
+
+
+def expected(*batches: int, without: float | None = None) -> Told:
+    left = [row for batch in batches for row in rows(batch) if row[3] != without]
+    of_a = sum(row[1] == "a" for row in left)
+    found = {"measure": len(left), "summary": len(left), "key": of_a, "distinct": len({r[1] for r in left})}
+    return {**found, "group": of_a, "scan": of_a}
+
+
+def layouts(world: GroupWorld) -> dict[str, list[tuple[Run, int]]]:
+    """The runs of each projection with the rows of their files."""
+    store = Store.from_uri(world.path)
+    names = [one.runs_table for one in read_options(store).projections]
+    found = {name: run_tables.runs_of(tables.open_table(store, name)) for name in names}
+    return {
+        name: [(run, sum(file.rows for file in files)) for run, files in sorted(runs.items())]
+        for name, runs in found.items()
+    }
+
+
+def unload(world: GroupWorld, batch: int, **options: Any) -> warehouse.RemovalReport:
+    return warehouse.unload(None, world.path, f"batch {batch}", **{"tuning": TINY, **options})
+
+
+def is_right(world: GroupWorld, wanted: Told) -> bool:
+    return told(world) == wanted and warehouse.verify(world.path).ok
+
+
+def test_the_unload_of_a_whole_run_writes_no_run_and_no_marks(world: GroupWorld) -> None:
+    before = layouts(world)
+    planned = unload(world, 3, dry_run=True)
+    report = unload(world, 3)
+    assert (report.rows, report.runs_rewritten, planned.runs_rewritten) == (20, {}, {})
+    assert layouts(world) == before
+    assert is_right(world, expected(0, 1, 2, 4))
+
+
+def test_maintenance_puts_an_empty_run_in_its_place(world: GroupWorld) -> None:
+    unload(world, 3)
+    unload(world, 4)
+    warehouse.maintain(None, world.path, tuning=TINY)
+    assert all(runs[1:] == [(Run(3, 4, 0), 0)] for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2))
+
+
+def test_a_merge_leaves_it_out(world: GroupWorld) -> None:
+    unload(world, 3)
+    world.add(rows(5), load=True)
+    assert all([run for run, _ in runs] == [Run(0, 2, 1), Run(3, 5, 1)] for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2, 4, 5))
+
+
+def test_a_merge_of_such_runs_alone_makes_an_empty_one(world: GroupWorld) -> None:
+    warehouse.alter(None, world.path, kappa=9, tuning=TINY)
+    world.add(rows(5), load=True)
+    for batch in (3, 4, 5):
+        unload(world, batch)
+    warehouse.alter(None, world.path, kappa=2, tuning=TINY)
+    assert all(runs[1:] == [(Run(3, 5, 1), 0)] for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2))
+
+
+def test_rows_that_expire_leave_the_same_way(world: GroupWorld) -> None:
+    before = layouts(world)
+    report = warehouse.expire(None, world.path, before=START.date(), tuning=TINY)
+    assert (report.rows, report.runs_rewritten) == (60, {})
+    assert layouts(world) == before
+    assert is_right(world, expected(3, 4))
+
+
+def test_rows_that_left_before_are_not_subtracted_from_it(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.delete(None, world.path, "value = 6", tuning=KEEPS)
+    assert told(world) == expected(*range(5), without=6)
+    unload(world, 3, tuning=KEEPS)
+    wanted = expected(0, 1, 2, 4, without=6)
+    assert is_right(world, wanted)
+    with monkeypatch.context() as broken:
+        waiting = kept_rows.waiting_of
+
+        def of_all_runs(removed: Removed, runs: Any, last_step: int) -> Any:
+            of_run = next(files for run, files in runs.items() if run.first == 4)  # net of nothing, too
+            return waiting(removed, {**runs, Run(3, 3, 0): of_run}, last_step)
+
+        broken.setattr(snapshot, "waiting_of", of_all_runs)
+        assert not is_noticed_as_right(world, wanted)
+    warehouse.maintain(None, world.path, tuning=TINY)
+    assert is_right(world, wanted)
+
+
+def is_noticed_as_right(world: GroupWorld, wanted: Told) -> bool:
+    """Whether answers are as wanted; one that is refused is not."""
+    try:
+        return told(world) == wanted
+    except warehouse.TidemarkError:
+        return False
+
+
+def test_a_reader_that_counts_its_rows_is_noticed(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    unload(world, 3)
+    monkeypatch.setattr(Snapshot, "marks_with_rows", Snapshot.marks)
+    assert told(world) != expected(0, 1, 2, 4)
+    assert not warehouse.verify(world.path).ok
+
+
+@pytest.mark.parametrize("point", ["removal planned", "decided"])
+def test_a_killed_unload_is_finished_by_the_next_load(world: GroupWorld, point: str) -> None:
+    with pytest.raises(Killed):
+        unload(world, 3, progress=killer(point))
+    assert told(world) == (expected(0, 1, 2, 4) if point == "decided" else expected(*range(5)))
+    world.add(rows(5), load=True)
+    assert is_right(world, expected(0, 1, 2, 4, 5))
+
+
+def test_the_batch_may_come_again_and_what_left_is_restored(world: GroupWorld) -> None:
+    removal = unload(world, 3).removal
+    assert removal is not None
+    warehouse.restore(world.path, removal=removal)
+    assert is_right(world, expected(*range(5)))
+
+
+def test_a_purge_leaves_no_file_with_the_rows(world: GroupWorld) -> None:
+    unload(world, 3)
+    warehouse.delete(None, world.path, "number = 99", purge=True, tuning=TINY)
+    assert all(dict(runs)[Run(3, 3, 0)] == 0 for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2, 4))
+
+
+def test_a_projection_that_is_added_later_has_no_rows_of_it(world: GroupWorld) -> None:
+    unload(world, 3)
+    warehouse.alter(None, world.path, add_key="number", tuning=TINY)
+    assert world.open().frequency(1, key="number", mode="exact").count == 4 * 4
+    assert warehouse.verify(world.path).ok
+
+
+def test_repair_keeps_it_without_rows(world: GroupWorld) -> None:
+    unload(world, 3)
+    for marks in (world.path / "marks" / "value").glob("run=L00*/*.parquet"):
+        marks.unlink()
+    warehouse.repair(None, world.path, tuning=TINY)
+    assert is_right(world, expected(0, 1, 2, 4))
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_merge_that_began_before_does_not_bring_it_back(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    """A load begins, and sorts its merge, just before the record; it commits the merge after the decision."""
+    if is_broken:
+        monkeypatch.setattr(finish, "_keep_from_merges", lambda *_: None)
+    held, goes_on, seen = Event(), Event(), list[Told]()
+
+    def merging(point: str) -> None:
+        if point == "merge sorted":
+            held.set()
+            goes_on.wait(60)
+        elif point == "merged" and goes_on.is_set():
+            seen.append(told(world))
+
+    loading = Thread(target=lambda: world.add(rows(5), load=True, progress=merging))
+
+    def unloading(point: str) -> None:
+        if point == "removal written":
+            loading.start()
+            held.wait(60)
+        elif point == "decided":
+            goes_on.set()
+            loading.join(60)
+
+    unload(world, 3, progress=unloading)
+    assert seen
+    if is_broken:
+        assert seen[0] != expected(0, 1, 2, 4, 5)
+    else:
+        assert all(one == expected(0, 1, 2, 4, 5) for one in seen)
+    assert is_right(world, expected(0, 1, 2, 4, 5))
+
+
+def test_a_merge_waits_for_the_decision(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that comes to its merges without having seen the record leaves them to who decides it."""
+    with pytest.raises(Killed):
+        unload(world, 3, progress=killer("removal planned"))
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("tidemark.warehouse.load"), "finish_open", lambda _: None)
+        world.add(rows(5), load=True)
+    assert all(len(runs) == 4 for runs in layouts(world).values())
+    assert told(world) == expected(*range(6))
+    warehouse.load(None, world.path, tuning=TINY)
+    assert all(len(runs) == 2 for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2, 4, 5))
