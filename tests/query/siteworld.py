@@ -118,3 +118,16 @@ def made(folder: Path, seed: int, sites: int) -> Sites:
         for batch in range(chance.randint(0, 2)):
             world.stream(name, drawn(chance, chance.randint(1, 150)), batch)
     return world
+
+
+def of_keys(folder: Path, keys: dict[str, list[str]]) -> Sites:
+    """Each site with one load, and a row of the first day for each of its keys, which are groups, too."""
+    world = Sites(folder, {}, {})
+    for name, own in keys.items():
+        rows: list[Row] = [
+            {"at": FIRST, "x": float(place), "d": None, "k": key, "g": key} for place, key in enumerate(own)
+        ]
+        warehouse.create(None, folder / name, ["x", "d"], schema=SCHEMA, **OPTIONS)
+        warehouse.load(None, folder / name, table(rows), "all")
+        world.rows[name], world.live[name] = rows, []
+    return world
