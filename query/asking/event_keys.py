@@ -13,6 +13,7 @@ from tidemark.query.keys.key_relation import EventRows
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.row_source import LIVE, TICK, RowSource, key_name
 from tidemark.warehouse.columns.ticks import Window
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.snapshots.views import KeysView
 
 
@@ -30,15 +31,27 @@ class EventKeys:
 
         Raises DamagedWarehouse for a file of `events` that is missing or damaged.
         """
-        contents = self.session.contents_of(self.view)
-        if contents is None:
+        source = self._source(window)
+        if source is None:
             return None
-        source = RowSource(contents, [window], None, (), {}, None, key=self.view.key.parts, ticks=True)
         rows, batches = source.relation(None)
         if batches is not None:
             return None
         name, is_live = quoted(key_name(1)), f"{quoted(LIVE)}::BIGINT"
         columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
-        folders = [store.files.folder for store in contents.stores if store.files.folder is not None]
+        folders = [store.files.folder for store in source.contents.stores if store.files.folder is not None]
         sql = f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)"
         return EventRows(sql, source.has_live, source.paths, folders)
+
+    def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
+        """The files that `rows` reads, each with its whole path; None: the runs are. Nothing is read."""
+        source = self._source(window)
+        if source is None:
+            return None
+        return [(f"{store.uri}/{one.file.path}", one.file) for store, one in source.located]
+
+    def _source(self, window: Window) -> RowSource | None:
+        contents = self.session.contents_of(self.view)
+        if contents is None:
+            return None
+        return RowSource(contents, [window], None, (), {}, None, key=self.view.key.parts, ticks=True)

@@ -17,6 +17,7 @@ from tidemark.query.answers.key_answers import (
 )
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
+from tidemark.query.answers.plan import Plan
 from tidemark.query.asking.asked import Asked, answers_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import (
@@ -32,6 +33,7 @@ from tidemark.query.keys.distinct_keys import Distinct, NewKeys, Overlap
 from tidemark.query.keys.frequencies import Frequencies, HeavyHitters, KeyRange, SelfJoin, Top
 from tidemark.query.keys.hierarchy import Hierarchy
 from tidemark.query.keys.persistent_keys import Persistence, Persistent
+from tidemark.query.keys.planned_scan import PlannedScan
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import KeyMode
 from tidemark.query.scans.computed import shown_names
@@ -169,6 +171,17 @@ class KeyReader:
         of the keys.
         """
         return self._one(DistinctAnswer, KeyRequest.of(Distinct(), **options))
+
+    def scan_plan(self, **options: Unpack[KeyOptions]) -> Plan:
+        """What a scan of all keys of a window is to read: its files, blocks, rows and bytes.
+
+        That is what `self_join` reads, and at most what an exact `distinct` reads, which scans only if
+        samples leave a doubt. Over several warehouses the numbers are those of all together. Nothing but
+        marks and logs is read. Files count whole; rounds of requests are not known before, and the comparison
+        of files with their digests, once in a process, is not counted.
+        """
+        (plan,) = self._session.ask(KeyRequest.of(PlannedScan(), **options))
+        return plan
 
     def overlap(self, a: Any, b: Any, *, key: Any = None, mode: KeyMode = "approximate") -> OverlapAnswer:
         """How many distinct keys two windows share, and how many only one of them has.

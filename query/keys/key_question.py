@@ -23,6 +23,7 @@ from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.warehouse.columns.keys import Key, Names
 from tidemark.warehouse.columns.ticks import TickGrid, Window
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sum_counts
@@ -37,6 +38,9 @@ class KeyEvents(Protocol):
 
     def rows(self, window: Window) -> EventRows | None:
         """Those of a window of whole ticks; None if DuckDB cannot read them all."""
+
+    def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
+        """The files that `rows` reads, each with its whole path; nothing is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,9 +120,14 @@ class KeyQuestion:
     def rows(self) -> WindowRows:
         """The rows of the window, to be scanned once; from `events` where that is less work."""
         window = self.window.overlapping
-        by_runs, by_events = self._scan_costs
-        events = self.events.rows(window) if self.events is not None and by_events < by_runs else None
+        events = self.events.rows(window) if self.events is not None and self._prefers_events else None
         return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), events)
+
+    def event_files(self) -> list[tuple[str, DataFile]] | None:
+        """The files of `events` that `rows` reads, each with its whole path; None if it reads the runs."""
+        if self.events is None or not self._prefers_events:
+            return None
+        return self.events.files(self.window.overlapping)
 
     def lookups(self, names: int, runs: int | None = None) -> float:
         """What it costs to look up so many names in so many runs of the window; None: in all of them."""
@@ -130,6 +139,11 @@ class KeyQuestion:
     def scan_cost(self) -> float:
         """What it costs to scan all keys of the window."""
         return min(self._scan_costs)
+
+    @property
+    def _prefers_events(self) -> bool:
+        by_runs, by_events = self._scan_costs
+        return by_events < by_runs
 
     @property
     def _scan_costs(self) -> tuple[float, float]:

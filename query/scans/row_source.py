@@ -179,6 +179,11 @@ class RowSource:
         """The columns of the group, as SQL."""
         return [quoted(group_name(i + 1)) for i in range(len(self.by) + (self.buckets is not None))]
 
+    @property
+    def located(self) -> list[Located]:
+        """The files that may have rows of the windows, by the table's log."""
+        return [(store, one) for store, one in self.contents.located_files() if not self._misses(one)]
+
     def relation(self, progress: Progress | None) -> tuple[str, Iterator[pa.RecordBatch] | None]:
         """SQL of the relation, to be run once, and the rows that it names ROWS, if it does.
 
@@ -186,7 +191,7 @@ class RowSource:
 
         Raises DamagedWarehouse as `Contents.visible_files` does, and for a file that is missing or damaged.
         """
-        files = [(store, one) for store, one in self.contents.located_files() if not self._misses(one)]
+        files = self.located
         self._picked = PickedRows.of(self.contents, self.expression, self._wanted)
         if self._picked:
             left = {one.file.path: self._picked.rows_left(store, one.file) for store, one in files}

@@ -1,0 +1,44 @@
+"""What a scan of all keys of a window is to read, told before it is asked.
+
+The scan is that of `KeyQuestion.rows`, of the runs or of `events`. Marks and the log of `events` have the
+sizes of its files, so no data are read for the plan. A file counts with all of its bytes. DuckDB reads those
+of runs whole; of a file of `events`, and of one in an object store, only the columns are read. Live rows are
+decoded from all live batches, unless they are in memory.
+
+Not in the plan: local files are compared with their digests, once in a process; and if DuckDB cannot read a
+file of `events` by itself, which only reading it shows, the runs are scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tidemark.query.answers.plan import SCAN, Plan
+from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedScan(WantedKeys[Plan]):
+    """The plan of a scan of all keys of the window."""
+
+    bounds_silent: ClassVar[bool] = True
+
+    def answers(self, questions: Sequence[KeyQuestion]) -> Plan:
+        """The plan; its rounds are not known before."""
+        (question,) = questions
+        plan = Plan(ways=[SCAN], estimates={SCAN: question.scan_cost / 1000})
+        events = question.event_files()
+        if events is not None:
+            plan.files = len({path for path, _ in events})
+            plan.rows = sum(max(0, file.rows) for _, file in events)
+            plan.bytes = sum(file.size for _, file in events)
+            return plan
+        shares = question.history(question.window.overlapping).shares
+        files = [file for share in shares for file in share.marks.files]
+        plan.files = len(files)
+        plan.blocks = sum(len(share.marks.positions) for share in shares)
+        plan.rows = sum(file.rows for file in files) + sum(question.view.live_counts.values())
+        plan.bytes = sum(file.size for file in files)
+        return plan
