@@ -118,8 +118,13 @@ def test_a_plan_of_other_rows_is_caught(
 ) -> None:
     right = planned_scan.PlannedScan.answers
     monkeypatch.setattr(planned_scan.PlannedScan, "answers", mistake(right))
+
+    def both() -> None:
+        agree(two_sites, "runs")
+        test_a_window_has_less_to_read(two_sites)
+
     with pytest.raises(AssertionError):
-        [agree(two_sites, "runs"), test_a_window_has_less_to_read(two_sites)]
+        both()
 
 
 def test_a_plan_that_leaves_out_a_site_is_caught(two_sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.query.siteworld import FIRST, Sites, of_keys
 from tidemark import query
+from tidemark.query.answers.distinct_answers import KeyNumber
 from tidemark.query.keys import distinct_keys
 from tidemark.sketches.sampling import SampleSize
 from tidemark.warehouse.projections import distinct_keys as distinct_marks
@@ -38,12 +39,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Sites:
 def test_groups_are_chosen_by_the_rows_of_all_sites(groups: Sites, by: str) -> None:
     rows = Counter(row[by] for row in groups.all_rows)
     wh = groups.open()
-    for window in ({}, {"between": (FIRST, None)}):
+    windows: list[dict[str, Any]] = [{}, {"between": (FIRST, None)}]
+    for window in windows:
         enough = wh.quantile(0.5, by=by, least_rows=5, **window)
-        assert {one.group[by]: one.N for one in enough} == {"both": rows["both"]}
+        assert {(one.group or {})[by]: one.N for one in enough} == {"both": rows["both"]}
         for order in (None, "-rows"):
             first = wh.quantile(0.5, by=by, top=1, order=order, **window)
-            assert [(one.group[by], one.N) for one in first] == rows.most_common(1)
+            assert [((one.group or {})[by], one.N) for one in first] == rows.most_common(1)
 
 
 @pytest.mark.parametrize("window", [{}, {"between": (FIRST, None)}], ids=["all rows", "a window"])
@@ -64,7 +66,7 @@ def _chosen_by_site(sites: Sites) -> Callable[..., Any]:
 
     def quantile(wh: query.Warehouse, phi: Any, *, by: str, **options: Any) -> Any:
         own = (right(query.open(uri), phi, by=by, **options) for uri in sites.uris.values())
-        chosen = dict.fromkeys(one.group[by] for answers in own for one in answers)
+        chosen = dict.fromkeys((one.group or {})[by] for answers in own for one in answers)
         return right(wh, phi, by=by, groups=list(chosen))[: options.get("top")]
 
     return quantile
@@ -87,8 +89,8 @@ def test_groups_that_each_site_chooses_alone_are_caught(
 def test_a_sum_of_the_numbers_of_keys_of_sites_is_caught(
     keys: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def summed(found: Any, delta: float) -> distinct_keys.KeyNumber:  # noqa: ARG001
-        return distinct_keys.KeyNumber(*[sum(base.keys for base in found.exact)] * 5)
+    def summed(found: Any, delta: float) -> KeyNumber:  # noqa: ARG001
+        return KeyNumber(*[sum(base.keys for base in found.exact)] * 5)
 
     monkeypatch.setattr(distinct_keys, "estimate_distinct", summed)
     assert keys.open().distinct().count == sum(len(numbers) for numbers in KEYS.values())
