@@ -312,7 +312,7 @@ def test_rows_that_left_before_are_not_restored(world: Path) -> None:
 def test_the_command_rotates(world: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets._known.clear()
     monkeypatch.setenv("TIDEMARK_SECRET_FILE", str(made / "secrets"))
-    assert main(["alter", "-w", str(world), "--rotate-secret"]) == 0
+    assert main(["alter", "-w", str(world), "--rotate-secret", "--engine", "local"]) == 0
     check(world)
 
 
