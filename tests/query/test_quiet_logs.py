@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, stream, warehouse
-from tidemark.warehouse.delta import folder_news
 from tidemark.warehouse.snapshots import near_tables, quiet_logs, sites
 from tidemark.warehouse.snapshots.near_tables import NearTable
 
@@ -118,44 +116,6 @@ def test_what_came_is_missed_by_a_look_that_never_asks(uri: str, monkeypatch: py
     monkeypatch.setattr(quiet_logs.QuietLogs, "are_unchanged", lambda _: True)
     with pytest.raises(AssertionError):
         change_all(uri)
-
-
-@pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk of the test counts as one of whose changes the kernel tells."""
-    monkeypatch.setattr(folder_news, "_local_disks", lambda: {tmp_path.stat().st_dev})
-
-
-@pytest.mark.usefixtures("told")
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells")
-def test_no_folder_is_asked_while_the_kernel_tells_nothing(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wh, stamp = query.open(uri), quiet_logs._stamp
-    asked: list[str] = []
-
-    def counted(folder: str) -> quiet_logs.Stamp:
-        asked.append(folder)
-        return stamp(folder)
-
-    monkeypatch.setattr(quiet_logs, "_stamp", counted)
-    settle(uri)
-    for _ in range(5):
-        wh.quantile(0.5)
-    asked.clear()
-    wh.quantile(0.4)
-    assert asked == []
-    os.utime(f"{uri}/ledger/_delta_log")
-    wh.quantile(0.3)
-    assert asked
-
-
-@pytest.mark.usefixtures("told")
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells")
-def test_what_came_is_missed_by_one_who_is_told_nothing(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    change_all(uri)
-    monkeypatch.setattr(folder_news.FolderNews, "heard", lambda _: 1)
-    monkeypatch.setattr(folder_news.FolderNews, "proves", lambda *_: True)
-    with pytest.raises(AssertionError):
-        change_all(made(Path(uri).parent / "again"))
 
 
 @pytest.mark.parametrize("ahead", [-LONG_AGO, LONG_AGO / 2])

@@ -12,8 +12,8 @@ tables, table_open, table_names, table_facts, idle_tables, data_files
                   tables: opened, read, kept open, and their files
 changes, commits, races, own_files
                   a commit: what it changes, whether it was done, planned anew after a lost race
-log_files, log_replica, log_versions, log_nesting, log_repair, metadata_watch, folder_news
-                  the logs of tables, and whether anything came into them
+log_files, log_replica, log_versions, log_nesting, log_repair, metadata_watch
+                  the logs of tables
 retention, vacuum, fences, clock
                   old files and entries of logs: how long they are kept, and when they are deleted
 """

@@ -8,9 +8,6 @@ it, so where no time has changed, one question for each folder does. The times c
 * if the newest entry of the log came at the time of its folder, up to NEAR: not all file systems that are
   mounted from elsewhere keep times of folders, and one that stands still would hide what comes;
 * for LISTING_SECONDS after a look, as in near_tables.py.
-
-Where the kernel tells what happens in the folders (folder_news.py), they are asked only after it has told of
-something.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.warehouse.delta.folder_news import folder_news
 from tidemark.warehouse.delta.metadata_watch import LISTING_SECONDS
 
 SETTLED_NS = 2_500_000_000
@@ -30,38 +26,20 @@ NEAR_NS = 2_000_000_000
 Stamp = tuple[int, int]  # the number of a folder, and the time of its last change
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class QuietLogs:
-    """The folders of logs as they were at a look that found nothing new.
-
-    watched: what the kernel had told before it watched the folders: -1 if it does not, None if that is not
-        known yet. heard: what it had told when the folders were asked last, if it watches them.
-    """
+    """The folders of logs as they were at a look that found nothing new."""
 
     folders: tuple[str, ...]
     stamps: tuple[Stamp, ...]
     until: float
-    watched: int | None = None
-    heard: int | None = None
 
     def are_unchanged(self) -> bool:
         """Whether nothing came since."""
-        if time.monotonic() >= self.until:
-            return False
-        news = folder_news()
-        heard = news.heard()
-        if self.heard == heard:
-            return True
         try:
-            if self.stamps != tuple(map(_stamp, self.folders)):
-                return False
-            if self.watched is None:
-                self.watched = news.watched(self.folders)
-            elif news.proves(self.watched):
-                self.heard = heard  # until there is news, there is no need to ask
+            return time.monotonic() < self.until and self.stamps == tuple(map(_stamp, self.folders))
         except OSError:
             return False
-        return True
 
 
 NO_LOGS = QuietLogs((), (), math.inf)
