@@ -216,7 +216,7 @@ class Reader(KeyReader):
         return copy.copy(self)
 
     def by_site(self) -> dict[str, SiteFacts]:
-        """What each of several warehouses has now, by its name; empty for one, and without values."""
+        """What each of several warehouses has now, by its name; empty for one, and if there are no values."""
         if len(self._session.snapshot.sites) == 1:
             return {}
         try:
@@ -288,9 +288,10 @@ class Reader(KeyReader):
         answers keep the promised error.
 
         Cost: mode quick reads no blocks unless the marks are too coarse for the window. Mode accurate reads
-        one or two blocks per run and phi at the usual grain of marks. Mode exact also scans the live rows.
-        `blocks_read` of the answer is the number of row groups that were read. Many groups, windows or phis
-        are answered together, exactly: the runs of the window are read whole once, and kept in memory.
+        one or two blocks per run and phi at the usual grain of marks. Mode exact also reads the live rows,
+        from files if they do not fit into memory. `blocks_read` of the answer is the number of row groups
+        that were read. Many groups, windows or phis may be answered together, then exactly: the
+        runs of the window are read whole once, and kept in memory.
         """
         phi = plain_share(phi)
         several = is_sequence(phi)
@@ -450,8 +451,9 @@ class Reader(KeyReader):
         nor on how these were loaded. `order` takes "rows" and "-rows" alone.
 
         Cost: without `where` and `by` the sums of each run's ticks, which are read once, and one or two
-        blocks per run for the ends of a window. Otherwise, and where a run was written before there were
-        sums, a scan of the rows of the window in `events`; `rows_scanned` says how many.
+        blocks per run for the least and the greatest number of a window. For a declared group, its runs may
+        be read whole. Otherwise, and where a run was written before there were sums, a scan of the rows of
+        the window in `events`; `rows_scanned` says how many.
         """
         asked = self._session.ask(MeasureRequest.of(Summaries(), measure, **options))
         answer: Summary | Answers[Summary] = asked.answers(Summary, one=True)

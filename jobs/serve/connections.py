@@ -1,12 +1,12 @@
 """What a connection may cost before its request is there.
 
-* The head of a request must be there HEAD_SECONDS after its first byte, or after the connection began.
-  Otherwise the connection is closed.
+* The head of a request must be there HEAD_SECONDS after its first byte, that of the first request
+  HEAD_SECONDS after the connection began. Otherwise the connection is closed.
 * At most MOST_WAITING connections wait for the head of their first request; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
 
-So clients without a token cannot keep others out by holding connections open. Bodies have a limit of their
-own: see question_queue.py.
+So clients without a token cannot keep others out by holding connections open. The size and the time of bodies
+are limited in app.py.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ def check_windows(
     *,
     name: str = "every",
 ) -> None:
-    """InputError for more than MAX_SPANS windows, before they are asked; `name` is that of their width.
+    """InputError for more than MAX_SPANS windows, before they are asked.
 
-    options: the keyword arguments of the question.
+    name: what the error calls their width. options: the keyword arguments of the question.
     """
     asked = AskedWindow.of(options)
     start, end = warehouse.span(measure, last=asked.last, as_of=asked.as_of, between=asked.between)
@@ -90,7 +90,7 @@ def window_edges(answers: Sequence[Scope]) -> list[Any]:
 
 
 def drawn_end(end: Any) -> Any:
-    """The end of a window; the last time there is for one that has none, because it holds that time."""
+    """The end of a window; the last possible time if it has none, because it holds that time."""
     return from_epoch_us(LAST_US) if end is None else end
 
 
@@ -124,7 +124,7 @@ def to_plottable(value: Any) -> Any:
 
 
 def _step_values(line: Sequence[Scope], name: str) -> NDArray[Any]:
-    """The value of each span twice, for its start and its end; NaN or NaT where a span has no answer."""
+    """The value of each window twice, for its start and its end; NaN or NaT where a window has no answer."""
     values = [to_plottable(getattr(answer, name)) for answer in line]
     if any(isinstance(value, date) for value in values):
         values = [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in values]

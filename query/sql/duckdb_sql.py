@@ -75,7 +75,7 @@ def register(
     rows_view: the name of a view of the rows beside these; none by default.
     raised: keeps the errors of the functions.
 
-    Returns what they read by.
+    Returns their readers.
     """
     readers, macros, _ = _registered(
         connection, wh, prefix, temporary=temporary, rows_view=rows_view, raised=raised or Raised()
@@ -94,7 +94,7 @@ def _registered(
     rows_view: str,
     raised: Raised,
 ) -> tuple[PinnedReaders, Macros, RowsSql]:
-    """As `register`, with macros that are not made yet, and what writes the rows into statements."""
+    """As `register`, with macros that are not made yet, and the function that writes rows into statements."""
     readers = PinnedReaders(wh, raised)
     make = f"CREATE OR REPLACE {'TEMP ' if temporary else ''}"
     with report_duckdb_errors("making the SQL functions", readers.raised):
@@ -118,7 +118,7 @@ def _views(
     """The queries of the views, by their names without the prefix.
 
     The second mapping has, for each view of rows, the query of the rows that indexes find for the condition
-    `asked`. It is empty without an index. Then what gives that query as it is now.
+    `asked`. It is empty without an index. The third part returns that query as of now.
     """
     rows_sql = define(f"{EVENTS}_sql", readers.rows_sql, ["VARCHAR", "VARCHAR", "VARCHAR"], "VARCHAR")
     rows_of = define("rows", readers.rows_of, ["VARCHAR", "VARCHAR"])
@@ -177,12 +177,12 @@ def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> di
 
 
 def _private(options: Options) -> list[str]:
-    """The private columns that rows have: all, once a batch came."""
+    """The private columns of the rows: all of them, after the first batch."""
     return [name for name, _ in options.columns if name in options.private]
 
 
 def _token_struct(column: str, prefix: str) -> str:
-    """SQL of a private column as statements see it: a struct, which DuckDB compares with no text."""
+    """SQL of a private column as statements see it: a struct, which DuckDB does not compare with text."""
     return f"CASE WHEN {column} IS NOT NULL THEN struct_pack(token := '{prefix}' || lower(hex({column}))) END"
 
 
@@ -200,7 +200,7 @@ def _table(call: str, columns: Sequence[tuple[str, str]]) -> str:
 
 
 def _rows_query(source: str, columns_text: str, columns: Sequence[tuple[str, str]]) -> str:
-    """A query of the rows whose texts the column `text` of `source` has; a refusal becomes an error."""
+    """A query of the rows whose texts are in the column `text` of `source`; a refusal becomes an error."""
     binary = ", ".join(f'unhex("{name}") AS "{name}"' for name, kind in columns if kind == "binary")
     replaced = f" REPLACE ({binary})" if binary else ""
     rows = (
@@ -285,7 +285,10 @@ def register_duckdb(
 
 
 def check_registered(wh: Reader) -> None:
-    """InputError for a warehouse that no connection of others takes: private columns, or * in its path."""
+    """InputError for a warehouse that a caller's connection cannot take.
+
+    Such a warehouse has private columns, or * or ? in its path.
+    """
     if wh.options.private:
         raise InputError(
             "the warehouse has private columns, and statements of this connection would compare their tokens "
@@ -297,8 +300,8 @@ def check_registered(wh: Reader) -> None:
 def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Database:
     """A new in-memory database with the views and macros of warehouses; macros are made when one is named.
 
-    warehouses: each by its name, the prefix of its views and macros; one alone by "". The view of a name has
-        the rows.
+    warehouses: each by its name, the prefix of its views and macros; one alone by "". The view of
+        just that name has the rows.
     locked: whether statements can read no files but those of the warehouses.
     """
     for wh in warehouses.values():

@@ -1,8 +1,9 @@
 """The recent list: the last different keys to arrive, up to a capacity, each with its newest time.
 
 Model. Rank the different keys by their last arrivals, the newest first. A list of capacity c holds the first
-c of them. An arrival moves its key to the front; a key too many at the back is dropped, and its time becomes
-the horizon. The list is cut in two where the last window began, so that the keys of a window are one part.
+c of them. An arrival moves its key to the front; if there are then c + 1 keys, the last one is dropped, and
+its time becomes the horizon. The list is cut in two where the window asked last began, so that the keys of a
+window are one part.
 
 Invariants:
   1. The entries are in order of arrival, so their times never decrease.
@@ -14,8 +15,8 @@ back, another would have been dropped after it. So it has not, and no key outsid
 
 Hence the list has every key of a window exactly if its horizon is before the window.
 
-Cost: O(1) an arrival. A query moves the keys between the beginnings of the last window and of its own: O(1)
-an arrival, amortised, for windows that only move forward.
+Cost: O(1) an arrival. A query moves the keys between the starts of the last query's window and of its own:
+O(1) an arrival, amortised, for windows that only move forward.
 """
 
 from collections import OrderedDict
@@ -91,8 +92,8 @@ class RecentList:
         twice = self._earlier.keys() & self._current.keys()
         if len(self) > self.capacity or not ordered or short or twice:
             raise BrokenInvariant(
-                f"got {len(self)} keys with times {times}; expected at most {self.capacity}, as many if one "
-                "was dropped, none twice, and times from the horizon to now in order"
+                f"got {len(self)} keys with times {times}; expected at most {self.capacity}, just that "
+                "many if one was dropped, none twice, and times from the horizon to now in order"
             )
         cut = [*self._earlier.values()][-1:], [*self._current.values()][:1]
         if any(time >= self._begin for time in cut[0]) or any(time < self._begin for time in cut[1]):

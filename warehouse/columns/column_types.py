@@ -16,8 +16,8 @@ To add a type that Delta has: add its `ColumnType` to `_ALL` below, of a class o
 not those of another type. `encode` and `decode` must keep the order of the values. Give `exact_of` if the
 values in Python are not plain numbers, and `limits` if not every stored number is a value. If the type has a
 form of its own in text, JSON, SQL, statistics or digests, change the places that ask for the Arrow type, too:
-`grep -rn "types.is_" warehouse query jobs` finds them. A type that Delta does not have cannot be stored in
-`events`.
+`grep -rn "types.is_" warehouse query jobs` finds them. A type that Delta does not have, such as a time of
+day, cannot be stored in `events`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of an object store: which client asks; ranges are read in rounds, and kept in a bounded memory.
+"""Files of an object store: the choice of the client, and ranges that are read in rounds and kept.
 
 Files of a warehouse never change, and their names are never used again, with the exception of
 `_last_checkpoint`. So `fetch` keeps what it read, and `FarFileSystem` opens a file that was fetched as a

@@ -1,4 +1,7 @@
-"""Retries: how often, after which pauses; requests, and deletes, repeated while a store does not answer.
+"""How often and after which pauses failures are tried again, and calls repeated until a store answers.
+
+Commits (commits.py), lost races (races.py) and requests to a server (served_client.py) are repeated in their
+own modules, with the pauses of this one.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
 is gone succeeds in an object store, so here it is repeated.

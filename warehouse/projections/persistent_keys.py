@@ -5,8 +5,8 @@ Model. The listing is a part of the run's rows (key, tick, count). It has
     all rows of each key that has rows in at least `floor` ticks
     all rows of each tick in `complete`, which are ticks of few rows
 
-So a key that the listing does not have as a whole is in at most floor - 1 ticks of the run. Those of them
-that are complete are listed, so what is missing lies in other ticks. Rows without a time (NO_TICK) are not
+So a key that the listing does not have as a whole is in at most floor - 1 ticks of the run. Its rows in
+complete ticks are listed, so those that are missing lie in other ticks. Rows without a time (NO_TICK) are not
 listed.
 
 The floor is the least one whose keys fit into BYTES. Complete ticks are those with the fewest rows, as many
@@ -18,11 +18,11 @@ same rows.
 Worked example. With the floor 3, a key with rows in the ticks 4, 5 and 9 is listed. A key that is not listed
 has rows in two ticks at most. If tick 9 is complete and lists no row of the key, neither of them is tick 9.
 
-They are the row group ``persistent`` of the run's key marks: key, tick and count. It begins with a row
+The listing is the row group ``persistent`` of the run's key marks: key, tick and count. It begins with a row
 without a key and a tick, whose count is the floor, and a row without a key for each complete tick.
 
-Cost: one pass over the sorted rows, O(rows). It finds what section 18 of Singh's thesis (2015, chapter 3)
-needs, the slots of a key, but exactly.
+Cost: one pass over the sorted rows, O(rows). It finds exactly what section 18 of Singh's thesis (2015,
+chapter 3) needs: the slots of a key.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.key_rows import KeyRows, no_rows, sorted_rows, sum_counts
 
-# Together with the sample of keys the listing stays below a megabyte of marks.
+# Each of the two lists takes half a megabyte of marks at most.
 BYTES = 2**19
 ROW_BYTES = 3  # a tick and a count, as they are stored
 COMPLETE_ROWS = 2**16
@@ -147,8 +147,9 @@ def join_persistent(key: Key, parts: Sequence[PersistentPart], totals: TickCount
 class _FewestFirst:
     """The ticks of a run by their numbers of rows.
 
-    ticks: all ticks, ascending. many: how many ticks, those with the fewest rows first, have COMPLETE_ROWS
-    together. ranks: the place of each of these ticks in that order, from 0 on; `many` for all other ticks.
+    ticks: all ticks, ascending. many: how many ticks, those with the fewest rows first, have at most
+    COMPLETE_ROWS together. ranks: the place of each of these ticks in that order, from 0 on; `many` for all
+    other ticks.
     """
 
     ticks: NDArray[np.int64]
@@ -219,7 +220,7 @@ def to_arrow(key: Key, persistent: PersistentKeys) -> pa.Table:
 
 
 def from_arrow(key: Key, stored: pa.Table, ticks: NDArray[np.int64]) -> PersistentKeys:
-    """The listing of a row group ``persistent``; DamagedWarehouse if it has other ticks than the run's."""
+    """The listing of a row group ``persistent``; DamagedWarehouse for a wrong floor or other ticks."""
     is_head = stored.column("key").is_null()
     head, body = stored.filter(is_head), stored.filter(pc.invert(is_head)).combine_chunks()
     floors = head.column("count").drop_null().to_pylist()
@@ -228,5 +229,5 @@ def from_arrow(key: Key, stored: pa.Table, ticks: NDArray[np.int64]) -> Persiste
     rows = sorted_rows(names, as_numpy(body.column("tick")), as_numpy(body.column("count")))
     known = np.isin(complete, ticks).all() and np.isin(rows.ticks, ticks).all()
     if len(floors) != 1 or floors[0] < 1 or not known:
-        raise DamagedWarehouse("the persistent keys are of other ticks than the run's")
+        raise DamagedWarehouse("the persistent keys have ticks that the run lacks, or not one floor")
     return PersistentKeys(rows, int(floors[0]), complete)

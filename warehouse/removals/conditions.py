@@ -1,6 +1,7 @@
 """Which rows leave: those of a condition in the language of scans, of a range of times, or before a tick.
 
-A condition is asked in tasks, of rows of history alone. It depends on the row alone.
+A condition is asked in tasks, of rows of history alone. It depends on the row alone. Rows that are found by
+the values of keys or other columns are in row_values.py.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ COMMANDS = (
     Command(
         "plot quantiles",
         "quantiles over time",
-        "Draws quantiles over time: one answer per tick of the window, or per span given by --every.",
+        "Draws quantiles over time: one answer per tick of the window, or per --every.",
         ("tidemark plot quantiles -w flights -o week.png --phi 0.5 0.99 --every 7d",),
         asking.PLOT_QUANTILES,
         "tidemark.jobs.ask.pictures:quantiles",
@@ -70,7 +70,7 @@ its field `top`.""",
         """\
 The PageRank of the nodes of a graph, of which each row of the warehouse is an edge. It is found by random
 walks. With --every, new edges are looked for again and again, and only the walks that they change are drawn
-anew. `lo` and `hi` hold for all nodes together with the confidence in the last line. Rows with a NULL are no
+anew. `lo` and `hi` hold for all nodes at once, with the confidence in the last line. Rows with a NULL are no
 edges, and an edge counts once. The walks are in memory, about seven nodes each.""",
         (
             "tidemark pagerank origin dest -w flights",

@@ -40,7 +40,7 @@ def files(name: str, text: str) -> Argument:
 
 
 class OneColumnList(argparse.Action):
-    """Keeps columns that are written once, with commas: a second time they would replace the first ones."""
+    """Takes one list of columns, with commas; refuses another one, which would replace it."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         """An error of the command if other columns came before."""
