@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
@@ -14,6 +16,7 @@ from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Ro
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.removals import Removed
 from tidemark.warehouse.removals import finish
 from tidemark.warehouse.runs import run_tables
@@ -22,6 +25,7 @@ from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.snapshots import kept_rows, snapshot
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 
+BATCH_3 = "time = '2024-01-01T03:00:00Z'"
 Told = dict[str, int]
 
 
@@ -160,6 +164,59 @@ def test_a_reader_that_counts_its_rows_is_noticed(world: GroupWorld, monkeypatch
     monkeypatch.setattr(Snapshot, "marks_with_rows", Snapshot.marks)
     assert told(world) != expected(0, 1, 2, 4)
     assert not warehouse.verify(world.path).ok
+
+
+def test_its_marks_are_not_read(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question needs none of them, so it is answered without those that are damaged."""
+    unload(world, 3)
+    marks = list(world.path.glob(f"*marks*/**/run={Run(3, 3, 0).name}/*.parquet"))
+    assert len(marks) >= len(layouts(world))
+    for path in marks:
+        path.write_bytes(b"damaged")
+
+    def of_all_runs(snapshot: Snapshot, projection: Any) -> tuple[Any, ...]:
+        emptied = snapshot.state.emptied(projection.runs_table)
+        return tuple(marks for marks in snapshot.marks(projection) if marks.run not in emptied)
+
+    assert told(world) == expected(0, 1, 2, 4)
+    monkeypatch.setattr(Snapshot, "marks_with_rows", of_all_runs)
+    with pytest.raises(DamagedWarehouse):
+        told(world)
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_rows_that_left_before_take_no_room(world: GroupWorld, *, is_emptied: bool) -> None:
+    """10 rows are kept of a step, which leaves then, or does not; 8 or 10 more rows are to be kept of 15."""
+    few = replace(TINY, kept_rows=15)
+    assert warehouse.delete(None, world.path, f"{BATCH_3} AND value >= 10", tuning=few).rows == 10
+    if is_emptied:
+        unload(world, 3, tuning=few)
+    report = warehouse.delete(None, world.path, "value < 2", tuning=few)
+    assert (report.rows, not report.runs_rewritten) == ((8, True) if is_emptied else (10, False))
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_what_is_left_of_steps_is_counted_once_a_state(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    warehouse.delete(None, world.path, "value = 6", tuning=KEEPS)
+    unload(world, 3, tuning=KEEPS)
+    state = warehouse.open_snapshot(world.path).current().state
+    counted, count = Counter[int](), Removed.rows_by_step
+
+    def counting(removed: Removed, plans: Any) -> Counter[int]:
+        counted[removed.number] += 1
+        return count(removed, plans)
+
+    monkeypatch.setattr(Removed, "rows_by_step", counting)
+    before = state.removed.up_to(0)
+    for _ in range(3):
+        for name in layouts(world):
+            if is_broken:
+                state._left.clear()
+            assert state.emptied(name) == {Run(3, 3, 0)}
+            assert state._emptied(name, before) == frozenset()
+    assert (max(counted.values()) == 1) is not is_broken
 
 
 @pytest.mark.parametrize("point", ["removal planned", "decided"])

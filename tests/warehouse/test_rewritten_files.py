@@ -17,7 +17,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import fingerprint
-from tidemark.warehouse.integrity.sealed_files import open_sealed
+from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.removals import rewrite
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
 from tidemark.warehouse.removals.select import Selected
@@ -123,3 +123,31 @@ def test_a_file_of_which_all_rows_leave_gets_no_successor(tmp_path: Path) -> Non
     done, _ = rewritten(tmp_path / "w", rows_of(1), np.ones(ROWS, np.bool_))
     assert done.file.new is None
     assert done.removed["source 0", 0].rows == ROWS
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_the_chunks_of_a_column_are_never_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_joined: bool
+) -> None:
+    """A row group may have more text than one array can have: 2 GiB."""
+    usual, read, chunks = rewrite._rows_at, SealedFile.read_group, list[int]()
+
+    def in_pieces(file: SealedFile, group: int) -> pa.Table:
+        rows = read(file, group)
+        return pa.concat_tables(rows.slice(start, 40) for start in range(0, rows.num_rows, 40))
+
+    def taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
+        found = rows.take(pa.array(places)) if is_joined else usual(rows, places)
+        chunks.extend(column.num_chunks for column in found.columns)
+        return found
+
+    def only_chunk(column: pa.ChunkedArray) -> pa.Array:
+        (chunk,) = column.chunks
+        return chunk
+
+    monkeypatch.setattr(SealedFile, "read_group", in_pieces)
+    monkeypatch.setattr(rewrite, "_rows_at", taken)
+    monkeypatch.setattr(rewrite, "single_array", only_chunk)
+    check(tmp_path / "one", 1)
+    check(tmp_path / "several", 3)
+    assert ({*chunks} == {3, 1}) is not is_joined  # row groups of 100, 100 and 40 rows

@@ -66,7 +66,8 @@ class Finished:
               planned one meanwhile
     removed   the removals that happened
     runs, bytes_written
-              how many runs were replaced, by title of the projection; the bytes of the files in their place
+              how many runs were replaced, by title of the projection; the bytes of the files in their place.
+              Those that got other files before a decision, so that no merge reads them, are not counted
     """
 
     table: DeltaTable | None = None

@@ -39,7 +39,8 @@ class RemovalReport:
                     files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew; a run that lost all rows is not
     before          of an expiry: the time before which rows have expired, in UTC
-    bytes_written   bytes of all new files; of a dry run the most that they would have, by the present files
+    bytes_written   bytes of all new files, but of runs that only got other files since a merge may be reading
+                    them; of a dry run the most that they would have, by the present files
     seconds         time spent
     certificate     of a purge; None without one
     """

@@ -25,7 +25,7 @@ class Room:
 
     rows      that leave by it
     may_keep  whether they may be kept at all
-    waiting   rows that left before, which runs still have
+    waiting   rows that left before, which runs still have of which a row is left once these rows have left
     limit     the rows that may be kept once these rows have left
     """
 
@@ -74,6 +74,7 @@ def room_for(
         one.number: one.rows
         for own in runs
         for run, files in own.items()
+        if any(staying[step] for step in run.steps)
         for one in removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
         if one.kept
     }

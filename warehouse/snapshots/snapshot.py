@@ -7,7 +7,7 @@ A part is read on first use, from files that stay readable for the grace period 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -205,19 +205,23 @@ class Snapshot:
 
     def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
         """The marks of every run of the projection; those that an earlier snapshot read are kept."""
+        return self._marks_of(projection, frozenset())
+
+    def marks_with_rows(self, projection: Projection[Any]) -> tuple[Any, ...]:
+        """As `marks`, without the runs of which no row is left: their files may still have some."""
+        return self._marks_of(projection, self.state.emptied(projection.runs_table))
+
+    def _marks_of(self, projection: Projection[Any], without: Set[Run]) -> tuple[Any, ...]:
         table, root, parts = self.state.files[projection.runs_table], projection.runs_table, self.state.parts
         previous, current = parts.marks.get(root, {}), {}
         for run in table.layout.runs:
+            if run in without:
+                continue
             path = table.runs[run][0].path
             known = previous.get(path)
             current[path] = known or run_tables.read_marks(self.store, projection, run, table.runs[run])
         parts.marks[root] = current
         return tuple(current.values())
-
-    def marks_with_rows(self, projection: Projection[Any]) -> tuple[Any, ...]:
-        """As `marks`, without the runs of which no row is left: their files may still have some."""
-        emptied = self.state.emptied(projection.runs_table)
-        return tuple(marks for marks in self.marks(projection) if marks.run not in emptied)
 
     def kept(self, projection: Projection[Any], last_step: int | None = None) -> KeptRows[Any] | None:
         """The rows that left and that runs still have, up to a step (by default all); None if there are none.

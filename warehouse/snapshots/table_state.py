@@ -6,6 +6,7 @@ What the tables say of steps and batches is read on first use, and stays readabl
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -119,6 +120,7 @@ class TableState:
     removed: Removed = NOTHING
     _complete: set[str] = field(default_factory=set, init=False)  # runs tables with all steps any table has
     _whole: dict[str, int] = field(default_factory=dict, init=False)  # by runs table, `removed_of`
+    _left: dict[int, Counter[int]] = field(default_factory=dict, init=False)  # by number of the removal
 
     @classmethod
     def of(cls, store: Store, events: DeltaTable, parts: Parts | None = None) -> TableState:
@@ -276,7 +278,9 @@ class TableState:
         if not any(removed.pending(run.first, run.last, net) for run, net in nets.items()):
             return frozenset()
         try:
-            left = removed.rows_by_step(self.plans)
+            left = self._left.get(removed.number)
+            if left is None:
+                left = self._left[removed.number] = removed.rows_by_step(self.plans)
         except DamagedWarehouse:  # told by the views
             return frozenset()
         return frozenset(run for run, net in nets.items() if removed.empties(run.first, run.last, net, left))
