@@ -116,8 +116,11 @@ class Index:
         known: Index | None = contents.made.get(projection)
         if known is None:
             found = dict(contents.runs).get(projection.title, {})
-            runs = (_read_run(contents.store, projection, run, files) for run, files in sorted(found.items()))
-            known = contents.made[projection] = cls(projection, tuple(runs))
+            runs = tuple(
+                _read_run(contents.store, projection, run, found[run])
+                for run in sorted(found.keys() - contents.emptied.get(projection.title, frozenset()))
+            )
+            known = contents.made[projection] = cls(projection, runs)
         return known
 
     def range_of(self, ends: Iterable[Ends]) -> _Range:

@@ -80,6 +80,14 @@ def layouts(world: GroupWorld) -> dict[str, list[tuple[Run, int]]]:
     }
 
 
+def attempts(world: GroupWorld) -> dict[str, dict[Run, str]]:
+    """The runs of each projection with the path of their first file."""
+    store = Store.from_uri(world.path)
+    names = [one.runs_table for one in read_options(store).projections]
+    found = {name: run_tables.runs_of(tables.open_table(store, name)) for name in names}
+    return {name: {run: files[0].path for run, files in runs.items()} for name, runs in found.items()}
+
+
 def unload(world: GroupWorld, batch: int, **options: Any) -> warehouse.RemovalReport:
     return warehouse.unload(None, world.path, f"batch {batch}", **{"tuning": TINY, **options})
 
@@ -95,6 +103,8 @@ def test_the_unload_of_a_whole_run_writes_no_run_and_no_marks(world: GroupWorld)
     assert (report.rows, report.runs_rewritten, planned.runs_rewritten) == (20, {}, {})
     assert layouts(world) == before
     assert is_right(world, expected(0, 1, 2, 4))
+    listed = world.open().sql("SELECT level, first_step, last_step FROM runs WHERE projection = 'value'")
+    assert sorted(listed.fetchall()) == [(0, 3, 3), (0, 4, 4), (1, 0, 2)]  # it is still there
 
 
 def test_maintenance_puts_an_empty_run_in_its_place(world: GroupWorld) -> None:
@@ -300,6 +310,28 @@ def test_a_merge_waits_for_the_decision(world: GroupWorld, monkeypatch: pytest.M
         patch.setattr(import_module("tidemark.warehouse.load"), "finish_open", lambda _: None)
         world.add(rows(5), load=True)
     assert all(len(runs) == 4 for runs in layouts(world).values())
+    assert told(world) == expected(*range(6))
+    warehouse.load(None, world.path, tuning=TINY)
+    assert all(len(runs) == 2 for runs in layouts(world).values())
+    assert is_right(world, expected(0, 1, 2, 4, 5))
+
+
+@pytest.mark.parametrize("point", ["removal planned", "removal marked", "removal applied"])
+def test_a_kill_while_runs_are_kept_from_a_merge(world: GroupWorld, point: str) -> None:
+    """Level 0 has too many runs just before the record, since the merge of a smaller kappa was killed."""
+    warehouse.alter(None, world.path, kappa=9, tuning=TINY)
+    world.add(rows(5), load=True)
+    before, ends = attempts(world), killer(point)
+
+    def merging(name: str) -> None:
+        if name == "removal written":
+            with pytest.raises(Killed):
+                warehouse.alter(None, world.path, kappa=2, tuning=TINY, progress=killer("merge sorted"))
+        ends(name)
+
+    with pytest.raises(Killed):
+        unload(world, 3, progress=merging)
+    assert (attempts(world) != before) is (point == "removal applied")
     assert told(world) == expected(*range(6))
     warehouse.load(None, world.path, tuning=TINY)
     assert all(len(runs) == 2 for runs in layouts(world).values())

@@ -284,7 +284,8 @@ class Snapshot:
             live=view.batches,
             counts=counts | live,
             steps=state.step_rows,
-            runs=tuple((one.title, self._runs_with_rows(one)) for one in self.options.projections),
+            runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
+            emptied={one.title: state.emptied(one.runs_table) for one in self.options.projections},
             files_at=self.tables.list_events,
             removed=state.removed.number,
         )
@@ -292,12 +293,6 @@ class Snapshot:
     @cached_property
     def _info(self) -> dict[str, Any]:
         return facts_of(self.state, self.told, self._newest_view() if self.options.measures else None)
-
-    def _runs_with_rows(self, projection: Projection[Any]) -> dict[Run, list[DataFile]]:
-        """The files of the runs, as `marks_with_rows` has their marks."""
-        emptied = self.state.emptied(projection.runs_table)
-        found = self.state.files[projection.runs_table].runs
-        return {run: files for run, files in found.items() if run not in emptied}
 
     def _newest_view(self) -> View:
         """The view of the measure with the newest step; EmptyWindow until the columns are known."""

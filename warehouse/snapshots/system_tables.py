@@ -9,7 +9,7 @@ to the ledger leaves rows in `events` whose batch is not visible yet. So rows ar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -61,7 +61,8 @@ class Contents:
 
     `history` and `live` are disjoint ranges of batches, `counts` has the rows of each. `last_step` is -1 if
     nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
-    `runs` has the files of each run, by title of the projection: every measure, then the key.
+    `runs` has the files of each run, by title of the projection: every measure, then the key. `emptied` has
+    those of them that count as runs without rows, since all of their rows have left.
     `removed` is the newest removal by this moment, and `files_at` lists the files of `events` at the newest
     version with no removal after a number.
     """
@@ -74,6 +75,7 @@ class Contents:
     counts: Mapping[BatchRange, int]
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
+    emptied: Mapping[str, Set[Run]]
     files_at: Callable[[int], Sequence[DataFile]] = field(compare=False, repr=False)
     removed: int = NONE
     # What readers made of these contents, by what names it: it is kept as long as they are.
@@ -131,7 +133,10 @@ class Contents:
         return rows
 
     def run_rows(self) -> Iterator[tuple[Any, ...]]:
-        """The runs of each measure and of the key: level, steps (inclusive), stored rows, files, bytes."""
+        """The runs of each measure and of the key: level, steps (inclusive), stored rows, files, bytes.
+
+        Rows that left are among the stored ones until the run is written again.
+        """
         for title, runs in self.runs:
             for run, files in sorted(runs.items()):
                 rows, size = (sum(getattr(file, name) for file in files) for name in ("rows", "size"))
