@@ -19,7 +19,7 @@ from tidemark.warehouse.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _TRIES = 5  # of the deliveries at the end
 
@@ -73,17 +73,24 @@ def _run(given: argparse.Namespace) -> int:
         stop_on_signals(stopping),
     ):
         say = _sayer(given)
-        alert.check()
+        early = alert.check()
         while alert.unknown and not stopping.wait(given.poll):
-            alert.check()  # a state is known once all sites have told
-        for state in alert.states:
-            say(state)
+            early += alert.check()  # a state is known once all sites have told
+        states = alert.states
+        for one in [*_passed(early, states), *states]:
+            say(one)
         if given.times != 1:
             times = None if given.times is None else given.times - 1
             for one in alert.watch(given.every, given.poll, times, stopping):
                 say(one)
         _say_traffic(given, alert)
         return DONE if _end(alert, stopping) else FAILED
+
+
+def _passed(early: Sequence[query.GroupState], states: Sequence[query.GroupState]) -> list[query.GroupState]:
+    """The changes that the states do not show: another one followed, or the group is gone."""
+    shown = {(one.when, str(one.group), one.since) for one in states}
+    return [one for one in early if (one.when, str(one.group), one.since) not in shown]
 
 
 def _run_site(given: argparse.Namespace) -> int:

@@ -120,6 +120,11 @@ class Look(NamedTuple):
     problem: str | None
     waiting: Collection[str] = ()
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known yet; groups that come later do not make it so."""
+        return bool(self.waiting) and not self.seen
+
 
 class Source(Protocol):
     """Where the answers come from."""
@@ -152,7 +157,10 @@ class Source(Protocol):
 
 
 class Alert:
-    """Conditions that are asked again and again. For one thread."""
+    """Conditions that are asked again and again. For one thread.
+
+    unknown: the conditions of which nothing was known at the last look, since sites have still to tell.
+    """
 
     def __init__(
         self, source: Source, conditions: Mapping[str, Condition], state: Any, notify: Notify | None
@@ -162,7 +170,6 @@ class Alert:
         self._tries, self._next_try = 0, 0.0
         self._now: dict[tuple[str, str], GroupState] = {}
         self.unknown: list[str] = []
-        """The conditions of which something is not known yet: sites have still to tell of it."""
         self._file = StateFile(state)
 
     @property
@@ -281,7 +288,7 @@ class Alert:
         }
         found = self._source.look(self._conditions[text], now, fires)
         stays = set(known) if found is None else found.waiting
-        if found is None or stays:
+        if found is None or found.is_unknown:
             self.unknown.append(text)
         self._now |= {(text, name): one for (of, name), one in before.items() if of == text and name in stays}
         if found is None:

@@ -16,10 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark import warehouse
+from tidemark import query, warehouse
+from tidemark.jobs.ask import alert as alert_command
 from tidemark.jobs.ask.delivery import Command, NotDelivered, Post
 from tidemark.jobs.cli.main import main
-from tidemark.warehouse.errors import InputError
+from tidemark.query.alerts.alert import Alert, Look, Seen
+from tidemark.query.alerts.levels import Condition, conditions_of
+from tidemark.query.alerts.reading import Reading, Verdict
+from tidemark.warehouse.errors import InputError, TidemarkError
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("ms", pa.float64()), ("o", pa.string())])
 WHEN = "quantile(1, last='15m') > 100"
@@ -247,6 +251,81 @@ def test_a_site_and_the_command_that_tells_meet_in_a_folder(
     (notice,) = (one["body"] for one in came)
     assert (notice["state"], notice["value"]) == ("certain", None)
     assert notice["traffic"]["messages_of_asking"] == 2
+
+
+COMING, LATE = "count(by='o') >= 6", "count() >= 6"
+
+
+class GroupsThatCome:
+    """A source of two conditions.
+
+    COMING has a new group at each look: sites have still to tell of it. It is certain at the next look, and
+    then it is gone. Nothing is known of LATE before the fourth look.
+    """
+
+    identity, seen = "x", ()
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def begin(self) -> None:
+        self.looks += 1
+        if self.looks > 8:
+            raise TidemarkError("nothing is said of 8 looks")
+
+    def end(self) -> None:
+        pass
+
+    refresh = end
+
+    def look(self, condition: Condition, *_: Any) -> Look | None:
+        if condition.text == LATE:
+            return Look({}, None) if self.looks >= 4 else None
+        groups = {f"g{self.looks - 1}"} if self.looks > 1 else set()
+        certain = Verdict.CERTAIN, Verdict.CERTAIN, Reading()
+        return Look({one: Seen(*certain, {"o": one}, "6 rows") for one in groups}, None, {f"g{self.looks}"})
+
+    def traffic(self) -> dict[str, int]:
+        return {}
+
+
+def told_of_groups_that_come(patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    source: Any = GroupsThatCome()
+    alert = Alert(source, conditions_of([COMING, LATE], 0.0, None), None, None)
+    patch.setattr(query, "alert", lambda *_, **__: alert)
+    patch.setattr(alert_command, "_asked", lambda _: {})
+    line = ["--exchange", "x", "--topic", "t", "--secret", "s", "--poll", "0.001", "--every", "0.001"]
+    asked = ["--when", COMING, "--when", LATE, "--times", "2", "--json"]
+    assert main(["alert", "--sites", "1", *asked, *line]) == 0
+    said = map(json.loads, capsys.readouterr().out.splitlines())
+    found = [f"{'late' if one['group'] is None else one['group']['o']} {one['state']}" for one in said]
+    assert found == [
+        *("g1 certain", "g2 certain", "g1 clear", "g2 clear"),  # while it waits for LATE
+        *("g3 certain", "late clear"),  # the states
+        *("g4 certain", "g3 clear"),
+    ]
+
+
+def test_all_is_told_though_groups_keep_coming(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told_of_groups_that_come(monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "mistake"),
+    [
+        (Look, "is_unknown", property(lambda look: bool(look.waiting))),
+        (alert_command, "_passed", lambda *_: []),
+    ],
+    ids=["it waits for all groups", "changes are dropped"],
+)
+def test_an_alert_that_does_not_tell_all_is_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: Any, name: str, mistake: Any
+) -> None:
+    monkeypatch.setattr(place, name, mistake)
+    with pytest.raises(AssertionError):
+        told_of_groups_that_come(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
