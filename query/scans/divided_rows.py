@@ -4,7 +4,7 @@ Groups of integers that lie close together, by the statistics of files, are divi
 their codes, in shares that threads do at the same time. DuckDB lists the numbers of other groups, which takes
 about twice as long.
 
-Cost: O(rows), some nanoseconds a row.
+Cost: O(rows), some nanoseconds a row. Memory: `bytes_a_row`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, 
 
 _VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
 MOST_CODES = 2**16  # that are sorted in one pass
+_LISTED_BYTES = 32  # of a row: 8 in a list that DuckDB may double while it grows, 8 in what it hands over
+_SORTED_BYTES = 48  # of a row, and 16 for each column of the group: as it was read, and its code
 
 
 class DividedRows(NamedTuple):
@@ -57,6 +59,12 @@ def divided_rows(source: RowSource, relation: str, asker: Asker) -> DividedRows:
     columns = source.group_columns
     rows = asker.table(f"SELECT {', '.join([*columns, _VALUE, *live])} FROM {relation}")
     return _sorted(rows, len(columns))
+
+
+def bytes_a_row(source: RowSource) -> int:
+    """How many bytes a row takes while the rows of the source are divided, or are one group."""
+    columns = len(source.group_columns)
+    return _SORTED_BYTES + 16 * columns if columns and source.most_codes <= MOST_CODES else _LISTED_BYTES
 
 
 def present(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -111,11 +119,11 @@ class _Share(NamedTuple):
 def _sorted(table: pa.Table, width: int) -> DividedRows:
     """table: `width` columns of the group, which are integers, the value, and whether rows are live."""
     groups, rest = table.select(range(width)), table.columns[width:]
-    coded = groups.columns
+    coded, shares = groups.columns, equal_shares(len(table))
     spans = [_span(column) for column in coded]
     if prod(size for _, size in spans) > MOST_CODES:  # the statistics that another tool wrote are wrong
         coded = [_codes(groups)]
-        spans = [_span(coded[0])]
+        spans, shares = [_span(coded[0])], [(0, len(table))]  # each share counts the rows of all codes
     sizes = [size for _, size in spans]
     codes_there = prod(sizes)
 
@@ -125,6 +133,7 @@ def _sorted(table: pa.Table, width: int) -> DividedRows:
             as_numpy(column.slice(first, count)) - low for column, (low, _) in zip(coded, spans, strict=True)
         ]
         codes = combine_codes(numbers, sizes)
+        del numbers
         values, is_null = present(rest[0].slice(first, count))
         is_live = np.zeros(0, bool)
         if rest[1:]:
@@ -139,9 +148,10 @@ def _sorted(table: pa.Table, width: int) -> DividedRows:
             order = order[~is_null[order]]
             if len(is_live):
                 m -= np.bincount(codes[is_live & is_null], minlength=codes_there)
+        del codes
         return _Share(rows, m, nulls, places, values[order])
 
-    return _joined(groups, each_share(divide, equal_shares(len(table))))
+    return _joined(groups, each_share(divide, shares))
 
 
 def _joined(groups: pa.Table, shares: Sequence[_Share]) -> DividedRows:

@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
+from tidemark.query.scans.divided_rows import bytes_a_row
 from tidemark.query.scans.grouped_rows import GroupedRows
 from tidemark.query.scans.held_rows import HeldRows
 from tidemark.query.scans.open_scan import OpenScan, Selected
+from tidemark.query.scans.row_source import RowSource
 from tidemark.query.scans.scanned_rows import ScannedGroups, ScannedRows
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
@@ -28,12 +30,10 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.snapshots.site_contents import AnyContents
 
-HELD_BYTES = 32  # of a row: 8 in a list that DuckDB may double while it grows, 8 in what it hands over
 
-
-def most_held(memory: int) -> int:
-    """How many rows are answered from memory, where DuckDB may use so many bytes."""
-    return memory // HELD_BYTES
+def most_held(memory: int, source: RowSource) -> int:
+    """How many rows of a source are answered from memory, where DuckDB may use so many bytes."""
+    return memory // bytes_a_row(source)
 
 
 class EventScan(OpenScan):
@@ -121,12 +121,12 @@ class EventScan(OpenScan):
         source = self._source
         with self._reading() as relation:
             rows = source.spread(f"({relation})")
-            if source.most_rows <= most_held(self.memory):
+            if source.most_rows <= most_held(self.memory, source):
                 return self._held(rows)
             self.keep("scanned", f"FROM {source.stored(rows)}")
         source.texts = frozenset()  # the table has bytes
         ((count,),) = self.rows("SELECT count(*) FROM scanned")
-        if count > most_held(self.memory):
+        if count > most_held(self.memory, source):
             return GroupedRows(source, self._measure, self)
         return self._held("scanned")
 

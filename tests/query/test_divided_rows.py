@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark.query.scans import divided_rows
+from tidemark.query.scans import divided_rows, event_scan
 from tidemark.query.scans.divided_rows import DividedRows
 from tidemark.warehouse.columns.codes import stable_order
 
@@ -68,6 +70,54 @@ def check(patch: pytest.MonkeyPatch) -> None:
         edges = [0, *(int(cut * len(table)) for cut in cuts), len(table)]
         patch.setattr(divided_rows, "equal_shares", lambda _, edges=edges: list(pairwise(edges)))
         assert shown(divided_rows._sorted(table, width)) == truth(table, width)
+
+
+def check_memory() -> None:
+    """What is held at most, with the rows that were read, however the threads follow each other."""
+    count, rng = 2**18, np.random.default_rng(3)
+    for width in (1, 2, 4):
+        columns = {str(i): rng.integers(0, 8, count) for i in range(width)}
+        table = pa.table({**columns, "value": rng.random(count), "live": np.zeros(count, np.uint8)})
+        tracemalloc.start()
+        try:
+            divided_rows._sorted(table, width)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        source: Any = SimpleNamespace(group_columns=range(width), most_codes=8**width)
+        assert count <= event_scan.most_held(peak + table.nbytes, source) * 2  # the estimate is no wild guess
+        assert event_scan.most_held(peak + table.nbytes, source) <= count
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["as it is", "as for lists"])
+def test_rows_that_are_sorted_take_no_more_than_is_granted(
+    monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    monkeypatch.setattr(divided_rows, "equal_shares", lambda rows: [(0, rows // 2), (rows // 2, rows)])
+    if right:
+        check_memory()
+        return
+    monkeypatch.setattr(event_scan, "bytes_a_row", lambda _: 32)
+    with pytest.raises(AssertionError):
+        check_memory()
+
+
+@pytest.mark.parametrize(("apart", "shares"), [(1, 2), (2**40, 1)])
+def test_a_share_has_no_counts_of_many_groups(
+    monkeypatch: pytest.MonkeyPatch, apart: int, shares: int
+) -> None:
+    """Each has a count for each code: the rows of groups that lie far apart are one share."""
+    found, right = list[Any](), divided_rows.each_share
+
+    def each_share(work: Any, some: Any) -> Any:
+        found.extend(some)
+        return right(work, some)
+
+    monkeypatch.setattr(divided_rows, "equal_shares", lambda rows: [(0, rows // 2), (rows // 2, rows)])
+    monkeypatch.setattr(divided_rows, "each_share", each_share)
+    table = pa.table({"group": np.arange(40) * apart, "value": np.arange(40.0)})
+    assert shown(divided_rows._sorted(table, 1)) == truth(table, 1)
+    assert len(found) == shares
 
 
 def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_one_scan_finds_the_values_of_all_groups_and_then_their_ranks(
 
         monkeypatch.setattr(EventScan, name, counted)
     if not held or is_broken:
-        monkeypatch.setattr(event_scan, "most_held", lambda _: 0)
+        monkeypatch.setattr(event_scan, "most_held", lambda *_: 0)
     if not held and is_broken:
         monkeypatch.setattr(grouped_rows, "POINTS", 1)
     options: dict[str, Any] = {"where": "number >= 0", "by": "origin", "every": "1h"}

@@ -59,7 +59,7 @@ def test_a_scan_gets_the_connection_of_the_last_one_without_its_tables(
 ) -> None:
     """Two scans at once have two. The broken variant keeps the tables."""
     asked = Asked(by=("k",))
-    monkeypatch.setattr(event_scan, "most_held", lambda _: 0)  # more are kept in a table
+    monkeypatch.setattr(event_scan, "most_held", lambda *_: 0)  # more are kept in a table
     with asked.scan(world.contents) as first, asked.scan(world.contents) as second:
         used = [first.connection, second.connection]
         assert used[0] is not used[1]

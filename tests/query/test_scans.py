@@ -81,7 +81,7 @@ def test_rows_that_duckdb_does_not_read_by_itself_give_the_same_answers(
 def test_rows_beyond_the_memory_stay_in_duckdb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are answered by a sort, as those in memory are; few rows of large files are held."""
     for held in (0, 60):
-        monkeypatch.setattr(event_scan, "most_held", lambda _, held=held: held)
+        monkeypatch.setattr(event_scan, "most_held", lambda *_, held=held: held)
         for measure in ("x", "n", "p"):
             check(world, Asked(measure=measure))
             check(world, Asked(measure=measure, by=("k",)))

@@ -181,7 +181,7 @@ def check_groups(wh: Warehouse, rows: Rows, week: tuple[datetime, datetime]) -> 
 
 @pytest.mark.parametrize("held", [2**20, 0])
 def test_a_summary_is_that_of_the_rows(world: tuple[Warehouse, Rows], monkeypatch: Patch, held: int) -> None:
-    monkeypatch.setattr(event_scan, "most_held", lambda _: held)
+    monkeypatch.setattr(event_scan, "most_held", lambda *_: held)
     check_all(*world)
 
 
@@ -213,7 +213,7 @@ def adds_doubles(patch: Patch) -> None:
 
 def forgets_what_is_mixed(patch: Patch) -> None:
     right = sums_query.sums_of_rows
-    patch.setattr(event_scan, "most_held", lambda _: 0)  # more rows are summed by DuckDB
+    patch.setattr(event_scan, "most_held", lambda *_: 0)  # more rows are summed by DuckDB
     patch.setattr(
         grouped_rows,
         "sums_of_rows",
