@@ -93,9 +93,9 @@ def test_a_statement_that_is_looked_up_twice_is_caught(
 
 def test_a_statement_is_refused_when_it_is_made(path: Path) -> None:
     wh = query.open(path)
-    for refused in ("SELECT m FROM events WHERE n = 14", "SELECT n + s FROM events WHERE n = 14"):
+    for refused in ("m", "n + s", "rowid"):
         with pytest.raises(InputError, match="DuckDB refuses"):
-            wh.sql(refused)
+            wh.sql(f"SELECT {refused} FROM events WHERE n = 14")
     relation = wh.sql("SELECT n, s AS t FROM events WHERE n = 14")
     assert (relation.columns, list(map(str, relation.types))) == (["n", "t"], ["BIGINT", "VARCHAR"])
 
