@@ -190,9 +190,12 @@ class ChosenParts:
         return fields
 
     @cached_property
-    def _values(self) -> Sequence[Values]:
-        """The values of each group by its place."""
-        return self.scan.parts.values_of(self.groups) if self.values is None else self.values
+    def _values(self) -> Mapping[int, Values] | Sequence[Values]:
+        """The values of each group of which a part is answered, by its place."""
+        if self.values is not None:
+            return self.values
+        shown = np.unique(self._places // len(self.windows))
+        return dict(zip(shown.tolist(), self.scan.parts.values_of(self.groups[shown]), strict=True))
 
     def top(self, k: int) -> Sequence[Sequence[ScannedKey]]:
         """See `ScannedParts.top`."""
