@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from tidemark.query.answers.plan import SCAN, Plan
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
@@ -22,8 +21,6 @@ from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
 @dataclass(frozen=True, slots=True)
 class PlannedScan(WantedKeys[Plan]):
     """The plan of a scan of all keys of the window."""
-
-    bounds_silent: ClassVar[bool] = True
 
     def answers(self, questions: Sequence[KeyQuestion]) -> Plan:
         """The plan; its rounds are not known before."""

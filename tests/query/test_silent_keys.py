@@ -155,6 +155,7 @@ def test_sums_that_were_read_are_told(worlds: dict[str, Silenced]) -> None:
 OTHERS: list[Callable[[query.Warehouse], Any]] = [
     lambda wh: wh.key_range("a", "c"),
     lambda wh: wh.self_join(),
+    lambda wh: wh.scan_plan(),
     lambda wh: wh.persistent(0.5),
     lambda wh: wh.persistence("a"),
     lambda wh: wh.new_keys(last="2d"),
