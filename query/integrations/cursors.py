@@ -73,8 +73,9 @@ class Cursor:
             raise InputError("the cursor is closed. Open another one.")
         self.description = self._rows = None
         relation = self._connection.query(statement, parameters)
+        rows = relation.fetchall()
         self.description = [(name, *[None] * 6) for name in relation.columns]
-        self._rows = iter(relation.fetchall())
+        self._rows = iter(rows)
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]]) -> None:
         """InputError: it is for statements that write, and nothing can be written here."""

@@ -22,7 +22,7 @@ from sqlalchemy.sql import compiler
 from tidemark import query
 from tidemark.query.integrations import cursors
 from tidemark.query.reader import Reader
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 SCHEMA = "main"
 _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
@@ -143,7 +143,7 @@ class TidemarkDialect(DefaultDialect):
 
     def connect(self, *_: Any, **given: Any) -> Any:
         """A connection. All of an engine read by the same open warehouses."""
-        _check_settings(given.pop("config", {}))
+        _check_settings(given.pop("config", None) or {})
         with self._opening:
             if self._opened is None:
                 self._opened = dict(query.connect(given.pop("warehouses", {}), **given).warehouses)
@@ -218,8 +218,10 @@ class TidemarkDialect(DefaultDialect):
         return {"text": None}
 
 
-def _check_settings(config: Mapping[str, Any]) -> None:
+def _check_settings(config: Any) -> None:
     """InputError for settings of DuckDB. Superset gives its own name with them, which changes nothing."""
+    if not isinstance(config, Mapping):
+        raise InputError(f"config is a mapping, got {shortened(config)}. Leave it out.")
     if set(config) - {"custom_user_agent"}:
         raise InputError(
             f"config has settings of DuckDB, which are locked here, got {sorted(config)}. Leave it out; "

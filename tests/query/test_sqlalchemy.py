@@ -152,6 +152,16 @@ def test_superset_reflects_and_draws(path: str) -> None:
     engine.dispose()
 
 
+def test_what_is_no_setting_is_none_or_refused(path: str) -> None:
+    def opened(config: Any) -> Any:
+        return sa.create_engine(f"tidemark://?w={path}", connect_args={"config": config}).connect()
+
+    with opened(None) as connection:
+        assert connection.execute(sa.text("SELECT 1")).all() == [(1,)]
+    with pytest.raises(exc.ProgrammingError, match=r"config is a mapping, got 'threads=1'"):
+        opened("threads=1")
+
+
 def test_settings_of_duckdb_are_refused(path: str) -> None:
     engine = sa.create_engine(f"tidemark://?w={path}", connect_args={"config": {"threads": 1}})
     with pytest.raises(exc.ProgrammingError, match=r"config has settings of DuckDB.*got \['threads'\]"):
@@ -275,6 +285,9 @@ def test_what_is_closed_is_refused(path: str) -> None:
     cursor = connection.cursor()
     with pytest.raises(InputError, match="no statement was run"):
         cursor.fetchall()
+    assert cursor.description is None
+    with pytest.raises(InputError, match="Conversion Error"):
+        cursor.execute("SELECT name::INT FROM w")
     assert cursor.description is None
     cursor.execute("SELECT 1 AS one, 2 AS two")
     described: Any = cursor.description
