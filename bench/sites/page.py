@@ -25,6 +25,8 @@ def measure(section: Section, port: int, token: str) -> None:
         page.size(1200, 900, "light")
         page.log_in(port, token)
         for _ in range(LOADS):
+            page.call("Page.navigate", url="about:blank")  # else the figures of the last page are there
+            page.until("location.href == 'about:blank'")
             page.call("Page.navigate", url=f"http://127.0.0.1:{port}/")
             page.until(f"{_PAINT} > 0")
             page.until(READY)
