@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tidemark.query.reading.shares import each_share
 from tidemark.query.scans import divided_rows, event_scan
 from tidemark.query.scans.divided_rows import DividedRows
 from tidemark.warehouse.columns.codes import stable_order
@@ -107,14 +108,14 @@ def test_a_share_has_no_counts_of_many_groups(
     monkeypatch: pytest.MonkeyPatch, apart: int, shares: int
 ) -> None:
     """Each has a count for each code: the rows of groups that lie far apart are one share."""
-    found, right = list[Any](), divided_rows.each_share
+    found = list[Any]()
 
-    def each_share(work: Any, some: Any) -> Any:
+    def noted(work: Any, some: Any) -> Any:
         found.extend(some)
-        return right(work, some)
+        return each_share(work, some)
 
     monkeypatch.setattr(divided_rows, "equal_shares", lambda rows: [(0, rows // 2), (rows // 2, rows)])
-    monkeypatch.setattr(divided_rows, "each_share", each_share)
+    monkeypatch.setattr(divided_rows, "each_share", noted)
     table = pa.table({"group": np.arange(40) * apart, "value": np.arange(40.0)})
     assert shown(divided_rows._sorted(table, 1)) == truth(table, 1)
     assert len(found) == shares
