@@ -152,13 +152,8 @@ def _views(
     view = sql_rows.SUMMARY_VIEW
     summary = f"{define(view, readers.summary)}({_NOW})"
     views["summary"] = _table(summary, sql_rows.columns(view, wh.options, several=readers.are_named))
-    if not any(site.options.indexes for site in wh.sites.values()):
-        return views, {}, rows_now
-    return (
-        views,
-        {part: _of_all(readers, partial(rows, part, "asked")) for part in (EVENTS, *PARTS)},
-        rows_now,
-    )
+    indexed = (EVENTS, *PARTS) if any(site.options.indexes for site in wh.sites.values()) else ()
+    return views, {part: _of_all(readers, partial(rows, part, "asked")) for part in indexed}, rows_now
 
 
 def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, Callable[[], str]]:

@@ -38,10 +38,8 @@ def rows(batch: int) -> list[Row]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Five steps in history: one run of three, and two of level 0; one more load merges all."""
-    world = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
-    for batch in range(5):
-        world.add(rows(batch), load=True)
-    return world
+    batches = [(True, rows(batch)) for batch in range(5)]
+    return GroupWorld.of(tmp_path_factory.mktemp("made"), batches, measures=ONE, groups=["origin"])
 
 
 @pytest.fixture

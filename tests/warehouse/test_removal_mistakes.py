@@ -29,10 +29,8 @@ WHERE = "origin = 'a'"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Two steps in history: one more load merges all."""
-    made = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=["origin"])
-    for number in range(2):
-        made.add(rows(number), load=True)
-    return made
+    batches = [(True, rows(number)) for number in range(2)]
+    return GroupWorld.of(tmp_path_factory.mktemp("made"), batches, measures=ONE, groups=["origin"])
 
 
 @pytest.fixture

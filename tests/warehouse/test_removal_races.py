@@ -29,10 +29,9 @@ def rows(batch: int, count: int = 30) -> list[Row]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> GroupWorld:
     """Five steps in history: one run of three, and two of level 0."""
-    world = GroupWorld.create(tmp_path_factory.mktemp("made"), ONE, groups=[], keys=["origin"])
-    for batch in range(5):
-        world.add(rows(batch), load=True)
-    return world
+    batches = [(True, rows(batch)) for batch in range(5)]
+    folder = tmp_path_factory.mktemp("made")
+    return GroupWorld.of(folder, batches, measures=ONE, groups=[], keys=["origin"])
 
 
 @pytest.fixture

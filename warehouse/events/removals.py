@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,21 @@ FEATURE = "signed"  # the name of the feature of warehouses with removals, see s
 NONE = -1  # the number before the first removal
 
 Kind: TypeAlias = Literal["delete", "unload", "correct", "expire"]
+
+
+class Steps(Protocol):
+    """The steps of a run, both inclusive."""
+
+    @property
+    def first(self) -> int:
+        """The first step."""
+
+    @property
+    def last(self) -> int:
+        """The last step."""
+
+
+R = TypeVar("R", bound=Steps)
 
 SCHEMA = pa.schema(
     [
@@ -233,14 +248,18 @@ class Removed:
             return []
         return pending(first, last, net_of, self.removals)
 
-    def empties(self, first: int, last: int, net_of: int, left: Mapping[int, int]) -> bool:
-        """Whether the run of these steps counts as one without rows, whatever its files have: all have left.
+    def emptied(self, nets: Mapping[R, int], left: Mapping[int, int]) -> frozenset[R]:
+        """The runs that count as runs without rows, whatever their files have: all have left.
 
-        first, last, net_of   as of `pending`
-        left                  `rows_by_step`. A step that it lacks is not known, and may have rows
+        nets   for each run the removal that it is net of (`run_tables.nets_of`)
+        left   `rows_by_step`. A step that it lacks is not known, and may have rows
         """
-        is_pending = bool(self.pending(first, last, net_of))
-        return is_pending and all(left.get(step) == 0 for step in range(first, last + 1))
+        return frozenset(
+            run
+            for run, net_of in nets.items()
+            if self.pending(run.first, run.last, net_of)
+            and all(left.get(step) == 0 for step in range(run.first, run.last + 1))
+        )
 
     def before(self, batches: Iterable[BatchRange]) -> int:
         """The newest removal that is older than every removal of rows of the batches."""

@@ -358,13 +358,13 @@ def _merge_source(
     if planned is not None and not planned.kept:
         return None
     removed = removed_at(work.store, events)
-    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+    nets = run_tables.nets_of(runs)
     pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
     if not any(pending.values()):
         return _Merge(work, merge, runs, removed.number)
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
     left = removed.rows_by_step(plans)
-    emptied = {run for run, net in nets.items() if removed.empties(run.first, run.last, net, left)}
+    emptied = removed.emptied(nets, left)
     with_rows = {run: files for run, files in runs.items() if run not in emptied}
     if any(not one.keeps(run.first, run.last) for run in with_rows for one in pending[run]):
         return None

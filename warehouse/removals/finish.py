@@ -254,10 +254,8 @@ def _with_rows(
     runs: Mapping[Run, list[DataFile]], removed: Removed, left: Mapping[int, int]
 ) -> dict[Run, list[DataFile]]:
     """The runs of which a row is left; `left` has how many rows each step has."""
-    nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
-    return {
-        run: files for run, files in runs.items() if not removed.empties(run.first, run.last, nets[run], left)
-    }
+    emptied = removed.emptied(run_tables.nets_of(runs), left)
+    return {run: files for run, files in runs.items() if run not in emptied}
 
 
 def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int]) -> _Waiting:

@@ -110,6 +110,11 @@ def net_of(path: str) -> int:
     return int(number) if number else -1
 
 
+def nets_of(runs: Mapping[Run, Sequence[DataFile]]) -> dict[Run, int]:
+    """For each run the newest removal whose rows its files do not have; `net_of` of its path."""
+    return {run: net_of(files[0].path) for run, files in runs.items()}
+
+
 def other_log(table: DeltaTable) -> str | None:
     """What shows that the log, or its checkpoint, is of no table of runs or marks; None if nothing does."""
     columns = table.metadata().partition_columns

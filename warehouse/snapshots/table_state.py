@@ -236,7 +236,7 @@ class TableState:
             runs, last_step = table.runs, table.layout.last_step
         except DamagedWarehouse:  # told by the view that reads the table
             return removed.number
-        nets = {run: run_tables.net_of(files[0].path) for run, files in runs.items()}
+        nets = run_tables.nets_of(runs)
         if max(nets.values(), default=NONE) > removed.number or self._lacks_removed(runs_table, last_step):
             return None
         if not self._waiting(runs_table, removed):
@@ -274,7 +274,7 @@ class TableState:
         return self._emptied(runs_table, self.shown(runs_table))
 
     def _emptied(self, runs_table: str, removed: Removed) -> frozenset[Run]:
-        nets = {run: run_tables.net_of(files[0].path) for run, files in self.files[runs_table].runs.items()}
+        nets = run_tables.nets_of(self.files[runs_table].runs)
         if not any(removed.pending(run.first, run.last, net) for run, net in nets.items()):
             return frozenset()
         try:
@@ -283,7 +283,7 @@ class TableState:
                 left = self._left[removed.number] = removed.rows_by_step(self.plans)
         except DamagedWarehouse:  # told by the views
             return frozenset()
-        return frozenset(run for run, net in nets.items() if removed.empties(run.first, run.last, net, left))
+        return removed.emptied(nets, left)
 
     def _lacks_removed(self, runs_table: str, last_step: int) -> bool:
         """Whether rows were removed from a step that the table lacks, although it had the step then."""
