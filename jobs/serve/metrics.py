@@ -1,4 +1,4 @@
-"""/metrics for Prometheus: freshness, rows, runs by level, live batches, quantiles, latency of questions.
+"""/metrics for Prometheus: freshness, rows, runs, live batches, lost races, quantiles, latency of questions.
 
 A scrape asks in mode quick, from memory. If that takes longer than WAIT_SECONDS, as where an object store
 does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old it is. At
@@ -19,12 +19,13 @@ from fractions import Fraction
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.responses import Response
 
 from tidemark.query.answers.by_site import SiteFacts
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.moments import exact_us
+from tidemark.warehouse.delta.lost_races import LostRaces
 from tidemark.warehouse.errors import EmptyWindow, TidemarkError
 
 WAIT_SECONDS = 0.8  # for newer data; then the last view answers
@@ -52,7 +53,11 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_quantile_low": ("The exact quantile is certainly at least this.", ("measure", "phi")),
     "tidemark_quantile_high": ("The exact quantile is certainly at most this.", ("measure", "phi")),
 }
-Sample = tuple[str, tuple[str, ...], float]  # the gauge, the values of its labels, the value
+COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tidemark_lost_races_total": ("Tries of commits that lost the race to other writers and came again.", ()),
+}
+FAMILIES = {**dict.fromkeys(GAUGES, GaugeMetricFamily), **dict.fromkeys(COUNTERS, CounterMetricFamily)}
+Sample = tuple[str, tuple[str, ...], float]  # the metric, the values of its labels, the value
 
 
 _log = logging.getLogger("tidemark.serve")
@@ -83,6 +88,10 @@ class Metrics:
         )
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-metrics")
         self._running: Future[None] | None = None
+        self._races = {
+            name: {site: LostRaces(one.store) for site, one in wh.sites.items()}
+            for name, wh in self.warehouses.items()
+        }
         self._found: dict[str, list[Sample]] = {}
         self._found_at = math.nan
 
@@ -104,7 +113,9 @@ class Metrics:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look(self) -> None:
-        self._found = {name: samples(wh, self.chosen) for name, wh in self.warehouses.items()}
+        self._found = {
+            name: samples(wh, self.chosen, self._races[name]) for name, wh in self.warehouses.items()
+        }
         self._found_at = time.monotonic()
 
     def _families(self, names: set[str]) -> Iterator[Metric]:
@@ -112,11 +123,11 @@ class Metrics:
         age = GaugeMetricFamily("tidemark_view_age_seconds", "How old what follows of the warehouses is.")
         age.add_metric([], time.monotonic() - self._found_at)
         yield age
-        for gauge, (words, labels) in GAUGES.items():
-            family = GaugeMetricFamily(gauge, words, labels=["warehouse", *labels])
+        for metric, (words, labels) in {**GAUGES, **COUNTERS}.items():
+            family = FAMILIES[metric](metric, words, labels=["warehouse", *labels])
             for name, own in found.items():
-                for metric, values, value in own[:MOST_SERIES]:
-                    if metric == gauge:
+                for sample, values, value in own[:MOST_SERIES]:
+                    if sample == metric:
                         family.add_metric([name, *values], value)
             yield family
         cut = GaugeMetricFamily(
@@ -145,14 +156,18 @@ class _Families:
         return self.found
 
 
-def samples(wh: Warehouse, chosen: Chosen) -> list[Sample]:
-    """The samples of a warehouse; if it cannot be read, only that it is not up."""
+def samples(wh: Warehouse, chosen: Chosen, races: Mapping[str, LostRaces]) -> list[Sample]:
+    """The samples of a warehouse; if it cannot be read, only that it is not up.
+
+    races: those of each of several warehouses by its name; of one by the name "".
+    """
     try:
         info = wh.info()
         sites = wh.by_site() if "warehouses" in info else None
         rows = _rows(wh) if sites is None else sum(one.rows for one in sites.values())
         of_sites = _of_sites(wh, sites or {})
-        found = [*_of_tables(info, rows), *of_sites, *_newest(wh), *_quantiles(wh, chosen)]
+        lost = _lost_races(info, races)
+        found = [*_of_tables(info, rows), lost, *of_sites, *_newest(wh), *_quantiles(wh, chosen)]
         return [("tidemark_up", (), 1.0), *found]
     except TidemarkError as error:
         _log.warning("a look at a warehouse failed: %s: %s", type(error).__name__, error)
@@ -167,6 +182,12 @@ def _rows(wh: Warehouse) -> int:
         return sum(wh.contents().counts.values())
     except EmptyWindow:  # no columns yet
         return 0
+
+
+def _lost_races(info: Mapping[str, Any], races: Mapping[str, LostRaces]) -> Sample:
+    facts = info.get("warehouses", {"": info})
+    number = sum(one.look(facts[name]["versions"]) for name, one in races.items())
+    return "tidemark_lost_races_total", (), number
 
 
 def _of_sites(wh: Warehouse, sites: Mapping[str, SiteFacts]) -> Iterator[Sample]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 import yaml
 from hypothesis import given
@@ -21,11 +25,15 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.jobs.http_served import Site, serving, small_world
-from tidemark import query
+from tidemark import query, stream, warehouse
 from tidemark.jobs.cli.named_warehouses import named_warehouses
 from tidemark.jobs.serve import metrics
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, parse_rights
+from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta.lost_races import LostRaces
+from tidemark.warehouse.delta.races import Race
 
+PROMTOOL = shutil.which("promtool")
 GRAFANA = Path(__file__).resolve().parents[2] / "docs" / "grafana"
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -122,15 +130,82 @@ def test_the_metrics_are_what_the_questions_answer(site: Site, wh: query.Warehou
     assert value(found, "tidemark_question_seconds_count", question="distinct") >= 1
 
 
+def lost_and_told(uri: str, site: Site, caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
+    """While writers race: the lost races that the log of this process has since it began, and those told."""
+    commit, batches, row = tables.commit, count(), pa.table({"x": [1.0]})
+
+    def race(rivals: int) -> None:
+        def beaten(*args: Any, **given: Any) -> Any:
+            nonlocal rivals
+            rivals -= 1
+            with pytest.MonkeyPatch.context() as alone:
+                alone.setattr(tables, "commit", commit)
+                if rivals >= 0:
+                    stream.append(None, uri, row, source="rival", batch=next(batches))
+                return commit(*args, **given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tables, "commit", beaten)
+            stream.append(None, uri, row, source="web", batch=next(batches))
+
+    def told() -> tuple[int, float]:
+        lost = sum("lost the race" in one.getMessage() for one in caplog.records)
+        return lost, value(scraped(site), "tidemark_lost_races_total")
+
+    found = [told()]
+    for rivals in (1, 0, 3):
+        race(rivals)
+        found += [told(), told()]
+    return found
+
+
+def test_lost_races_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    uri = str(tmp_path / "w")
+    warehouse.create(None, uri, ["x"], schema=pa.schema({"x": pa.float64()}))
+    with serving({"w": query.open(uri)}) as site:
+        found = lost_and_told(uri, site, caplog)
+        assert [told for _, told in found] == [lost for lost, _ in found]
+        none, first, again, quiet, still, many, last = (told for _, told in found)
+        assert none == 0 < first == again == quiet == still < many == last
+    with serving({"w": query.open(uri)}) as later:
+        assert value(scraped(later), "tidemark_lost_races_total") == 0
+
+
+def _notes_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Race, "_lost_note", {})
+
+
+def _counts_again(patch: pytest.MonkeyPatch) -> None:
+    look = LostRaces.look
+
+    def from_the_start(self: LostRaces, versions: Any) -> int:
+        self._seen = dict.fromkeys([*versions, "events"], -1)
+        return look(self, versions)
+
+    patch.setattr(LostRaces, "look", from_the_start)
+
+
+@pytest.mark.parametrize("mistake", [_notes_nothing, _counts_again])
+def test_a_wrong_number_of_lost_races_is_caught(
+    mistake: Callable[[pytest.MonkeyPatch], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_lost_races_are_counted(tmp_path, caplog)
+
+
 def against_conventions(text: str) -> list[str]:
     """What `promtool check metrics` would say: rules of names, types and help of Prometheus's own linter."""
-    said = []
+    counters = re.findall(r"^# TYPE (\S+) counter$", text, re.MULTILINE)  # the parser adds what they lack
+    said = [f"{name} is a counter without total" for name in counters if not name.endswith("_total")]
     for family in text_string_to_metric_families(text):
         name, words = family.name, family.name.split("_")
         rules = {
             "has no help": not family.documentation,
-            "is a counter": family.type == "counter",  # none is: what is told are states
-            "ends as a counter": words[-1] == "total",
+            "ends as a counter": family.type != "counter" and words[-1] == "total",
             "has the type in its name": family.type in words
             or bool({"gauge", "counter", "summary"} & {*words}),
             "ends as a part of a histogram": words[-1] in {"bucket", "count", "sum"},
@@ -152,11 +227,28 @@ NO_BASE_UNITS = {
 def test_the_metrics_follow_the_conventions(site: Site) -> None:
     text = site.get("/metrics").text
     assert against_conventions(text) == []
+    wrong = "# HELP tidemark_lost Races.\n# TYPE tidemark_lost counter\ntidemark_lost 1\n"
+    assert against_conventions(wrong) == ["tidemark_lost is a counter without total"]
     wrong = '# HELP tidemark_wait_ms How long.\n# TYPE tidemark_wait_ms gauge\ntidemark_wait_ms{le="1"} 1\n'
     assert against_conventions(wrong) == [
         "tidemark_wait_ms has no base unit",
         "tidemark_wait_ms has labels of a histogram",
     ]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool")
+def test_promtool_finds_nothing_to_say(site: Site) -> None:
+    def said(*words: str, given: str = "") -> tuple[int, str]:
+        found = subprocess.run(
+            [str(PROMTOOL), *words], check=False, input=given, text=True, capture_output=True, timeout=60
+        )
+        return found.returncode, found.stdout + found.stderr
+
+    text = site.get("/metrics").text
+    assert said("check", "metrics", given=text) == (0, "")
+    assert said("check", "rules", str(GRAFANA / "rules.yml"))[0] == 0
+    wrong = text.replace("tidemark_lost_races_total", "tidemark_lost_races")
+    assert said("check", "metrics", given=wrong)[0] != 0
 
 
 @given(

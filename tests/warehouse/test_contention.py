@@ -33,7 +33,10 @@ from tests.warehouse.committing import (
 )
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.changes import NewColumns
-from tidemark.warehouse.delta.commits import commit_change
+from tidemark.warehouse.delta.commits import LOST, commit_change
+from tidemark.warehouse.delta.log_files import commit_name
+from tidemark.warehouse.delta.log_versions import LogOfTable, newest_versions
+from tidemark.warehouse.delta.lost_races import LostRaces
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retries import Patience
 from tidemark.warehouse.delta.store import Store
@@ -74,6 +77,47 @@ def test_who_loses_a_race_looks_again_and_commits(
     assert {record.name for record in lost} == {"tidemark.commits"}
     assert all(f"{name}: try" in record.getMessage() for record in lost)
     assert all("process 7 on elsewhere" in record.getMessage() for record in lost)
+    log = LogOfTable(store, name)
+    assert [noted for version in log.versions if (noted := log.commit(version).lost)] == [3]
+
+
+def test_lost_races_are_counted_once_and_the_number_never_falls(store: Store, broken: Broken) -> None:
+    def lose(name: str, races: int) -> None:
+        def act(true: Write) -> None:
+            nonlocal races
+            if races:
+                races -= 1
+                a_rival(store, name)
+            true()
+
+        broken.commits(act)
+        race = Race(store, name)
+        deque(iter(lambda: race.commit([]), True))
+        race.look_again()
+        assert race.commit([])  # it notes nothing of the races of the one before
+        broken.patch.undo()
+
+    def newest() -> dict[str, int]:
+        return newest_versions(store, dict.fromkeys((LEDGER, STEPS, RUNS)))
+
+    lose(LEDGER, 2)
+    races = LostRaces(store)
+    assert races.look(newest()) == 0
+    lose(LEDGER, 2)
+    lose(STEPS, 1)
+    assert [races.look(newest()) for _ in range(2)] == [3, 3]
+    lose(RUNS, 0)
+    assert races.look({name: version - 1 for name, version in newest().items()}) == 3
+    for text in ("-1", "1e9", "9" * 10, "\u0664", "x"):
+        notes = {LOST: text}
+        assert tables.commit(tables.open_table(store, LEDGER), [], notes=notes) is None
+    lose(LEDGER, 4)
+    log = Path(store.table(LEDGER)) / "_delta_log"
+    newer = newest()
+    (log / commit_name(newer[LEDGER] - 1)).write_text("damaged")  # of the one that lost
+    (log / commit_name(newer[LEDGER])).unlink()
+    assert races.look(newer) == 3
+    assert LostRaces(store).look(newest()) == 0
 
 
 def test_columns_that_lose_their_race_say_so(store: Store) -> None:

@@ -10,7 +10,7 @@ retries, round_trips, disk_cache, write_behind, probe
                   requests to a store: made again, sent together, kept; uploads; what every commit relies on
 tables, table_open, table_names, table_facts, idle_tables, data_files
                   tables: opened, read, kept open, and their files
-changes, commits, races, own_files
+changes, commits, races, lost_races, own_files
                   a commit: what it changes, whether it was done, planned anew after a lost race
 log_files, log_replica, log_versions, log_nesting, log_repair, metadata_watch
                   the logs of tables

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import uuid
 from abc import ABC, abstractmethod
@@ -46,6 +47,8 @@ from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, on
 _LOG = logging.getLogger("tidemark.commits")
 ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
 COMPLETES = "tidemark.completes"  # which step a commit completes: see events/completion.py
+LOST = "tidemark.lost_races"  # how many tries of a commit lost the race before: see races.py
+_DIGITS = 9  # of that number; a longer one was not written by us
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
@@ -58,6 +61,7 @@ class Commit:
     """A version of a table: its writer, operation and time as the log has them; None if it does not.
 
     completes   what the commit notes of the step that it completes
+    lost        how many races it lost before
     """
 
     version: int
@@ -68,6 +72,7 @@ class Commit:
     operation: str | None
     at_ms: int | None
     completes: str | None = None
+    lost: int = 0
 
     @property
     def description(self) -> str:
@@ -291,7 +296,7 @@ def parse(version: int, content: bytes) -> Commit:
     def text(*names: str) -> str | None:
         return next((str(info[name]) for name in names if info.get(name) is not None), None)
 
-    timestamp = info.get("timestamp")
+    timestamp, lost = info.get("timestamp"), text(LOST) or ""
     return Commit(
         version,
         text(ID),
@@ -301,6 +306,7 @@ def parse(version: int, content: bytes) -> Commit:
         text("operation"),
         timestamp if isinstance(timestamp, int) else None,
         text(COMPLETES),
+        int(lost) if re.fullmatch(f"[0-9]{{1,{_DIGITS}}}", lost) else 0,
     )
 
 

@@ -6,7 +6,8 @@
             break
 
 Each commit names the version that it was planned on, so whoever loses a race has changed nothing. If a writer
-loses, another one has committed: a table always makes progress.
+loses, another one has committed: a table always makes progress. A commit notes how many races it lost before,
+for lost_races.py.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, retries, tables
 from tidemark.warehouse.delta.changes import Change
-from tidemark.warehouse.delta.commits import NO_NOTES, Commit, LostRace, commit_change
+from tidemark.warehouse.delta.commits import LOST, NO_NOTES, Commit, LostRace, commit_change
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import Contended
 
@@ -45,6 +46,7 @@ class Race:
         self._started, self._pauses = time.monotonic(), retries.PATIENCE.pauses()
         self._winners: list[Commit] = []
         self._tries = 0
+        self._lost = 0  # since the last commit
 
     @property
     def table(self) -> DeltaTable:
@@ -66,7 +68,8 @@ class Race:
         notes: Mapping[str, str] = NO_NOTES,
     ) -> bool:
         """As `tables.commit`."""
-        lost = tables.commit(self.table, actions, blind=blind, transactions=transactions, notes=notes)
+        noted = {**notes, **self._lost_note}
+        lost = tables.commit(self.table, actions, blind=blind, transactions=transactions, notes=noted)
         return self._is_won(lost)
 
     def commit_numbered(self, source: str, number: int, actions: Sequence[AddAction]) -> bool:
@@ -79,12 +82,17 @@ class Race:
 
     def change(self, change: Change) -> bool:
         """Commits a change of columns or properties; `table` is opened again, with it."""
-        is_won = self._is_won(commit_change(self.table, change))
+        is_won = self._is_won(commit_change(self.table, change, self._lost_note))
         self._table = None
         return is_won
 
+    @property
+    def _lost_note(self) -> Mapping[str, str]:
+        return {LOST: str(self._lost)} if self._lost else NO_NOTES
+
     def _is_won(self, lost: LostRace | None) -> bool:
         self._tries += 1
+        self._lost = 0 if lost is None else self._lost + 1
         if lost is not None:
             self._table = None
             self._wait(lost)
