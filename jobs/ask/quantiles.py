@@ -17,7 +17,7 @@ from tidemark.jobs.cli.terminal import console
 from tidemark.query.answers.rendering import text_of
 from tidemark.query.groups.where_text import parse_where
 from tidemark.query.scans.computed import asked_measure, computed_values
-from tidemark.warehouse.columns.text_values import parse_columns, parse_number
+from tidemark.warehouse.columns.text_values import is_whole, parse_columns, parse_number
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ def opened(given: argparse.Namespace) -> query.Warehouse:
 def moment_of(given: argparse.Namespace) -> int | str | None:
     """The moment of --at: the number of a step, or the text of a time; None without it."""
     at: str | None = given.at
-    is_step = at is not None and at.isdecimal() and len(at) != len("20010331")
+    is_step = at is not None and is_whole(at) and len(at) != len("20010331")
     return int(at) if at is not None and is_step else at
 
 
@@ -155,14 +155,14 @@ def parse_between(wh: query.Warehouse, edges: list[str] | None) -> Any:
 
 def parse_span(text: str | None) -> Any:
     """A duration, or a number of steps."""
-    return int(text) if text and text.isdecimal() else text
+    return int(text) if text and is_whole(text) else text
 
 
 def _edge(wh: query.Warehouse, text: str) -> Any:
     """A time as text, or a step number if the warehouse has no time column; - stands for an open side."""
     if text == "-":
         return None
-    return int(text) if wh.tick is None and text.lstrip("-").isdecimal() else text
+    return int(text) if wh.tick is None and is_whole(text.removeprefix("-")) else text
 
 
 def parse_phi(text: str) -> Any:

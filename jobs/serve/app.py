@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.jobs.serve import files, pages, questions
-from tidemark.jobs.serve.hosts import HostCheck, bearer
+from tidemark.jobs.serve.hosts import KNOWN, HostCheck, bearer
 from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
 from tidemark.jobs.serve.private_questions import NOT_READ, answered
@@ -156,6 +156,7 @@ class Served:
         grant = None if token is None else self.tokens.find(token)
         if grant is None:
             raise Refused(401, "Unauthorized", "give a valid token: Authorization: Bearer TOKEN")
+        http.scope[KNOWN] = True
         return grant
 
     async def _files(self, request: str, http: HttpRequest) -> Response:

@@ -4,6 +4,7 @@
   HEAD_SECONDS after the connection began. Otherwise the connection is closed.
 * At most MOST_WAITING connections wait for the head of their first request; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
+* A connection whose request had no valid token is closed after the answer (hosts.py).
 
 So clients without a token cannot keep others out by holding connections open. The size and the time of bodies
 are limited in app.py.

@@ -3,6 +3,8 @@
 First of all, a request is refused if its Host was not named to the server, or if its Origin is neither the
 own page nor one that was named to the server. So a page of another site cannot use a browser to ask, even if
 it has a name that leads to this machine. There are no cookies: each request has a token.
+
+After the answer to a request without a valid token the connection is closed (connections.py says why).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tidemark.jobs.serve.responses import refusal
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+KNOWN = "tidemark.known"  # in the scope of a request that has a valid token
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -68,6 +71,8 @@ class HostCheck:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if KNOWN not in scope:
+                    headers["connection"] = "close"
             await send(message)
 
         problem = self._problem(Headers(scope=scope))
@@ -79,8 +84,16 @@ class HostCheck:
         if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
             return "this Host is not served. Names that are served are given by --allow-host."
         for origin in origins:
-            if origin not in self.origins and urlsplit(origin).netloc.lower() != hosts[0].strip().lower():
+            if origin not in self.origins and _host_of(origin) != hosts[0].strip().lower():
                 return "pages of this Origin may not ask. Those that may are given by --allow-origin."
+        return None
+
+
+def _host_of(origin: str) -> str | None:
+    """The host and port of an Origin; None for text that is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
         return None
 
 

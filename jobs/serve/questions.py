@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -22,7 +23,7 @@ from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
 from tidemark.query.sql.named_call import as_list, ask
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
-from tidemark.warehouse.columns.text_values import parse_columns, parse_key
+from tidemark.warehouse.columns.text_values import is_whole, parse_columns, parse_key
 from tidemark.warehouse.errors import EmptyWindow, InputError, shortened
 
 JOIN = "inner_product"  # of two warehouses; its other parameters are those of new_keys
@@ -241,7 +242,7 @@ def _keys(wh: Warehouse, given: Mapping[str, Any]) -> Any:
 
 
 def _whole_text(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+    return int(value) if isinstance(value, str) and is_whole(value) else value
 
 
 def _flag(text: str) -> Any:
@@ -261,10 +262,11 @@ def _check_sizes(given: Mapping[str, Any]) -> None:
 
 
 def _number(text: str) -> Decimal:
-    number = Decimal(text)
-    if abs(number.adjusted()) > _DIGITS or len(text) > _DIGITS:
-        raise InputError(f"a number of the body has more than {_DIGITS} digits: {shortened(text)}.")
-    return number
+    with suppress(ArithmeticError):  # an exponent that no decimal has
+        number = Decimal(text)
+        if abs(number.adjusted()) <= _DIGITS and len(text) <= _DIGITS:
+            return number
+    raise InputError(f"a number of the body has more than {_DIGITS} digits: {shortened(text)}.")
 
 
 def _whole(text: str) -> int:

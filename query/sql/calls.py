@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any
 
 from tidemark.query.reading.modes import KEY_MODES, MODES
-from tidemark.warehouse.columns.text_values import parse_columns
+from tidemark.warehouse.columns.text_values import is_whole, parse_columns
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.errors import InputError
 
@@ -211,6 +211,6 @@ def _with_window(given: dict[str, Any]) -> dict[str, Any]:
 
 def _to_int_if_whole(value: Any) -> Any:
     """A whole number as an int (steps, in a warehouse without a time column); other values unchanged."""
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and is_whole(value.strip()):
         return int(value)
     return int(value) if isinstance(value, Decimal) and value == int(value) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import threading
@@ -69,7 +70,15 @@ GETS: dict[str, set[int]] = {
     "/quantile?warehouse=w&phi=0.5&by=name&limit=1000000000": {400},
     "/histogram?warehouse=w&bins=1000000000": {400},
     "/quantile?warehouse=w&phi=0.5&last=" + "9" * 400 + "d": {400},
+    **{
+        f"/quantile?warehouse=w&phi=0.5&{name}={'9' * 5_000}{unit}": {400}
+        for name in ("last", "as_of", "since", "every", "width", "top", "least_rows")
+        for unit in ("", "d", "M")
+    },
+    "/persistent?warehouse=w&alpha=1&slot=" + "9" * 5_000 + "d": {400},
     "/rank?warehouse=w&measure=big&x=1e999999999": {200, 400},
+    "/rank?warehouse=w&measure=big&x=1e9999999999999999999": {200, 400},
+    "/rank?warehouse=w&measure=price&x=" + "9" * 5_000: {200, 400},
     "/rank?warehouse=w&measure=price&x=-1e-999999999": {200, 400},
     # text that is code elsewhere
     "/quantile?warehouse=w&phi=0.5&where=1=1;DROP TABLE events": {400},
@@ -106,6 +115,8 @@ BODIES: dict[str, tuple[str, object, set[int]]] = {
     "3 MB": ("/frequency", b'{"warehouse": "w", "value": "' + b"x" * 3_000_000 + b'"}', {413}),
     "a number of a million digits": ("/rank", b'{"warehouse": "w", "x": ' + b"9" * 1_000_000 + b"}", {400}),
     "a huge exponent": ("/rank", b'{"warehouse": "w", "x": 1e999999999, "measure": "big"}', {400}),
+    "an exponent that no decimal has": ("/rank", b'{"warehouse": "w", "x": 1e9999999999999999999}', {400}),
+    "text of 5,000 digits": ("/quantile", _q(phi=0.5, last="9" * 5_000), {400}),
     "NaN": ("/rank", b'{"warehouse": "w", "x": NaN}', {400}),
     "half of a character": ("/frequency", b'{"warehouse": "w", "value": "\\ud800"}', {200, 400}),
     "half of a character as a column": ("/quantile", b'{"warehouse": "w", "phi": 1, "by": "\\ud800"}', {400}),
@@ -156,6 +167,8 @@ RAW: dict[str, tuple[str, set[str]]] = {
     "no Host in HTTP/1.0": (f"GET /info HTTP/1.0\r\n{BEARER}{CLOSE}", {"403"}),
     "two tokens": (f"GET /warehouses HTTP/1.1\r\n{HEAD}Authorization: Bearer x\r\n{CLOSE}", {"401"}),
     "another scheme": (f"GET /info HTTP/1.1\r\n{HOST}Authorization: Basic {TOKEN}\r\n{CLOSE}", {"401"}),
+    "an Origin that is no address": (f"GET /info HTTP/1.1\r\n{HEAD}Origin: http://[\r\n{CLOSE}", {"403"}),
+    "an Origin of a bracket": (f"GET / HTTP/1.1\r\n{HOST}Origin: http://a]b\r\n{CLOSE}", {"403"}),
     "an address in the request": (f"GET http://evil/info HTTP/1.1\r\n{HEAD}{CLOSE}", {"400", "404"}),
     "CONNECT": (f"CONNECT evil:80 HTTP/1.1\r\n{HEAD}{CLOSE}", {"400", "404"}),
     "TRACE": (f"TRACE /info HTTP/1.1\r\n{HEAD}{CLOSE}", {"405"}),
@@ -240,6 +253,28 @@ def test_slow_clients_and_many_connections_keep_nobody_out(
         one.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "token", "is_kept"),
+    [
+        ("/", "", False),
+        ("/page/page.js", "", False),
+        ("/nowhere", "", False),
+        ("/info?warehouse=w", "wrong", False),
+        ("/info?warehouse=w", TOKEN, True),
+        ("/info?warehouse=nowhere", TOKEN, True),
+    ],
+)
+def test_a_connection_without_a_token_is_not_kept(path: str, token: str, is_kept: bool, site: Site) -> None:
+    """Such connections, each kept by a request now and then, would take all places."""
+    authorized = f"Authorization: Bearer {token}\r\n" if token else ""
+    with socket.create_connection(("127.0.0.1", site.port)) as one:
+        one.sendall(f"GET {path} HTTP/1.1\r\n{HOST}{authorized}\r\n".encode())
+        reply = http.client.HTTPResponse(one)
+        reply.begin()
+        assert reply.read()
+        assert _is_closed(one, 0.05 if is_kept else 10) is not is_kept
+
+
 def _is_closed(one: socket.socket, seconds: float) -> bool:
     """Whether the other side closes the connection within so many seconds."""
     one.settimeout(seconds)
@@ -258,7 +293,11 @@ def test_a_slow_body_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 WEIRD = st.sampled_from(
-    [True, 0, -1, 2**70, 0.5, 1e300, "", "x", "7d", "\x00", "\ud800", "site", "ms", "ATL", "2001-09-09", "-1"]
+    [
+        *(True, 0, -1, 2**70, 0.5, 1e300),
+        *("", "x", "7d", "\x00", "\ud800", "site", "ms", "ATL", "2001-09-09", "-1"),
+        *("9" * 5_000, "9" * 5_000 + "d"),
+    ]
 )
 JSON_VALUES = (
     WEIRD | st.lists(WEIRD, max_size=2) | st.dictionaries(st.sampled_from(["site", "ms", "", "x"]), WEIRD)

@@ -21,6 +21,7 @@ from tidemark.warehouse.errors import InputError
 
 _BOUND_LENGTH = 32  # characters of a bound, as Delta cuts them
 _LAST = "\U0010ffff"  # the greatest character
+_WHOLE_DIGITS = 19  # of a number of steps or rows: of the greatest that tables hold
 _DIGITS = 40  # of a whole number that some type holds; 1e999999999 has a billion
 
 BOOLEANS = {
@@ -70,6 +71,11 @@ def parse_number(column: Measure | Key, text: str) -> Any:
         raise InputError(
             f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."
         ) from None
+
+
+def is_whole(text: str) -> bool:
+    """Whether the text is a number of steps or rows; one of more digits than any has stays text."""
+    return text.isdecimal() and len(text) <= _WHOLE_DIGITS
 
 
 def parse_columns(text: str | Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.moments import EPOCH, MICROSECOND, first_us
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 T = TypeVar("T", int, NDArray[np.int64])
 
@@ -36,6 +36,7 @@ _LAST = 2**63 - 1
 FIRST_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z, the first time that is accepted
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z, the last one
 LONGEST_US = 2**53  # the longest duration in microseconds: 285 years
+_DIGITS = 40  # of a number in the text of a duration
 
 _UNITS = {
     "us": 1,
@@ -88,7 +89,11 @@ def width_us(text: Any) -> int:
     text = plain(text)
     if isinstance(text, timedelta):
         return text // MICROSECOND
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", text.lower()) if isinstance(text, str) else None
+    match = (
+        re.fullmatch(rf"\s*(\d{{1,{_DIGITS}}})\s*([a-z]+)\s*", text.lower())
+        if isinstance(text, str)
+        else None
+    )
     if match is not None and text.strip()[-len(match[2]) :] == "M":
         raise InputError(
             f"not a duration: {text!r}. M is minutes to some and months to others: write '{match[1]}m' for "
@@ -98,8 +103,8 @@ def width_us(text: Any) -> int:
     unit = _UNITS.get(match[2], _UNITS.get(match[2].removesuffix("s"))) if match else None
     if match is None or unit is None:
         raise InputError(
-            f"not a duration: {text!r}. Expected a whole number and a unit from microseconds to weeks, "
-            "such as '1 day', '7d' or '15 minutes'."
+            f"not a duration: {shortened(text)}. Expected a whole number and a unit from microseconds to "
+            "weeks, such as '1 day', '7d' or '15 minutes'."
         )
     return int(match[1]) * unit
 
