@@ -99,12 +99,32 @@ def test_the_keyboard_reaches_every_control(page: Browser) -> None:
     assert page.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
+def test_times_of_the_axis_are_dates_that_read_one_way(page: Browser) -> None:
+    def told(step: int, *seconds: int) -> object:
+        return page.js(f"moments(null, {list(seconds)}, 0, 0, {step})")
+
+    assert told(86_400, 1_000_000_000, 1_000_086_400) == ["2001-09-09", "2001-09-10"]
+    assert told(3_600, 1_000_072_800, 1_000_076_400, 1_000_083_600) == [
+        "22:00\n2001-09-09",
+        "23:00",
+        "01:00\n2001-09-10",
+    ]
+    assert told(1, 0, 1) == ["00:00:00\n1970-01-01", "00:00:01"]
+    assert str(page.js("state.chart.axes[0]._values[0]")).endswith("2001-09-09")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
 def test_narrow_and_wide_light_and_dark(page: Browser, width: int, scheme: str, tmp_path: Path) -> None:
     page.size(width, 900, scheme)
     page.until("document.querySelector('.u-wrap').clientWidth <= document.documentElement.clientWidth")
     assert page.js("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.js(
+        "document.querySelector('#groups').scrollWidth <= document.querySelector('#groups').clientWidth"
+    )
+    assert page.js(
+        "document.querySelector('#groups td').clientWidth >= 80"
+    )  # a name is not a column of letters
     back = "getComputedStyle(document.body).backgroundColor"
     assert page.js(back) == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(13, 17, 23)")
     page.picture(tmp_path / "page.png")

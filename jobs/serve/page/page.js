@@ -45,6 +45,7 @@ function bar(row, most) {
   drawing.setAttribute("viewBox", "0 0 104 12");
   drawing.setAttribute("width", "104");
   drawing.setAttribute("height", "12");
+  drawing.setAttribute("preserveAspectRatio", "none");
   drawing.setAttribute("aria-hidden", "true");
   const add = (x, width, height) => {
     const part = document.createElementNS("http://www.w3.org/2000/svg", "rect");
@@ -69,10 +70,21 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+function moments(chart, splits, axis, space, step) {
+  // Times of the axis in UTC: a date once for its day, or alone where the steps are days.
+  let day = "";
+  return splits.map((seconds) => {
+    const at = new Date(seconds * 1000).toISOString(), date = at.slice(0, 10), isSame = date === day;
+    day = date;
+    if (step >= 86400) return date;
+    return isSame ? at.slice(11, step < 60 ? 19 : 16) : `${at.slice(11, step < 60 ? 19 : 16)}\n${date}`;
+  });
+}
+
 function draw(rows, isTime) {
   const place = one("quantiles"), times = [...new Set(rows.map((row) => row.time))].sort((a, b) => a - b);
   const at = new Map(times.map((time, i) => [time, i])), data = [times.map((time) => (isTime ? time / 1000 : time))];
-  const series = [{ label: isTime ? "from (UTC)" : "step" }], bands = [];
+  const series = [isTime ? { label: "from (UTC)", value: "{YYYY}-{MM}-{DD} {HH}:{mm}" } : { label: "step" }], bands = [];
   PHIS.forEach((phi, i) => {
     const line = colour(["--accent", "--accent2", "--accent3"][i]), columns = [[], [], []].map(() => Array(times.length).fill(null));
     for (const row of rows) if (row.phi === phi) ["value", "low", "high"].forEach((name, j) => { columns[j][at.get(row.time)] = row[name]; });
@@ -89,7 +101,7 @@ function draw(rows, isTime) {
   } else {
     state.chart?.destroy();
     place.replaceChildren();
-    const options = { width, height, series, bands, axes: [axis, { ...axis, size: 70 }], scales: { x: { time: isTime } }, tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC") };
+    const options = { width, height, series, bands, padding: [null, 36, null, null], axes: [isTime ? { ...axis, space: 80, values: moments } : axis, { ...axis, size: 70 }], scales: { x: { time: isTime } }, tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC") };
     state.chart = new uPlot(options, data, place);
     state.drawn = shape;
   }
