@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.jobs.ask.quantiles import (
     group_options,
+    opened,
     parse_between,
     parse_phi,
     parse_span,
     prints_answers,
     window_and_mode,
 )
+from tidemark.jobs.cli.exit_codes import DONE
+from tidemark.query.sql.named_call import planned
 from tidemark.warehouse.columns.text_values import parse_columns, parse_key
 
 if TYPE_CHECKING:
@@ -44,10 +47,21 @@ def hierarchy(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
 
 
+def distinct(given: argparse.Namespace) -> int:
+    """Runs `tidemark distinct`."""
+    return _planned_distinct(given) if given.plan else _distinct(given)
+
+
 @prints_answers
-def distinct(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark distinct`."""
+def _distinct(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return wh.distinct(**selected_options(wh, given))
+
+
+def _planned_distinct(given: argparse.Namespace) -> int:
+    wh = opened(given)
+    plan = planned(wh, "distinct", selected_options(wh, given))
+    print(plan.to_json() if given.json else plan)
+    return DONE
 
 
 @prints_answers

@@ -23,7 +23,8 @@ _SERVERS_OWN: dict[str, dict[str, Any]] = {
         "enum": list(FORMS),
         "default": FORMS[0],
         "description": "answers: the document of the command's --json. "
-        "rows: flat rows of time, value, low, high",
+        "rows: flat rows of time, value, low, high. "
+        "plan: of self_join and distinct, the files, rows and bytes that they are to read, which is not done",
     },
     "explain": {
         "type": "boolean",

@@ -20,7 +20,7 @@ from tidemark.jobs.serve.schemas import MOST_ITEMS, check_types
 from tidemark.query.groups.where_text import parse_where
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.sql.calls import SIGNATURES, resolve_arguments
-from tidemark.query.sql.named_call import as_list, ask
+from tidemark.query.sql.named_call import as_list, ask, planned
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import is_whole, parse_columns, parse_key
@@ -30,7 +30,7 @@ JOIN = "inner_product"  # of two warehouses; its other parameters are those of n
 QUESTIONS = (*SIGNATURES, JOIN)
 FACTS = ("span", "info")  # facts about a warehouse
 OWN = ("warehouse", "form", "explain")  # parameters of every question that are the server's
-FORMS = ("answers", "rows")
+FORMS = ("answers", "rows", "plan")
 SHOWS_ROWS = ("largest", "smallest")
 MOST_ANSWERS = {"k": 10_000, "top": 10_000, "limit": 10_000}
 _DIGITS = 400  # of a number in a request, before and after the point
@@ -112,10 +112,13 @@ def needs(wh: Warehouse, request: Request) -> set[str]:
 
 
 def answer(wh: Warehouse, request: Request, other: Warehouse | None = None) -> str:
-    """The answer as JSON: a document as of the command's --json, or flat rows."""
+    """The answer as JSON: a document as of the command's --json, or flat rows; or the plan of one."""
     if request.name in FACTS:
         return _facts(wh, request)
     given = _values(wh, request)
+    if request.form == "plan":
+        resolved = {} if request.name == JOIN else resolve_arguments(request.name, [], (), given)
+        return planned(wh, request.name, resolved or {}).to_json()
     try:
         found = _ask(wh, request.name, given, other)
     except EmptyWindow:

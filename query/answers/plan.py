@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tidemark.query.answers.rendering import text_of
+from tidemark.warehouse.columns.json_values import json_text
 
 Way = Literal["index", "runs", "scan"]
 INDEX: Way = "index"
@@ -63,6 +64,10 @@ class Plan:
         read = {name: getattr(self, name) for name in _UNITS}
         estimates = {way: round(ms, 3) for way, ms in self.estimates.items()}
         return {"way": self.way, "left": list(self.left), "read": read, "estimates_ms": estimates}
+
+    def to_json(self) -> str:
+        """A JSON document with the plan alone, as that of an answer has it."""
+        return json_text({"plan": self.document})
 
     def __str__(self) -> str:
         left = f", after {' and '.join(self.left)} was left" if self.left else ""

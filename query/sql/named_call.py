@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from tidemark.query.answers.plan import Plan
+from tidemark.query.asking.key_questions import KeyOptions
 from tidemark.query.groups.where_text import typed_groups, typed_key, typed_where
 from tidemark.query.reader import Reader
 from tidemark.query.scans.computed import asked_measure, computed_values
@@ -19,9 +21,11 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.text_values import parse_key
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
 CDF_POINTS = 100
+PLANNED = ("self_join", "distinct")  # questions that tell beforehand what they are to read
 
 
 def ask(wh: Reader, name: str, given: Mapping[str, Any]) -> Any:
@@ -38,6 +42,24 @@ def ask(wh: Reader, name: str, given: Mapping[str, Any]) -> Any:
         key = wh.options.key_named(named.get("key")) if wh.keys else None
         subjects = [key_values(key, subject) for subject in subjects]
     return _call(wh, name, subjects, named)
+
+
+def planned(wh: Reader, name: str, given: Mapping[str, Any]) -> Plan:
+    """What a question is to read, which is not asked: `scan_plan` for one of PLANNED.
+
+    given: its arguments, None for those that are not given. InputError for a question that does not scan the
+    keys of one whole window.
+    """
+    if name not in PLANNED:
+        raise InputError(f"{name} has no plan beforehand; {' and '.join(PLANNED)} have.")
+    window = {one: value for one, value in given.items() if value is not None}
+    if other := [one for one in window if one not in KeyOptions.__annotations__]:
+        raise InputError(f"a plan beforehand is of all keys of one window: leave out {other[0]}.")
+    if name == "distinct" and window.get("mode") != "exact":
+        raise InputError(
+            "distinct reads nothing in mode approximate: a plan beforehand is of mode exact. Give mode exact."
+        )
+    return wh.scan_plan(**window)
 
 
 def _typed_groups(options: Options, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -256,3 +256,18 @@ def test_keys_of_any_letters_leave_the_table_whole() -> None:
     document = json_text({"value": [broken, b"\x00\xff", "漢"]})
     assert document.encode() == '{"value": ["a\\udcff", "00ff", "漢"]}'.encode()
     assert json.loads(document)["value"][0].encode("utf-8", "surrogateescape") == b"a\xff"
+
+
+def test_what_distinct_is_to_read_is_told_beforehand(
+    flights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = query.open(flights).scan_plan(last="14d").document["read"]
+    line = ["distinct", "-w", flights, "--last", "14d", "--plan", "--mode", "exact"]
+    said = tidemark(capsys, *line, "--json")
+    assert (said.code, said.json["plan"]["read"]) == (0, expected)
+    said = tidemark(capsys, *line)
+    assert (said.code, said.out.splitlines()[0]) == (0, "way: scan")
+    assert f"{expected['bytes']:,} bytes" in said.out
+    for more, remedy in ((["--mode", "approximate"], "Give mode exact"), (["--by", "dest"], "leave out by")):
+        said = tidemark(capsys, *line, *more)
+        assert (said.code, said.out, remedy in said.err) == (2, "", True)

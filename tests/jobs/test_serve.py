@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
@@ -35,7 +36,9 @@ from tidemark.jobs.serve.question_queue import QuestionQueue
 from tidemark.jobs.serve.start import listening
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, new_token, parse_rights
 from tidemark.query.answers.flat_rows import flat_rows
+from tidemark.query.keys import key_scan
 from tidemark.query.reading import connections
+from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.warehouse.columns.json_values import json_text, json_type
 from tidemark.warehouse.errors import InputError, TimeLimitReached
@@ -65,6 +68,53 @@ def test_an_answer_is_the_document_of_the_command(name: str, site: Site, wh: W) 
 
 def test_all_questions_are_asked_above() -> None:
     assert set(ASKED) == set(questions.QUESTIONS)
+
+
+PLANS: list[dict[str, Any]] = [{}, {"last": "1d", "key": ["site", "name"]}]
+
+
+def _plans_are_told(site: Site, wh: W) -> None:
+    """What is to be read is told as in Python, by both questions and both methods, and nothing is read."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("something is read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockReader, "read", refuse)
+        patch.setattr(key_scan, "database", refuse)
+        for window in PLANS:
+            read = wh.scan_plan(**window).document["read"]
+            for name, mode in (("self_join", None), ("distinct", "exact")):
+                given = {**window, "form": "plan", **({} if mode is None else {"mode": mode})}
+                for reply in (
+                    site.get(f"/{name}?{urlencode(given, doseq=True)}"),
+                    site.post(f"/{name}", given),
+                ):
+                    assert (reply.status, list(reply.json)) == (200, ["plan"])
+                    assert (reply.json["plan"]["way"], reply.json["plan"]["read"]) == ("scan", read)
+
+
+def test_a_plan_is_told_beforehand(site: Site, wh: W) -> None:
+    _plans_are_told(site, wh)
+    for path, said in (
+        ("quantile?phi=0.5", "quantile has no plan beforehand; self_join and distinct have."),
+        ("inner_product?other=w", "inner_product has no plan beforehand"),
+        ("distinct?last=1d", "Give mode exact"),
+        ("self_join?where=site=eu", "leave out where"),
+        ("self_join?every=1d", "leave out every"),
+        ("self_join?last=soon", "not a duration"),
+    ):
+        reply = site.get(f"/{path}&form=plan")
+        assert (reply.status, said in reply.json["message"]) == (400, True), reply.text
+
+
+def test_a_plan_that_asks_the_question_is_caught(site: Site, wh: W, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = query.Warehouse.scan_plan
+    monkeypatch.setattr(
+        query.Warehouse, "scan_plan", lambda wh, **given: wh.self_join(**given) and right(wh, **given)
+    )
+    with pytest.raises(AssertionError):
+        _plans_are_told(site, wh)
 
 
 def _apart(document: Any) -> Any:

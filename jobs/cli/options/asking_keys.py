@@ -23,6 +23,14 @@ _KEY_AND_MODE = (
 _KEYS_OF_WINDOW = (*WINDOW, EVERY, *_KEY_AND_MODE)
 KEY_QUESTION = (*_KEYS_OF_WINDOW, EXPLAIN)
 SELECTED_KEYS = (*WINDOW, *ORDERED_GROUPS, *_KEY_AND_MODE)
+DISTINCT = (
+    *SELECTED_KEYS,
+    option(
+        "--plan",
+        action="store_true",
+        help="with --mode exact: print the files, rows and bytes to be read at most, and read nothing",
+    ),
+)
 _KEYS = option(
     "value",
     nargs="+",
