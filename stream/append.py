@@ -20,7 +20,14 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
-from tidemark.warehouse.errors import InputError, NotAWarehouse, TooManyRejected, name_text, whole_number
+from tidemark.warehouse.errors import (
+    InputError,
+    NotAWarehouse,
+    TooManyRejected,
+    name_text,
+    shortened,
+    whole_number,
+)
 from tidemark.warehouse.events.reader import BULK, BatchRange, rows_by_batch
 from tidemark.warehouse.execution.executors import Executor, Input, executor_for
 from tidemark.warehouse.ingest import append_rows, batch_numbers, same_rows
@@ -91,7 +98,7 @@ def checked_source(source: Any) -> str:
     """The name of a stream; InputError if it is not valid."""
     name = name_text("source", source)
     if name.startswith(BULK):
-        raise InputError(f"source must be a name that does not start with {BULK!r}, got {source!r}.")
+        raise InputError(f"source must be a name that does not start with {BULK!r}, got {shortened(source)}.")
     return name
 
 
@@ -179,9 +186,9 @@ def _check_fraction(done: Appended, limit: float | None, source: str, batch: int
     total = done.rows + done.rejected
     if limit is not None and total and done.rejected > limit * total:
         raise TooManyRejected(
-            f"batch {batch} of {source!r}: {done.rejected} of {total} records cannot be taken, more than the "
-            f"fraction {limit} that is allowed. Nothing of the batch was committed. Mend the source or the "
-            "format and start again, or allow more (max_rejected_fraction)."
+            f"batch {batch} of {shortened(source)}: {done.rejected} of {total} records cannot be taken, more "
+            f"than the fraction {limit} that is allowed. Nothing of the batch was committed. Mend the source "
+            "or the format and start again, or allow more (max_rejected_fraction)."
         )
 
 

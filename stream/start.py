@@ -16,7 +16,7 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.correct import Missing
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Executor, executor_for
 from tidemark.warehouse.execution.hadoop import check_checkpoint
@@ -119,11 +119,12 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
             f"got only {', '.join(parser_columns)}."
         )
     if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
-        raise InputError(f"max_rejected_fraction must lie in [0, 1], got {max_rejected_fraction!r}.")
+        raise InputError(f"max_rejected_fraction must lie in [0, 1], got {shortened(max_rejected_fraction)}.")
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
     latest_time(ahead)  # refuses what is no duration
-    check_checkpoint(spark, os.fspath(checkpoint))
+    checkpoint = os.path.expanduser(os.fspath(checkpoint))
+    check_checkpoint(spark, checkpoint)
     executor = executor_for(spark)
     options = read_options(store)
     executor.check_sendable(options.companions.known_kinds())
@@ -139,7 +140,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         check_columns(options, fields, evolve=evolve)
         how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
         newest = batch_numbers.newest(store, name)
-    check_numbering(spark, newest, name, os.fspath(checkpoint))
+    check_numbering(spark, newest, name, checkpoint)
     lock = busy or threading.Lock()
 
     def process(rows: DataFrame, number: int) -> None:
@@ -148,9 +149,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
             if progress is not None:
                 progress(report)
 
-    writer = streaming_df.writeStream.foreachBatch(process).option(
-        "checkpointLocation", os.fspath(checkpoint)
-    )
+    writer = streaming_df.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
     return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
 
 
@@ -197,7 +196,7 @@ class _Corrections:
 
 def _check_missing(missing: str, *, changes: bool) -> None:
     if missing not in get_args(Missing) or (missing != "error" and not changes):
-        raise InputError(f"missing must be 'error', or 'insert' with changes=True, got {missing!r}.")
+        raise InputError(f"missing must be 'error', or 'insert' with changes=True, got {shortened(missing)}.")
 
 
 def _check_changes(records: list[str], fraction: float | None, *, evolve: bool) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError, name_text
+from tidemark.warehouse.errors import InputError, name_text, shortened
 from tidemark.warehouse.execution.executors import Input, LocalExecutor
 from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.ingest.private_rows import StoredTokens
@@ -113,7 +113,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     columns = _columns(on)
     _check_given(rows, before, columns, changes)
     if missing not in get_args(Missing):
-        raise InputError(f"missing must be 'error' or 'insert', got {missing!r}.")
+        raise InputError(f"missing must be 'error' or 'insert', got {shortened(missing)}.")
     work = work_on(spark, uri, None, storage_options, progress, tuning)
     if not work.options.columns:
         raise InputError("the warehouse has no columns before its first batch. Load rows first.")
@@ -149,7 +149,7 @@ def _columns(on: str | Sequence[str] | None) -> list[str] | None:
         return None
     columns = [on] if isinstance(on, str) else list(on)
     if not columns or not all(isinstance(one, str) for one in columns) or len(set(columns)) < len(columns):
-        raise InputError(f"on must be the names of columns, each once, got {on!r}.")
+        raise InputError(f"on must be the names of columns, each once, got {shortened(on)}.")
     return columns
 
 

@@ -24,7 +24,7 @@ from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.probe import check_conditional_puts
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PARENTS, REJECTED, STEPS
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.errors import InputError, shortened, without_secrets
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ingest.private_rows import as_token_field
@@ -83,7 +83,7 @@ def create(
     """
     unknown = given.keys() - GivenOptions.__annotations__.keys()
     if unknown:
-        raise TypeError(f"create() got an unexpected keyword argument {min(unknown)!r}")
+        raise TypeError(f"create() got an unexpected keyword argument {shortened(min(unknown))}")
     asked = parse_options(measures=measures, **given)
     store = Store.from_uri(uri, storage_options)
     fingerprint = _fingerprint(asked, secret_file, secret_command, reveal=reveal)
@@ -226,7 +226,7 @@ def _parsed_schema(
     if isinstance(schema, str):
         if spark is None:
             raise InputError(
-                f"the schema {schema!r} is DDL text, which needs a Spark session; got None. "
+                f"the schema {shortened(schema)} is DDL text, which needs a Spark session; got None. "
                 "Pass a session, or a pyarrow schema."
             )
         schema = spark.createDataFrame([], schema)
@@ -235,6 +235,7 @@ def _parsed_schema(
         return fields  # `schema` may be anything that has a schema of Arrow, such as a table
     if not callable(getattr(fields, "json", None)):
         raise InputError(
-            f"schema must be a StructType, DDL text, a DataFrame or a pyarrow schema, got {schema!r}."
+            "schema must be a StructType, DDL text, a DataFrame or a pyarrow schema, got "
+            f"{shortened(schema)}."
         )
     return cast("StructType", fields)

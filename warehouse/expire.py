@@ -29,7 +29,7 @@ from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import BeforeTick
@@ -112,8 +112,9 @@ def _horizon(options: Options, grid: TickGrid, before: Before | None) -> int:
     moment = first_us(plain(before))
     if moment > now:
         raise InputError(
-            f"before={before!r} is in the future: it is {from_epoch_us(now).isoformat(' ', 'seconds')}. Rows "
-            "that expire do not come back, and the moment never falls. Nothing was changed."
+            f"before={shortened(before)} is in the future: it is "
+            f"{from_epoch_us(now).isoformat(' ', 'seconds')}. Rows that expire do not come back, and the "
+            "moment never falls. Nothing was changed."
         )
     return _at_least(options, grid.tick_of(moment))
 

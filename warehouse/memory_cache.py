@@ -13,7 +13,7 @@ from operator import attrgetter, is_
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def parse_bytes(size: str | int) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size) if isinstance(size, str) else None
     if match is None or match[2].upper() not in _UNITS:
         raise InputError(
-            f"not a size: {size!r}. Expected a number of bytes, or text such as '256MB' or '1 GiB'."
+            f"not a size: {shortened(size)}. Expected a number of bytes, or text such as '256MB' or '1 GiB'."
         )
     return int(Fraction(match[1]) * _UNITS[match[2].upper()])
 

@@ -28,7 +28,14 @@ from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED
-from tidemark.warehouse.errors import Contended, InputError, name_text, whole_number, without_secrets
+from tidemark.warehouse.errors import (
+    Contended,
+    InputError,
+    name_text,
+    shortened,
+    whole_number,
+    without_secrets,
+)
 from tidemark.warehouse.events import removals, removed_rows
 from tidemark.warehouse.events.purges import Certificate, read_certificates
 from tidemark.warehouse.events.reader import BULK, BatchRange
@@ -130,7 +137,7 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
         if not tables.has_transaction(events, own.source, own.first):
             if times:
                 return RemovalReport("known", "unload", seconds=time.perf_counter() - began)
-            raise InputError(f"the batch {batch!r} was never loaded. Nothing was changed.")
+            raise InputError(f"the batch {shortened(batch)} was never loaded. Nothing was changed.")
     else:
         own = _range_of_stream(work, events, source, batches)
     del events  # a table that nobody uses is opened again sooner
@@ -203,7 +210,7 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
         parse_grace(grace)
         if not purge or dry_run:
             raise InputError(
-                f"grace={grace!r} is for a purge that is done: delete(..., purge=True, grace=...)."
+                f"grace={shortened(grace)} is for a purge that is done: delete(..., purge=True, grace=...)."
             )
     work = work_on(spark, uri, request, storage_options, progress, tuning)
     report, condition = RemovalReport("empty", "delete"), None
@@ -285,17 +292,17 @@ def _range_of_stream(
     """The range of a stream's batches; InputError unless the source has them."""
     name = name_text("source", source)
     if name.startswith(BULK):
-        raise InputError(f"{name!r} is a bulk load: unload it by batch={name.removeprefix(BULK)!r}.")
+        raise InputError(f"{shortened(name)} is a bulk load: unload it by batch={name.removeprefix(BULK)!r}.")
     if not isinstance(batches, (tuple, list)) or len(batches) != 2:
-        raise InputError(f"batches must be (first, last), both inclusive, got {batches!r}.")
+        raise InputError(f"batches must be (first, last), both inclusive, got {shortened(batches)}.")
     first, last = (whole_number("a number of batches", one, 0, GREATEST_BATCH) for one in batches)
     ledger = tables.open_table(work.store, LEDGER)
     newest = max(tables.newest_transaction(table, name) for table in (events, ledger))
     if first > last or last > newest:
         has = f"its newest batch is {newest}" if newest >= 0 else "no batch of it ever came"
         raise InputError(
-            f"batches must be (first, last) of {name!r} with first <= last, got ({first}, {last}), and {has}."
-            " Nothing was changed."
+            f"batches must be (first, last) of {shortened(name)} with first <= last, got ({first}, {last}), "
+            f"and {has}. Nothing was changed."
         )
     return BatchRange(name, first, last)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tidemark.warehouse.cascade import FAN, is_ambiguous
-from tidemark.warehouse.errors import InputError, whole_number
+from tidemark.warehouse.errors import InputError, shortened, whole_number
 
 _MAX_SIZE = 2**40
 
@@ -72,10 +72,14 @@ class Tuning:
             if name != "file_rows":
                 object.__setattr__(self, name, _whole(name, getattr(self, name)))
         if not isinstance(self.file_rows, tuple) or len(self.file_rows) != 2:
-            raise InputError(f"file_rows must be a pair (least, most) of rows, got {self.file_rows!r}.")
+            raise InputError(
+                f"file_rows must be a pair (least, most) of rows, got {shortened(self.file_rows)}."
+            )
         object.__setattr__(self, "file_rows", tuple(_whole("file_rows", rows) for rows in self.file_rows))
         if self.file_rows[0] > self.file_rows[1]:
-            raise InputError(f"file_rows must be (least, most) with least <= most, got {self.file_rows!r}.")
+            raise InputError(
+                f"file_rows must be (least, most) with least <= most, got {shortened(self.file_rows)}."
+            )
         if is_ambiguous(self.fan):
             raise InputError(
                 f"fan must be at least 2, and neither a square nor a cube, got {self.fan}: its ranges would "
@@ -100,5 +104,5 @@ def tuning_of(given: object) -> Tuning:
     if given is None:
         return DEFAULT
     if not isinstance(given, Tuning):
-        raise InputError(f"tuning must be a tidemark.warehouse.Tuning or None, got {given!r}.")
+        raise InputError(f"tuning must be a tidemark.warehouse.Tuning or None, got {shortened(given)}.")
     return given

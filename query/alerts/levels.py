@@ -53,7 +53,7 @@ def conditions_of(
 
 def _limits(parts: Sequence[Comparison], theta: float, clear: Any) -> tuple[Limits, ...]:
     if not 0 <= theta < 1:
-        raise InputError(f"theta must be a share from 0 to below 1, got {theta!r}.")
+        raise InputError(f"theta must be a share from 0 to below 1, got {shortened(theta)}.")
     if clear is not None and len(parts) > 1:
         raise InputError("clear is the level of a condition with one comparison. Use theta here.")
     found = []
@@ -63,7 +63,8 @@ def _limits(parts: Sequence[Comparison], theta: float, clear: Any) -> tuple[Limi
         if clear is not None:
             if number_of(level) > number if upwards else number_of(level) < number:
                 raise InputError(
-                    f"clear must be a level on the other side of the threshold, got {clear!r} for {one.text}."
+                    f"clear must be a level on the other side of the threshold, got {shortened(clear)} for "
+                    f"{one.text}."
                 )
         elif theta and (not number or isinstance(one.threshold, str | date)):
             raise InputError(

@@ -36,7 +36,7 @@ from tidemark.query.alerts.levels import Condition
 from tidemark.query.alerts.reading import Limit, Reading, Verdict, modes_of, readings
 from tidemark.query.reader import Reader
 from tidemark.query.scans.computed import asked_measure
-from tidemark.warehouse.errors import InputError, TidemarkError
+from tidemark.warehouse.errors import InputError, TidemarkError, shortened
 
 QUESTIONS = ("quantile", "rank", "cdf", "burn", "frequency", "count")
 
@@ -229,7 +229,7 @@ def _check(part: Comparison) -> None:
         )
     phi = part.given.get("phi", 0)
     if isinstance(phi, bool) or not isinstance(phi, int | float | Decimal) or not 0 <= phi <= 1:
-        raise InputError(f"a quantile is a number from 0 to 1, got {phi!r} in {part.text}.")
+        raise InputError(f"a quantile is a number from 0 to 1, got {shortened(phi)} in {part.text}.")
     last = part.given.get("last")
     if last is not None and part.window is None:
         raise InputError(f"steps of sites are not the same: last= is a span such as '1h', got {part.text}.")

@@ -37,7 +37,7 @@ from tidemark.sketches.geometric.linear import LinearCoordinator, Zone, vector_t
 from tidemark.sketches.sites.envelope import COORDINATOR, envelope_size
 from tidemark.sketches.sites.machine import Message
 from tidemark.warehouse.columns.ticks import now_us
-from tidemark.warehouse.errors import InputError, StoreUnavailable, SystemRefused
+from tidemark.warehouse.errors import InputError, StoreUnavailable, SystemRefused, shortened
 
 MOST_SITES = 1_000
 
@@ -184,7 +184,7 @@ class OverSites:
         silent: int,
     ) -> None:
         if not 1 <= sites <= MOST_SITES:
-            raise InputError(f"an alert has 1 to {MOST_SITES:,} sites, got {sites!r}.")
+            raise InputError(f"an alert has 1 to {MOST_SITES:,} sites, got {shortened(sites)}.")
         self._sites, self._topic, self._silent, self._began = sites, exchange.topic, silent, now_us()
         task = {"theta": theta, "clear": level_text(clear), "lag": lag, "stale": stale, "beat": silent / 3e6}
         self._machine = _CoordinatorMachine(conditions, sites, task)

@@ -57,7 +57,7 @@ class Exchange:
         with exchange_errors():
             incarnation = time.time_ns()
             endpoint = Endpoint(self.topic, number, peers, incarnation=incarnation, secret=self.secret)
-            uri = Path(self.uri).absolute() if "://" not in str(self.uri) else self.uri
+            uri = Path(os.path.expanduser(self.uri)).absolute() if "://" not in str(self.uri) else self.uri
             files = FileExchange(uri, endpoint, storage_options=self.storage_options, from_now=True)
             return Place(machine, endpoint, files)
 

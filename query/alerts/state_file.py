@@ -28,7 +28,7 @@ class StateFile:
 
     def __init__(self, place: str | os.PathLike[str] | None) -> None:
         """InputError if another process holds it, or if it cannot be read."""
-        self.place = None if place is None else Path(place)
+        self.place = None if place is None else Path(os.path.expanduser(place))
         self._lock: int | None = None
         self.content: dict[str, Any] = {"format": FORMAT, "groups": {}, "undelivered": []}
         if self.place is not None:

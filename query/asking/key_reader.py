@@ -38,7 +38,7 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import KeyMode
 from tidemark.query.scans.computed import shown_names
 from tidemark.warehouse.columns.scalars import plain, plain_all, plain_share
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 S = TypeVar("S", bound=KeyScope)
 
@@ -152,7 +152,7 @@ class KeyReader:
         """
         if not isinstance(other, KeyReader):
             raise InputError(
-                f"other must be a reader of a warehouse, as query.open returns it, got {other!r}."
+                f"other must be a reader of a warehouse, as query.open returns it, got {shortened(other)}."
             )
         (answer,) = self._session.ask(KeyRequest.of(Join(other._session, options), **options))
         return answer

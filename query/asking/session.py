@@ -30,7 +30,7 @@ from tidemark.query.reading.spending import check_stop, limited, spending
 from tidemark.query.reading.time_limit import TimeLimit
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable, TidemarkError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable, TidemarkError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
@@ -141,8 +141,8 @@ class Session:
         name = next((name for name, value in given.items() if value is not None), None)
         if name is not None and self.options.grid is None and len(self.snapshot.sites) > 1:
             raise InputError(
-                f"{name}={given[name]!r} counts steps, because these warehouses have no time column, and "
-                "each has steps of its own. Leave it out, or ask one warehouse."
+                f"{name}={shortened(given[name])} counts steps, because these warehouses have no time "
+                "column, and each has steps of its own. Leave it out, or ask one warehouse."
             )
 
     def newest_options(self) -> Options:

@@ -18,7 +18,7 @@ from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.groups.group_slices import Group
 from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.columns.scalars import is_sequence, take_scalars
-from tidemark.warehouse.errors import InputError, whole_number
+from tidemark.warehouse.errors import InputError, shortened, whole_number
 from tidemark.warehouse.settings.options import Options
 
 DEFAULT_LIMIT = 1000  # groups that `by` answers without `top` and `groups`
@@ -50,8 +50,8 @@ class GroupArguments:
                 if value is None:
                     continue
                 raise InputError(
-                    f"{name}={value!r} was given without by. Name the columns whose values are asked one by "
-                    "one, for example by='dest'."
+                    f"{name}={shortened(value)} was given without by. Name the columns whose values are "
+                    "asked one by one, for example by='dest'."
                 )
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} exclude each other. Give one of them.")
@@ -178,10 +178,10 @@ def by_columns(by: Any) -> tuple[str, ...]:
     """The columns that `by` names; none for None. InputError for anything but names, each once."""
     columns = (by,) if isinstance(by, str) else () if by is None else by
     if not is_sequence(columns):
-        raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
+        raise InputError(f"by must be the name of a column or a list of names, got {shortened(by)}.")
     names = tuple(columns)
     if (by is not None and not names) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"by must be the name of a column or a list of names, got {by!r}.")
+        raise InputError(f"by must be the name of a column or a list of names, got {shortened(by)}.")
     if len(set(names)) < len(names):
         raise InputError("by names a column, or an expression, twice. Name each once.")
     return names
@@ -194,7 +194,7 @@ def where_values(where: Any) -> dict[str, list[Any]]:
     if not isinstance(where, Mapping) or not where or not all(isinstance(name, str) for name in where):
         raise InputError(
             "where must map columns to a value or a list of values, or be a condition as text, got "
-            f"{where!r}. Examples: where={{'origin': 'ATL'}}, where=\"distance > 500\"."
+            f"{shortened(where)}. Examples: where={{'origin': 'ATL'}}, where=\"distance > 500\"."
         )
     return {column: _as_list(column, values) for column, values in where.items()}
 
@@ -203,8 +203,8 @@ def _as_list(column: str, values: Any) -> list[Any]:
     given = list(values) if is_sequence(values) else [values]
     if not given or any(value is None for value in given):
         raise InputError(
-            f"where[{column!r}] is {values!r}, expected a value or a list of values. A row with NULL in a "
-            "column of a group belongs to no group."
+            f"where[{shortened(column)}] is {shortened(values)}, expected a value or a list of values. A row "
+            "with NULL in a column of a group belongs to no group."
         )
     return given
 
@@ -217,14 +217,14 @@ def _names(key: Key, values: Sequence[Any]) -> frozenset[Name]:
 def given_groups(by: Sequence[str], groups: Any) -> tuple[Values, ...]:
     """The groups as tuples with a value of each `by` column. InputError for anything else."""
     if not is_sequence(groups):
-        raise InputError(f"groups must be a list of values of {', '.join(by)}, got {groups!r}.")
+        raise InputError(f"groups must be a list of values of {', '.join(by)}, got {shortened(groups)}.")
     found = []
     for group in groups:
         several = isinstance(group, (tuple, list))
         values = tuple(group) if several else (group,)
         if len(values) != len(by) or any(value is None for value in values):
             raise InputError(
-                f"groups has {group!r}, expected {len(by)} value{'s' if len(by) > 1 else ''}, of "
+                f"groups has {shortened(group)}, expected {len(by)} value{'s' if len(by) > 1 else ''}, of "
                 f"{', '.join(by)}. A row with NULL there belongs to no group."
             )
         found.append(values)

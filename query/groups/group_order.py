@@ -19,7 +19,7 @@ from tidemark.query.answers.one_value import OneValue
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import ReadQuestion, Wanted
 from tidemark.query.reading.modes import ORDERS
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 A = TypeVar("A", bound=MeasureScope)
 
@@ -205,7 +205,8 @@ def order_of(order: Any, top: int | None, least_rows: int | None) -> GroupOrder 
         return None
     if order is not None and (not isinstance(order, str) or order not in ORDERS):
         raise InputError(
-            f"order must be one of {', '.join(ORDERS)}, got {order!r}. With - the greatest come first."
+            f"order must be one of {', '.join(ORDERS)}, got {shortened(order)}. With - the greatest come "
+            "first."
         )
     return GroupOrder(order or ("-rows" if top is not None else None), top, least_rows or 1)
 
@@ -219,8 +220,8 @@ def _one(answers: Sequence[Any], order: str) -> OneValue:
 def several_values(order: str) -> InputError:
     """The error of an order by the values of answers that are not one value for each group."""
     return InputError(
-        f"order={order!r} needs one value for each group: ask for one quantile, or for the rank or the "
-        "share of one value. order='-rows' goes with any question."
+        f"order={shortened(order)} needs one value for each group: ask for one quantile, or for the rank or "
+        "the share of one value. order='-rows' goes with any question."
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tidemark.warehouse.columns.column_types import find_column_type
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.text_values import parse_key
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings.options import Options
 
 
@@ -27,8 +27,8 @@ def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
         if not equal or name.strip() not in columns or value.lstrip().startswith("'"):
             if len(texts) > 1:
                 raise InputError(
-                    f"where has {text!r} beside other conditions. Give COLUMN=VALUE several times, or one "
-                    "condition that has all of it, with AND."
+                    f"where has {shortened(text)} beside other conditions. Give COLUMN=VALUE several times, "
+                    "or one condition that has all of it, with AND."
                 )
             return text
         spaced = name.endswith(" ") and value.startswith(" ")  # zip = 501

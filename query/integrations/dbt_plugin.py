@@ -18,7 +18,7 @@ from tidemark import query
 from tidemark.query.reading.duckdb_errors import Raised
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.sql.duckdb_sql import check_registered, register
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,7 +40,8 @@ class Plugin:
         warehouses = plugin_config.get("warehouses")
         if not isinstance(warehouses, Mapping):
             raise InputError(
-                f"the plugin {name} needs `config: {{warehouses: {{NAME: PATH}}}}`, got {warehouses!r}."
+                f"the plugin {name} needs `config: {{warehouses: {{NAME: PATH}}}}`, got "
+                f"{shortened(warehouses)}."
             )
         options = {one: plugin_config[one] for one in _OPTIONS if one in plugin_config}
         self._warehouses = query.connect(dict(warehouses), **options).warehouses

@@ -29,7 +29,7 @@ from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
 from tidemark.warehouse.columns.keys import Key, name_at, names_from
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.ticks import ALL_TIME
-from tidemark.warehouse.errors import InputError, whole_number
+from tidemark.warehouse.errors import InputError, shortened, whole_number
 
 Ints = NDArray[np.int64]
 
@@ -241,7 +241,7 @@ def least_of_share(share: Any, n: int, name: str, example: str) -> int:
     number = isinstance(share, (int, float, Fraction, Decimal)) and not isinstance(share, bool)
     # Not as floats: a number may be too large for them. Decimals that are not numbers cannot be compared.
     if not number or (isinstance(share, Decimal) and share.is_nan()) or not 0 < share <= 1:
-        raise InputError(f"{name} must lie in (0, 1], got {share!r}. Give {example}.")
+        raise InputError(f"{name} must lie in (0, 1], got {shortened(share)}. Give {example}.")
     return max(1, math.ceil(Fraction(str(share)) * n))
 
 

@@ -28,7 +28,7 @@ from tidemark.query.keys.key_scan import Prefix, prefixes
 from tidemark.query.keys.prefix_ranges import prefixes_by_ranges
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings.option_checks import is_unicode
 
 _DATES = ("%Y", "%Y-%m", "%Y-%m-%d")
@@ -89,7 +89,8 @@ class Hierarchy(WantedKeys[tuple[list[PrefixAnswer], KeyScope]]):
             )
         if not isinstance(self.separator, str) or not self.separator or not is_unicode(self.separator):
             raise InputError(
-                f"separator must be text that ends a prefix, such as '.' or '/', got {self.separator!r}."
+                "separator must be text that ends a prefix, such as '.' or '/', got "
+                f"{shortened(self.separator)}."
             )
         return self.separator.encode()
 

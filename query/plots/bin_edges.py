@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.query.plots.window_plot import to_plottable
 from tidemark.warehouse.columns.scalars import is_sequence
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 if TYPE_CHECKING:
     from tidemark.query.asking.measure_arguments import WindowOptions
@@ -29,7 +29,9 @@ def chosen_edges(
     if not log and upto is None:
         return bins
     if is_sequence(bins) or isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise InputError(f"log and upto choose the edges: bins must be a number of bins, got {bins!r}.")
+        raise InputError(
+            f"log and upto choose the edges: bins must be a number of bins, got {shortened(bins)}."
+        )
     least, last = reader.quantile([0, 1 if upto is None else upto], measure, **ask)
     low, high = least.low, last.high if upto is None else last.value
     if not log:

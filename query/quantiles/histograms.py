@@ -25,7 +25,7 @@ from tidemark.query.quantiles.questions import NO_POINTS, Found, Points, Questio
 from tidemark.warehouse.columns.given_values import Standing, standing
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError, whole_number
+from tidemark.warehouse.errors import InputError, shortened, whole_number
 
 MOST_BINS = 100_000  # so that a mistyped number of bins does not exhaust the memory
 
@@ -43,7 +43,7 @@ class Histograms(Wanted[Histogram]):
             return cls(whole_number("bins", bins, 1, MOST_BINS, hint="A list gives the edges."))
         edges = list(bins)
         if len(edges) < 2:
-            raise InputError(f"bins given by edges need at least two edges, got {edges!r}.")
+            raise InputError(f"bins given by edges need at least two edges, got {shortened(edges)}.")
         return cls(edges)
 
     def ranks(self, question: Question) -> Ranks:
@@ -115,5 +115,5 @@ def _ascending(measure: Measure, edges: Sequence[Any]) -> list[Standing]:
     """How the edges stand between the stored numbers. InputError for edges that descend."""
     exact = [measure.exact(edge) for edge in edges]
     if any(a > b for a, b in pairwise(exact)):
-        raise InputError(f"edges must ascend, got {list(edges)!r}.")
+        raise InputError(f"edges must ascend, got {shortened(list(edges))}.")
     return [standing(measure.column_type, place) for place in exact]

@@ -15,7 +15,7 @@ from tidemark.warehouse.columns.ticks import (
     parse_duration,
     window_last,
 )
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class AskedWindow:
         """The arguments as answers name them."""
         if self.last is None:
             return "between"
-        as_of = "" if self.as_of is None else f", as_of={str(self.as_of)!r}"
-        return f"last={str(self.last)!r}{as_of}"
+        as_of = "" if self.as_of is None else f", as_of={shortened(str(self.as_of))}"
+        return f"last={shortened(str(self.last))}{as_of}"
 
     def resolved(self, grid: TickGrid | None) -> AskedWindow:
         """The same window without `as_of`: last=L, as_of=T is between=(T - L, T).
@@ -58,19 +58,21 @@ class AskedWindow:
         """
         if self.last is not None and self.between is not None:
             raise InputError(
-                f"last={self.last!r} and between={self.between!r} exclude each other. Give one of them."
+                f"last={shortened(self.last)} and between={shortened(self.between)} exclude each other. Give "
+                "one of them."
             )
         if self.as_of is None:
             return self
         if self.last is None:
             raise InputError(
-                f"as_of={self.as_of!r} is the moment that last counts back from. Give last, too, such as "
-                f"last={'7d' if grid else 7!r}."
+                f"as_of={shortened(self.as_of)} is the moment that last counts back from. Give last, too, "
+                f"such as last={'7d' if grid else 7!r}."
             )
         if grid is None:
             if isinstance(self.as_of, bool) or not isinstance(self.as_of, int):
                 raise InputError(
-                    f"this warehouse has no time column: as_of= is the number of a step, got {self.as_of!r}."
+                    "this warehouse has no time column: as_of= is the number of a step, got "
+                    f"{shortened(self.as_of)}."
                 )
             steps = window_last(self.last, self.as_of - 1, grid)
             return AskedWindow(between=(steps.start, steps.stop))
@@ -82,7 +84,7 @@ def checked_width(width: Any, every: Any) -> Any:
     """The width of the parts of `every`, if one is given; InputError for one without `every`."""
     if width is not None and every is None:
         raise InputError(
-            f"width={width!r} was given without every. With both, a window of that width begins at each "
-            "multiple of every: every='1h', width='24h'."
+            f"width={shortened(width)} was given without every. With both, a window of that width begins at "
+            "each multiple of every: every='1h', width='24h'."
         )
     return width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 Mode = Literal["quick", "accurate", "exact"]  # of answers about measures
 KeyMode = Literal["approximate", "exact"]  # of answers about keys
@@ -18,5 +18,5 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 def check_mode(mode: Any, modes: Sequence[str]) -> str:
     """The mode. Raises InputError if it is none of `modes`."""
     if not isinstance(mode, str) or mode not in modes:
-        raise InputError(f"no mode {mode!r}: mode must be one of {', '.join(modes)}.")
+        raise InputError(f"no mode {shortened(mode)}: mode must be one of {', '.join(modes)}.")
     return str(mode)

@@ -17,6 +17,8 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.tick_counts import joined_windows, window_codes
 from tidemark.warehouse.columns.ticks import (
     ALL_TIME,
+    FIRST_US,
+    LAST_US,
     MONDAY_US,
     NO_TICK,
     WEEK_US,
@@ -29,7 +31,7 @@ from tidemark.warehouse.columns.ticks import (
     window_between,
     window_last,
 )
-from tidemark.warehouse.errors import EmptyWindow, InputError, whole_number
+from tidemark.warehouse.errors import EmptyWindow, InputError, shortened, whole_number
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.snapshots.views import AnyView, GroupView, View
@@ -63,7 +65,7 @@ def choose_window(view: AnyView, asked: AskedWindow, grid: TickGrid | None) -> W
     if between is None:
         return ALL_TIME
     if not isinstance(between, (tuple, list)) or len(between) != 2:
-        raise InputError(f"between must be a pair (start, end), the end exclusive, got {between!r}.")
+        raise InputError(f"between must be a pair (start, end), the end exclusive, got {shortened(between)}.")
     return window_between(between[0], between[1], grid)
 
 
@@ -78,6 +80,7 @@ def split_window(
         end where the window does.
     width: how long each part lasts, at least `every`; longer parts overlap. None for `every`.
 
+    No two parts are shown alike: parts are cut where the calendar ends, too, before equal ones become one.
     Stretches of more than MOST_EMPTY parts without a tick of the data are left out. Returns no part if the
     window is before or after all ticks of the data. Raises InputError for another duration, and for more
     than MOST_WINDOWS parts.
@@ -86,8 +89,8 @@ def split_window(
     size = hop if width is None else width_in_ticks("width", width, grid)[0]
     if size < hop:
         raise InputError(
-            f"width={width!r} is shorter than every={every!r}, so rows between would be in no window. Give a "
-            "width of at least that."
+            f"width={shortened(width)} is shorter than every={shortened(every)}, so rows between would be in "
+            "no window. Give a width of at least that."
         )
     if not len(ticks) or window.misses(int(ticks[0]), int(ticks[-1])):
         return []
@@ -101,12 +104,15 @@ def split_window(
     makes = int((lasts - firsts + 1).sum())
     if makes > MOST_WINDOWS:
         raise InputError(
-            f"every={every!r} makes {makes:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
+            f"every={shortened(every)} makes {makes:,} windows, more than {MOST_WINDOWS:,}. Give a longer "
             "duration, or a shorter time with last or between."
         )
     numbers = np.concatenate([np.arange(a, b + 1) for a, b in zip(firsts, lasts, strict=True)])
     starts = (origin + numbers * hop).tolist()
-    found = [Window(max(window.start, low), min(window.stop, low + size)) for low in starts]
+    least, most = window.start, window.stop
+    if grid is not None:  # what lies outside of the calendar is not shown
+        least, most = max(least, grid.tick_of(FIRST_US)), min(most, grid.tick_of(LAST_US) + 1)
+    found = [Window(max(least, low), min(most, low + size)) for low in starts]
     return list(dict.fromkeys(found))  # a window shorter than `width` is cut to the same part again and again
 
 
@@ -123,17 +129,17 @@ def width_in_ticks(name: str, value: Any, grid: TickGrid | None) -> tuple[int, i
     width = parse_duration(value)
     if width % grid.width_us:
         raise InputError(
-            f"{name}={value!r} is not a multiple of the tick, {timedelta(microseconds=grid.width_us)} "
-            "(h:mm:ss). Its parts are whole ticks: give a multiple, or create the warehouse with a narrower "
-            "tick."
+            f"{name}={shortened(value)} is not a multiple of the tick, "
+            f"{timedelta(microseconds=grid.width_us)} (h:mm:ss). Its parts are whole ticks: give a multiple, "
+            "or create the warehouse with a narrower tick."
         )
     start = MONDAY_US if width % WEEK_US == 0 else grid.origin_us
     if grid.cuts(start):
         raise InputError(
-            f"{name}={value!r} is whole weeks, which begin on Mondays, but the ticks of this warehouse, of "
-            f"{timedelta(microseconds=grid.width_us)} (h:mm:ss), count from a Thursday, 1970-01-01. Ask for "
-            "single windows with between, or load the rows into a new warehouse with a tick that divides a "
-            "week."
+            f"{name}={shortened(value)} is whole weeks, which begin on Mondays, but the ticks of this "
+            f"warehouse, of {timedelta(microseconds=grid.width_us)} (h:mm:ss), count from a Thursday, "
+            "1970-01-01. Ask for single windows with between, or load the rows into a new warehouse with a "
+            "tick that divides a week."
         )
     return width // grid.width_us, grid.tick_of(start)
 

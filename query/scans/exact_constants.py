@@ -134,8 +134,8 @@ def _whole_us(text: str) -> int:
     us = exact_us(text)
     if us.denominator != 1:
         raise InputError(
-            f"{text!r} lies between two microseconds, which DuckDB cannot compare. Give at most six digits "
-            "after the second."
+            f"{shortened(text)} lies between two microseconds, which DuckDB cannot compare. Give at most six "
+            "digits after the second."
         )
     return int(us)
 
@@ -184,7 +184,11 @@ def _cast_problem(node: Node) -> str | None:
         cut = exact_us(text) % (DAY_US if kind == "DATE" else 1)
     except InputError:
         return None  # DuckDB knows it, or refuses it
-    return f"a {kind} cannot be {text!r}: DuckDB would cut it. Write it without the rest." if cut else None
+    return (
+        f"a {kind} cannot be {shortened(text)}: DuckDB would cut it. Write it without the rest."
+        if cut
+        else None
+    )
 
 
 def _cast(text: str, kind: str, *sizes: int) -> Node:

@@ -62,7 +62,7 @@ _SMALLER = "Write it shorter: `x IN (1, 2)` instead of `x = 1 OR x = 2`, for exa
 class Expression:
     """A checked expression.
 
-    text      as it was given
+    text      as it was given; the SQL, which has tokens, where private columns are used
     sql       what runs: DuckDB's SQL with columns under their stored names; the same text always gives the
               same SQL
     columns   the stored names of its columns, each once, in the order of the text
@@ -98,7 +98,8 @@ def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
     except InputError as error:
         refusal = without_values(error, str(text), f"{str(text)[:_SHOWN_CHARACTERS]} ...")
     else:
-        return replace(found, text=found.sql)  # its text may have values of private columns
+        is_about = any(kind.is_token for kind in scope.used.values())
+        return replace(found, text=found.sql) if is_about else found  # the text may have private values
     raise refusal  # outside of the handler: the error does not lead to the one with the values
 
 

@@ -46,7 +46,7 @@ from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import (
     BatchRange,
     EventRowGroups,
@@ -106,11 +106,11 @@ def key_of(contents: AnyContents, name: str, computed: Mapping[str, Expression] 
         return Key(name, str(computed[name].type))
     columns = {column: kind for column, kind in contents.columns.items() if column not in SYSTEM_COLUMNS}
     if name not in columns:
-        raise InputError(f"there is no column {name!r}. Expected one of: {', '.join(columns)}.")
+        raise InputError(f"there is no column {shortened(name)}. Expected one of: {', '.join(columns)}.")
     kind = find_column_type(columns[name])
     if kind is None or not kind.is_key:
         raise InputError(
-            f"the column {name!r} is of type {columns[name]}, which cannot group or select rows. "
+            f"the column {shortened(name)} is of type {columns[name]}, which cannot group or select rows. "
             f"Expected one of: {key_type_names()}."
         )
     return Key(name, columns[name])

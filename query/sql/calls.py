@@ -21,7 +21,7 @@ from typing import Any
 from tidemark.query.reading.modes import KEY_MODES, MODES
 from tidemark.warehouse.columns.text_values import is_whole, parse_columns
 from tidemark.warehouse.columns.ticks import parse_duration
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 _WINDOW = ("last", "as_of", "since", "until", "mode", "every")
 _SLOTS = ("last", "as_of", "since", "until", "mode", "slot")
@@ -113,7 +113,7 @@ def resolve_arguments(
     unknown = [parameter for parameter in named if parameter not in signature.parameters]
     if unknown:
         raise InputError(
-            f"{name} has no parameter {unknown[0]!r}. It has: {', '.join(signature.parameters)}."
+            f"{name} has no parameter {shortened(unknown[0])}. It has: {', '.join(signature.parameters)}."
         )
     for value in args:
         parameter = _parameter_of(name, signature, measures, value, arguments)
@@ -169,9 +169,12 @@ def _parameter_of(
         kinds = ["a measure"] * signature.of_measure + ["a mode"]
         kinds += [] if signature.two_windows else ["a span such as '7d'"]
         known = ", ".join([*(measures if signature.of_measure else ()), *signature.modes])
-        raise InputError(f"{name}: {value!r} is not {', '.join(kinds)}. There are: {known}.")
+        raise InputError(f"{name}: {shortened(value)} is not {', '.join(kinds)}. There are: {known}.")
     if parameter in arguments:
-        raise InputError(f"{name}: {parameter} is given twice, as {arguments[parameter]!r} and as {value!r}.")
+        raise InputError(
+            f"{name}: {parameter} is given twice, as {shortened(arguments[parameter])} and as "
+            f"{shortened(value)}."
+        )
     return parameter
 
 

@@ -23,7 +23,7 @@ from tidemark.query.sql.shown_types import Given
 from tidemark.query.sql.sql_types import duckdb_type
 from tidemark.warehouse.columns.column_types import ColumnType, Storage, sql_column_type
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 REFUSED = "!"  # the first character of a refusal, which takes the place of the first row
 
@@ -94,7 +94,7 @@ def _read(value: Any, kind: Kind, *, bytes_as_text: bool) -> Any:
 def _bytes(text: str) -> bytes:
     r"""The bytes of DuckDB's text of a BLOB, in which \xAA is the byte AA."""
     if not text.isascii() or re.search(r"\\(?!x[0-9a-fA-F]{2})", text):
-        raise InputError(f"not bytes: {text!r}. Write bytes beyond ASCII as \\xAA, or give a BLOB.")
+        raise InputError(f"not bytes: {shortened(text)}. Write bytes beyond ASCII as \\xAA, or give a BLOB.")
     plain = re.sub(r"\\x(..)", lambda found: chr(int(found[1], 16)), text)
     return plain.encode("latin-1")
 

@@ -267,8 +267,8 @@ def register_duckdb(
     """
     if isinstance(warehouse, Reader) and at is not None:
         raise InputError(
-            f"at={str(at)!r} was given beside an open warehouse, which has its own moment. Give the path "
-            "instead, or open the warehouse with query.open(path, at=...)."
+            f"at={shortened(str(at))} was given beside an open warehouse, which has its own moment. Give the "
+            "path instead, or open the warehouse with query.open(path, at=...)."
         )
     wh = warehouse if isinstance(warehouse, Reader) else Reader(opened(warehouse, storage_options, at=at))
     check_registered(wh)

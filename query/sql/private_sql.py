@@ -117,6 +117,7 @@ class _Replaced:
 
     def __init__(self, tree: Node, private: set[str], token: Any) -> None:
         self._token, self.tree = token, tree
+        self._computed: set[int] = set()  # the names in ORDER BY, by id(), that are of what is computed
         self.params: set[str] = set()
         tables = {str(node.get(name, "")).lower() for node in nodes(tree) for name in ("table_name", "alias")
                   if node.get("type") in _TABLES}  # fmt: skip
@@ -125,6 +126,7 @@ class _Replaced:
         while not self._columns >= (more := set(self._aliases())):
             self._columns |= more
             self._names |= more
+        self._computed = {id(name) for node in nodes(tree) for name in self._orders_by_computed(node)}
         self._walk(tree, "")
 
     def _aliases(self) -> Iterator[str]:
@@ -132,8 +134,21 @@ class _Replaced:
             if node.get("class") == "COLUMN_REF" and self._is_private(node) and node.get("alias"):
                 yield str(node["alias"]).lower()
 
+    def _orders_by_computed(self, node: Node) -> Iterator[Node]:
+        """The names in ORDER BY that the SELECT gives to what it computes: DuckDB looks for these first."""
+        items = node.get("select_list") or ()
+        if any(item.get("class") == "STAR" for item in items):
+            return
+        own = {str(item["column_names"][-1]).lower() for item in items if self._is_private(item)}
+        given = {str(item.get("alias") or "").lower() for item in items if not self._is_private(item)}
+        for modifier in node.get("modifiers") or ():
+            for order in modifier.get("orders") or ():
+                path = order["expression"].get("column_names") or ()
+                if len(path) == 1 and str(path[0]).lower() in given - own - set(self._aliases()):
+                    yield order["expression"]
+
     def _is_private(self, node: Any) -> bool:
-        if not isinstance(node, dict) or node.get("class") != "COLUMN_REF":
+        if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or id(node) in self._computed:
             return False
         *path, last = [str(name).lower() for name in node["column_names"]]
         return (
@@ -163,7 +178,11 @@ class _Replaced:
 
     def _check(self, node: Node, place: str) -> None:
         if self._is_private(node) and not place:
-            raise _refused("a private column stands elsewhere")
+            shown = next(str(name) for name in node["column_names"] if str(name).lower() in self._names)
+            raise _refused(
+                f"a private column stands elsewhere. If {shown!r} is another column, give it a name that no "
+                "private column has"
+            )
         if any(node.get(name) for name in _RENAMES):
             raise _refused("columns get names beside the list of columns, instead of by AS in it")
         if node.get("type") in _OTHER_TABLES:

@@ -31,7 +31,7 @@ from tidemark.query.sql.spark_worker import options_of
 from tidemark.warehouse.columns.schema import ddl, quoted
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError, error_in_traceback
+from tidemark.warehouse.errors import InputError, error_in_traceback, shortened
 from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version
 from tidemark.warehouse.private.tokens import text_prefix
@@ -112,7 +112,8 @@ def checked_name(name: Any) -> str:
     """The name. Raises InputError unless it can be the prefix of names of functions and views."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(
-            f"name must be an identifier (letters, digits and _, at most 100, no digit first), got {name!r}."
+            "name must be an identifier (letters, digits and _, at most 100, no digit first), got "
+            f"{shortened(name)}."
         )
     return name
 

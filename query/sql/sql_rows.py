@@ -52,7 +52,7 @@ from tidemark.query.sql.shown_types import (
 from tidemark.query.sql.sql_types import common_type, converter, mean_type, total_type
 from tidemark.warehouse.columns.column_types import sql_name
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.errors import EmptyWindow, InputError
+from tidemark.warehouse.errors import EmptyWindow, InputError, shortened
 from tidemark.warehouse.settings.options import Options
 
 SUMMARY_VIEW = "summary_view"  # the name of the rows of the view `summary`
@@ -253,7 +253,8 @@ def _answers(
         return
     if measure is not None and given.setdefault("measure", measure) != measure:
         raise InputError(
-            f"this function is about {measure!r}, got measure = {given['measure']!r}. Leave the measure out."
+            f"this function is about {measure!r}, got measure = {shortened(given['measure'])}. Leave the "
+            "measure out."
         )
     if cheapest:
         modes = SIGNATURES[name].modes

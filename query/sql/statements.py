@@ -14,7 +14,7 @@ from tidemark.query.sql.private_sql import columns_together, with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.columns.scalars import is_sequence
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.os_errors import report_os_errors
 
 
@@ -87,8 +87,8 @@ class Connection:
         for (name, given), (other, first) in permutations(names.items(), 2):
             if name.startswith(f"{other}_"):
                 raise InputError(
-                    f"the name {given!r} starts with {first + '_'!r}, as the views of {first!r} do. Choose "
-                    "another name."
+                    f"the name {shortened(given)} starts with {first + '_'!r}, as the views of {first!r} do. "
+                    "Choose another name."
                 )
         self.warehouses = dict(warehouses)
         self._statements = Statements(self.warehouses)

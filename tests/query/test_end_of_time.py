@@ -83,6 +83,26 @@ def test_slots_and_spans_show_the_rows_that_they_count(wh: Warehouse) -> None:
         wh.quantile(0.5, between=("2000-01-01", "2001-01-01"))
 
 
+def check_overlapping_parts(wh: Warehouse) -> None:
+    """No two parts are shown alike at the ends of the calendar, and each has the rows that it shows."""
+    for between in ((LAST - 2 * DAY, None), (LAST - 2 * DAY, LAST), (None, FIRST + 2 * DAY)):
+        asked: dict[str, Any] = {"between": between, "every": "7 days", "width": "28 days"}
+        for parts in (several(wh.rank(3, **asked, mode="exact")), several(wh.frequency(1, **asked))):
+            shown = [one.window for one in parts]
+            assert len(shown) == len(set(shown)), shown
+            assert [one.N for one in parts] == list(map(rows_in, shown))
+
+
+def test_overlapping_parts_are_shown_apart(wh: Warehouse) -> None:
+    check_overlapping_parts(wh)
+
+
+def test_parts_that_leave_the_calendar_are_caught(wh: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "LAST_US", 2**62)
+    with pytest.raises(AssertionError):
+        check_overlapping_parts(wh)
+
+
 def test_figures_reach_to_the_end(wh: Warehouse) -> None:
     if wh.tick is None or wh.tick < DAY:
         return

@@ -111,6 +111,7 @@ SQL = f"user = '{NAMES[0]}'"
         f"SELECT count(*) FILTER (WHERE {SQL}), sum(CASE WHEN {SQL} THEN id ELSE 0 END) FROM events",
         f"SELECT CASE user WHEN '{NAMES[0]}' THEN 1 ELSE 0 END c, count(*) FROM events GROUP BY c ORDER BY c",
         "SELECT count(DISTINCT user), count(user) FROM events",
+        "SELECT id % 3 AS user, count(*) FROM events GROUP BY ALL ORDER BY user DESC, count(*)",
         "SELECT count(*) FROM live a JOIN live b ON a.user = b.user",
         "SELECT count(*) FROM events WHERE user IN (SELECT user FROM live)",
         "SELECT count(*) FROM (SELECT user, count(*) n FROM events GROUP BY user) WHERE n > 10",
@@ -304,6 +305,10 @@ def test_what_would_compare_a_name_is_refused(life: Life, readers: list[query.Wa
         f"SELECT count(*) FROM events WHERE user = (SELECT '{NAMES[0]}')",
         f"SELECT count(*) FROM top(5, key := 'user') WHERE value = '{NAMES[0]}'",
         "SELECT user FROM events ORDER BY user",
+        "SELECT user AS u, id AS user FROM events ORDER BY u",
+        "SELECT user, id AS user FROM events ORDER BY user",
+        "SELECT *, id AS user FROM events ORDER BY user",
+        "SELECT id AS user FROM events ORDER BY user || ''",
         "SELECT min(user) FROM events",
         "SELECT COLUMNS('us.*')::VARCHAR FROM events",
         "SELECT * RENAME (user AS u) FROM events",
@@ -553,6 +558,15 @@ def test_answers_name_what_is_computed_without_values(
     assert groups[0] == groups[1]
     assert NAMES[0] in f"{plain!r} {plain.to_rows()}"
     assert NAMES[0] not in f"{private!r} {private.to_rows()} {private.caption} {private[0]!r}"
+
+
+@pytest.mark.parametrize("text", ["id % 2", "id  % 2 = 0", "CASE WHEN delay > 1 THEN 'late' END"])
+def test_an_expression_without_private_columns_is_named_as_written(
+    readers: list[query.Warehouse], text: str
+) -> None:
+    private, _, plain = ([one.group for one in wh.quantile(0.5, by=text)] for wh in readers)
+    assert private == plain
+    assert {name for group in private for name in group or ()} == {text}
 
 
 def test_an_expression_that_comes_twice_is_refused_without_its_values(life: Life) -> None:

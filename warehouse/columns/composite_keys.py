@@ -38,7 +38,7 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.text_values import after_prefix
 from tidemark.warehouse.columns.value_encoding import single_array
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 _SIGN = 1 << 63
 _END, _ESCAPED_NUL = b"\x00\x00", b"\x00\xff"
@@ -198,7 +198,7 @@ class ReorderedKey(CompositeKey):
         """InputError: keys are ordered by their columns as they were declared."""
         raise InputError(
             f"a range of keys goes by the declared order of the columns, {', '.join(self._stored.columns)}: "
-            f"got {value!r} by {self.name}. Name the columns in that order."
+            f"got {shortened(value)} by {self.name}. Name the columns in that order."
         )
 
     def value_of(self, name: Name) -> Any:

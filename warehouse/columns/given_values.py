@@ -23,7 +23,7 @@ from typing import Any
 
 from tidemark.warehouse.columns.column_types import ColumnType
 from tidemark.warehouse.columns.scalars import plain
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 LEAST, MOST = -(2**63), 2**63 - 1  # of a BIGINT
 _FAR = 400  # the exponent of ten beyond those of all doubles and of BIGINT
@@ -113,7 +113,7 @@ def is_nan(number: float | Decimal) -> bool:
 
 
 def _cannot_compare(kind: ColumnType, name: str, value: Any) -> str:
-    problem = f"cannot compare {value!r} with {name!r}, which is of type {kind.name}"
+    problem = f"cannot compare {shortened(value)} with {name!r}, which is of type {kind.name}"
     if kind.unit_us is not None and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return (
             f"{problem}: a number does not say its unit. Give a date, a datetime, text such as "

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -36,7 +36,7 @@ def exact_us(moment: Any) -> Fraction:
     if isinstance(moment, date) and not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     if not isinstance(moment, datetime) or moment != moment:  # noqa: PLR0124  pandas' NaT is a datetime
-        raise InputError(f"not a time: {moment!r}. {_remedy(moment)}")
+        raise InputError(f"not a time: {shortened(moment)}. {_remedy(moment)}")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     whole: int = (moment - EPOCH) // MICROSECOND
@@ -60,7 +60,7 @@ def _parsed(text: str) -> tuple[datetime, Fraction | None]:
             raise ValueError  # noqa: TRY301
         found = datetime.fromisoformat(stripped)
     except ValueError:
-        raise InputError(f"not a time: {text!r}. Expected {_EXPECTED}.") from None
+        raise InputError(f"not a time: {shortened(text)}. Expected {_EXPECTED}.") from None
     return found, Fraction(int(digits[2]), 10 ** len(digits[2])) if digits else None
 
 

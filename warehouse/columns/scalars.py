@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.warehouse.columns.moments import exact_us
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.private.tokens import Token
 
 _PYTHON = {str, int, float, bool, bytes, Token, Decimal, Fraction, date, datetime, timedelta, type(None)}
@@ -131,14 +131,16 @@ def _day_or(text: str) -> Any:
 def _duration(value: np.timedelta64) -> timedelta:
     unit, step = np.datetime_data(value.dtype)
     if np.isnat(value) or unit not in _UNIT_US:
-        raise InputError(f"not a duration: {value!r}. Expected one with a unit from microseconds to weeks.")
+        raise InputError(
+            f"not a duration: {shortened(value)}. Expected one with a unit from microseconds to weeks."
+        )
     us = int(value.astype(np.int64)) * step * _UNIT_US[unit]
     if us.denominator != 1:
-        raise InputError(f"not a duration: {value!r}. Expected a whole number of microseconds.")
+        raise InputError(f"not a duration: {shortened(value)}. Expected a whole number of microseconds.")
     try:
         return timedelta(microseconds=math.floor(us))
     except OverflowError:
-        raise InputError(f"not a duration: {value!r}. Expected at most 285 years.") from None
+        raise InputError(f"not a duration: {shortened(value)}. Expected at most 285 years.") from None
 
 
 _UNIT_US = {

@@ -17,7 +17,7 @@ import numpy as np
 
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 _BOUND_LENGTH = 32  # characters of a bound, as Delta cuts them
 _LAST = "\U0010ffff"  # the greatest character
@@ -39,8 +39,8 @@ def parse_key(key: Key, text: str) -> Any:
         parts = next(csv.reader([text]), [])
         if len(parts) != len(key.parts):
             raise InputError(
-                f"not a value of the key {key.name}: {text!r}. Expected {len(key.parts)} values, separated "
-                "by commas."
+                f"not a value of the key {key.name}: {shortened(text)}. Expected {len(key.parts)} values, "
+                "separated by commas."
             )
         return tuple(parse_key(part, own) for part, own in zip(key.parts, parts, strict=True))
     if key.type == "string" or key.column_type.is_token:
@@ -69,7 +69,8 @@ def parse_number(column: Measure | Key, text: str) -> Any:
         return int(exact) if whole else exact
     except (ValueError, InvalidOperation):
         raise InputError(
-            f"not a number: {text!r}. {column.name!r} is of type {column.type}: give numbers such as 60."
+            f"not a number: {shortened(text)}. {column.name!r} is of type {column.type}: give numbers such "
+            "as 60."
         ) from None
 
 
@@ -100,14 +101,16 @@ def _binary(key: Key, text: str) -> bytes:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         raise InputError(
-            f"not hexadecimal: {text!r}. {key.name!r} is of type binary: give two digits per byte."
+            f"not hexadecimal: {shortened(text)}. {key.name!r} is of type binary: give two digits per byte."
         ) from None
 
 
 def _boolean(key: Key, text: str) -> bool:
     value = BOOLEANS.get(text.strip().lower())
     if value is None:
-        raise InputError(f"not a boolean: {text!r}. {key.name!r} is of type boolean: give true or false.")
+        raise InputError(
+            f"not a boolean: {shortened(text)}. {key.name!r} is of type boolean: give true or false."
+        )
     return value
 
 

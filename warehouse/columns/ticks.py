@@ -70,7 +70,7 @@ def parse_duration(text: str | timedelta) -> int:
     """
     width = width_us(text)
     if not 0 < width <= LONGEST_US:
-        raise InputError(f"a duration must be positive and at most 285 years, got {text!r}.")
+        raise InputError(f"a duration must be positive and at most 285 years, got {shortened(text)}.")
     return width
 
 
@@ -80,7 +80,7 @@ def parse_grace(text: str | int | timedelta) -> int:
     is_zero = type(text) in (str, int, float) and text in ("0", 0)  # False is no duration
     width = 0 if is_zero else width_us(text)
     if not 0 <= width <= LONGEST_US:
-        raise InputError(f"a grace period must be from 0 to 285 years, got {text!r}.")
+        raise InputError(f"a grace period must be from 0 to 285 years, got {shortened(text)}.")
     return width
 
 
@@ -96,8 +96,8 @@ def width_us(text: Any) -> int:
     )
     if match is not None and text.strip()[-len(match[2]) :] == "M":
         raise InputError(
-            f"not a duration: {text!r}. M is minutes to some and months to others: write '{match[1]}m' for "
-            f"minutes, or '{30 * int(match[1])}d' for months of 30 days."
+            f"not a duration: {shortened(text)}. M is minutes to some and months to others: write "
+            f"'{match[1]}m' for minutes, or '{30 * int(match[1])}d' for months of 30 days."
         )
     # First the word as it is: 'ms' is not the plural of 'm'.
     unit = _UNITS.get(match[2], _UNITS.get(match[2].removesuffix("s"))) if match else None
@@ -201,7 +201,8 @@ def window_between(start: Any, end: Any, grid: TickGrid | None) -> Window:
         for edge in (start, end):
             if edge is not None and (isinstance(edge, bool) or not isinstance(edge, int)):
                 raise InputError(
-                    f"this warehouse has no time column: a window's edge is a step number, got {edge!r}."
+                    "this warehouse has no time column: a window's edge is a step number, got "
+                    f"{shortened(edge)}."
                 )
         first = NO_TICK + 1 if start is None else max(start, NO_TICK + 1)
         stop = _LAST if end is None else min(end, _LAST)  # no step lies beyond
@@ -210,7 +211,8 @@ def window_between(start: Any, end: Any, grid: TickGrid | None) -> Window:
         stop = _LAST if end is None else grid.next_start(first_us(end))
     if stop <= first:
         raise InputError(
-            f"the window is empty by itself: between {start!r} and {end!r} (the end is exclusive)."
+            f"the window is empty by itself: between {shortened(start)} and {shortened(end)} (the end is "
+            "exclusive)."
         )
     return Window(first, stop)
 
@@ -224,7 +226,9 @@ def window_last(span: Any, newest: int, grid: TickGrid | None) -> Window:
     span = plain(span)
     if grid is None:
         if isinstance(span, bool) or not isinstance(span, int) or span < 1:
-            raise InputError(f"this warehouse has no time column: last= is a number of steps, got {span!r}.")
+            raise InputError(
+                f"this warehouse has no time column: last= is a number of steps, got {shortened(span)}."
+            )
         ticks = span
     else:
         ticks = -(-parse_duration(span) // grid.width_us)

@@ -26,7 +26,7 @@ from tidemark.warehouse.companions.kinds import (
     kind_named,
     register_companion,
 )
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 BUDGET = 2**20  # bytes of the cells of one companion in the marks of one run
 _PARTS = 32  # cells of a tick that wait to be joined
@@ -80,7 +80,7 @@ class Companions:
                 return companion
         names = ", ".join(companion.name for companion in self.declared)
         expected = f"Declared: {names}" if names else "None was declared at creation"
-        raise InputError(f"no companion {name!r} here. {expected}.")
+        raise InputError(f"no companion {shortened(name)} here. {expected}.")
 
     @property
     def columns(self) -> tuple[str, ...]:

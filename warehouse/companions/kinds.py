@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")  # of kinds and of companions
 _METHODS = ("summarise", "join", "to_bytes", "from_bytes")
@@ -69,12 +69,14 @@ def register_companion(kind: CompanionKind[Any]) -> None:
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise InputError(
-            f"a kind of companions has a name of letters, digits and _, at most 60, got {name!r}."
+            f"a kind of companions has a name of letters, digits and _, at most 60, got {shortened(name)}."
         )
     missing = [method for method in _METHODS if not callable(getattr(kind, method, None))]
     if missing or isinstance(kind, type):
         what = f"{', '.join(missing)} missing" if missing else "got a class, expected an object of it"
-        raise InputError(f"the kind of companions {name!r} needs the methods {', '.join(_METHODS)}: {what}.")
+        raise InputError(
+            f"the kind of companions {shortened(name)} needs the methods {', '.join(_METHODS)}: {what}."
+        )
     _REGISTERED[name] = kind
 
 
@@ -83,8 +85,9 @@ def kind_named(name: str) -> CompanionKind[Any]:
     kind = _REGISTERED.get(name)
     if kind is None:
         raise InputError(
-            f"the kind of companions {name!r} is not registered in this process. Import the module that "
-            f"registers it, or call warehouse.register_companion(kind) with an object whose name is {name!r}."
+            f"the kind of companions {shortened(name)} is not registered in this process. Import the module "
+            "that registers it, or call warehouse.register_companion(kind) with an object whose name is "
+            f"{shortened(name)}."
         )
     return kind
 

@@ -1,6 +1,7 @@
 """What callers write for a warehouse's place, made into a path or an address that delta-rs understands.
 
     flights, ./flights, /data/flights, file:///data/flights    a folder of this machine
+    ~/flights                                                  one in the home folder; ./~ is one of that name
     s3://bucket/flights, s3a://, s3n://                        S3 and its like
     gs://bucket/flights                                        Google Cloud Storage
     abfss://container@account.dfs.core.windows.net/flights     Azure; also abfs://, az://, azure://, adl://
@@ -21,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidemark.warehouse.errors import InputError, without_secrets
+from tidemark.warehouse.errors import InputError, shortened, without_secrets
 
 # Returns the address of a catalog's table and the storage options for it.
 Resolver = Callable[[str], tuple[str, Mapping[str, str]]]
@@ -112,14 +113,17 @@ def _local_path(text: str) -> str:
     if not text:
         raise InputError("the place of a warehouse is an empty text. Name a folder; . is the current one.")
     try:
-        path = str(Path(text).absolute())
+        path = str(Path(os.path.expanduser(text) if file is None else text).absolute())
     except FileNotFoundError as error:
         raise InputError(
-            f"the path {text!r} begins at the current folder, which was deleted. Give the whole path."
+            f"the path {shortened(text)} begins at the current folder, which was deleted. Give the whole "
+            "path."
         ) from error
     unsupported = _UNSUPPORTED.search(path)
     if unsupported:
-        raise InputError(f"a local path cannot hold {unsupported[0]!r}, got {path!r}. Choose another.")
+        raise InputError(
+            f"a local path cannot hold {unsupported[0]!r}, got {shortened(path)}. Choose another."
+        )
     return path.rstrip("/") or "/"
 
 
@@ -128,7 +132,9 @@ def _store_address(text: str, scheme: str) -> str:
     shown = without_secrets(text)
     if scheme not in _STORES:
         instead = _WRITE_INSTEAD.get(scheme, f"one of {', '.join(f'{name}://' for name in sorted(_STORES))}")
-        raise InputError(f"warehouses are not read at {scheme}:, got {shown!r}. Write {instead}; or a path.")
+        raise InputError(
+            f"warehouses are not read at {scheme}:, got {shortened(shown)}. Write {instead}; or a path."
+        )
     match = re.fullmatch(r"[^:]+://([^/?#]+)(/[^?#]*)?", text)
     if match is not None and (":" in match[1] or ("@" in match[1] and scheme in _WITHOUT_USERS)):
         raise InputError(  # without the address: what is before the first / may be half of a password
@@ -137,7 +143,8 @@ def _store_address(text: str, scheme: str) -> str:
         )
     if match is None:
         raise InputError(
-            f"{shown!r} is no address of a store. Write {scheme}://, then the bucket, then the folder."
+            f"{shortened(shown)} is no address of a store. Write {scheme}://, then the bucket, then the "
+            "folder."
         )
     return f"{scheme}://{match[1]}{match[2] or ''}".rstrip("/")
 

@@ -34,7 +34,7 @@ class DiskCache:
         self._budget = budget
         self._lock = threading.Lock()
         try:
-            self._folder = Path(folder)
+            self._folder = Path(os.path.expanduser(folder))
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except (OSError, TypeError, ValueError) as error:  # ValueError: no name of a file has such characters
             raise InputError(f"the cache folder {shortened(folder)} cannot be made: {error}.") from error

@@ -66,7 +66,8 @@ class Found:
 
 def find_inputs(given: Sequence[str], places: Places) -> Found:
     """What the given paths and patterns mean; InputError for what is missing, or means nothing whole."""
-    named = [entry for one in given for entry in _expanded(one.rstrip("/") or one, places)]
+    paths = map(os.path.expanduser, given)
+    named = [entry for one in paths for entry in _expanded(one.rstrip("/") or one, places)]
     files: list[str] = []
     for path, is_folder in named:
         entries = sorted(places.entries(path)) if is_folder else []

@@ -247,7 +247,7 @@ def _read_variables() -> list[str]:
     found = []
     for variable, name in ((FILE_VARIABLE, "file"), (COMMAND_VARIABLE, "command")):
         if given := os.environ.get(variable):
-            source = str(Path(given).absolute()) if name == "file" else given
+            source = str(Path(os.path.expanduser(given)).absolute()) if name == "file" else given
             if _read.get(source) not in _known:
                 _read[source] = use_secret(**{name: given})
             found.append(_read[source])
@@ -259,7 +259,7 @@ _read: dict[str, str] = {}  # fingerprints by what the environment named
 
 def _of_file(path: str) -> Secret:
     try:
-        with Path(path).open("rb") as file:
+        with Path(os.path.expanduser(path)).open("rb") as file:
             return _parsed(file.read(_MOST_READ + 1), f"the file {path}")
     except OSError as error:
         raise InputError(f"the secret cannot be read: {error.strerror} ({path}). {_MAKE}") from None

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, binary_array
 from tidemark.warehouse.columns.schema import column_types
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.execution.arrow_inputs import are_paths
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.execution.input_files import formats_of, input_files
@@ -92,7 +92,7 @@ def _delta_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Reco
     unknown = next((one for one in kinds if one not in _SIGNS), "")
     if unknown != "":
         raise InputError(
-            f"{CHANGE} must be one of {', '.join(_SIGNS)}, got {unknown!r}. Nothing was changed."
+            f"{CHANGE} must be one of {', '.join(_SIGNS)}, got {shortened(unknown)}. Nothing was changed."
         )
     return rows.select(schema.names), np.array([_SIGNS[one] for one in kinds], np.int64)
 
@@ -162,11 +162,13 @@ def _images(
         change = change["payload"]
     op = None if change is None else change.get("op")
     if change is None or not isinstance(op, str) or op not in _OPS:
-        got = "none of these" if hides else f"none of these: {reason}" if reason else f"op {op!r}"
+        got = "none of these" if hides else f"none of these: {reason}" if reason else f"op {shortened(op)}"
         raise InputError(
             f"{where} must be a JSON object with op {', '.join(_OPS)}, got {got}. Nothing was changed."
         )
     for name in _OPS[op]:
         if not isinstance(image := change.get(name), dict):
-            raise InputError(f"{where} has op {op!r} without {name!r}. Nothing was changed. {_WHOLE_ROWS}")
+            raise InputError(
+                f"{where} has op {shortened(op)} without {name!r}. Nothing was changed. {_WHOLE_ROWS}"
+            )
         yield name, image

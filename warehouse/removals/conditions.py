@@ -20,7 +20,7 @@ from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import as_numpy, encode_values, epoch_micros, single_array
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.settings.options import Options
 
@@ -102,11 +102,12 @@ class TimeRange:
         edges = [plain(one) for one in between] if isinstance(between, (list, tuple)) else []
         if len(edges) != 2 or edges == [None, None]:
             raise InputError(
-                f"between must be (start, end), the end exclusive, got {between!r}. None leaves a side open."
+                f"between must be (start, end), the end exclusive, got {shortened(between)}. None leaves a "
+                "side open."
             )
         start, stop = (None if one is None else first_us(one) for one in edges)
         if start is not None and stop is not None and start >= stop:
-            raise InputError(f"between must be (start, end) with start before end, got {between!r}.")
+            raise InputError(f"between must be (start, end) with start before end, got {shortened(between)}.")
         return cls(time, start, stop)
 
     @property

@@ -369,7 +369,7 @@ def _types_by_name(widen: Any) -> dict[str, str]:
         kind = sql_column_type(text.lower()) or find_column_type(text.lower())
         if kind is None:
             raise InputError(
-                f"the type of {name} is {text!r}, expected a plain type, such as bigint, double or "
+                f"the type of {name} is {shortened(text)}, expected a plain type, such as bigint, double or "
                 "decimal(12,2)."
             )
         found[name] = kind.name

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from tidemark.option_table import OPTIONS
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings.option_checks import is_list_of_names
 from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
 
@@ -18,9 +18,9 @@ def columns_of_key(columns: Any) -> Columns:
     """The columns of a key that is named by one column or by a list of them; InputError for others."""
     names = as_lists([columns])
     if not is_list_of_names(names[0]):
-        raise InputError(f"a key is named by its column or a list of its columns, got {columns!r}.")
+        raise InputError(f"a key is named by its column or a list of its columns, got {shortened(columns)}.")
     if len(set(names[0])) < len(names[0]):
-        raise InputError(f"a key names a column twice: {columns!r}. Name each column once.")
+        raise InputError(f"a key names a column twice: {shortened(columns)}. Name each column once.")
     return tuple(names[0])
 
 

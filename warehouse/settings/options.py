@@ -31,7 +31,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_facts import made_once
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
-from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch
+from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.private.secrets import REVEAL
 from tidemark.warehouse.projections.companion_cells import CompanionCells
 from tidemark.warehouse.projections.key_counts import KeyCounts
@@ -135,7 +135,7 @@ class Options:
         """A sentence for each of the names that a column has no more, which says its name; empty if none."""
         there = dict(self.columns)
         return "".join(
-            f" {old!r} was renamed: it is {name!r} now."
+            f" {old!r} was renamed: it is {shortened(name)} now."
             for old in names
             for name, earlier in self.earlier_names.items()
             if old not in there and name in there and old in earlier
@@ -273,7 +273,7 @@ class Options:
         """
         if name is not None and not (isinstance(name, str) and name in self.measure_names):
             raise InputError(
-                f"no measure {name!r} here. Expected one of: {', '.join(self.measure_names)}."
+                f"no measure {shortened(name)} here. Expected one of: {', '.join(self.measure_names)}."
                 f"{self.told_renamed([name])}"
             )
         if not self.columns:
@@ -436,7 +436,8 @@ class Options:
                     else "create another warehouse"
                 )
                 raise OptionsMismatch(
-                    f"{name} was given as {value!r}, the warehouse has {stored!r}. Leave it out, or {change}."
+                    f"{name} was given as {shortened(value)}, the warehouse has {stored!r}. Leave it out, or "
+                    f"{change}."
                 )
 
 

@@ -50,7 +50,7 @@ def renamed(options: Options, names: Mapping[str, str]) -> Options:
         return options
     for old in names:
         if old not in there:
-            raise InputError(f"there is no column {old!r} to rename. There are: {', '.join(there)}.")
+            raise InputError(f"there is no column {shortened(old)} to rename. There are: {', '.join(there)}.")
 
     def new(name: str) -> str:
         return names.get(name, name)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from tidemark.warehouse.delta.addresses import origin_of
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.round_trips import stores_at_once
-from tidemark.warehouse.errors import InputError, name_text, without_secrets
+from tidemark.warehouse.errors import InputError, name_text, shortened, without_secrets
 from tidemark.warehouse.snapshots.past import At, Versions, given_moment, opened
 from tidemark.warehouse.snapshots.same_batches import Duplicates, check_duplicates, tell_same_batches
 from tidemark.warehouse.snapshots.sites import Missing, SitesReader, naming, of_each
@@ -65,7 +65,9 @@ def _named(uris: Iterable[Address] | Mapping[str, Address]) -> dict[str, Address
         for uri in uris:
             name = without_secrets(os.fspath(uri)) if isinstance(uri, str | os.PathLike) else repr(uri)
             if name in named:
-                raise InputError(f"{name!r} was given twice: its rows would count twice. Name it once.")
+                raise InputError(
+                    f"{shortened(name)} was given twice: its rows would count twice. Name it once."
+                )
             named[name] = uri
     if not named:
         raise InputError("no warehouse was given. Expected addresses, or a mapping of names to addresses.")
@@ -83,7 +85,8 @@ def _moments(names: Iterable[str], at: SitesAt | None) -> dict[str, At | Version
         return dict(at)
     if at is not None and isinstance(given_moment(at), int):
         raise InputError(
-            f"at={at!r} is the number of a step, and each warehouse counts its own steps. Give a time."
+            f"at={shortened(at)} is the number of a step, and each warehouse counts its own steps. Give a "
+            "time."
         )
     return dict.fromkeys(names, at)
 
@@ -96,7 +99,7 @@ def _options_by_name(
     by_name = any(value is None or isinstance(value, Mapping) for value in options.values())
     unknown = sorted(set(map(str, options)) - set(uris)) if by_name else []
     if unknown:
-        raise InputError(f"storage_options has {unknown[0]!r}, which names none of the warehouses.")
+        raise InputError(f"storage_options has {shortened(unknown[0])}, which names none of the warehouses.")
     if "token" in options and not by_name and len({origin_of(uri) for uri in uris.values()}) > 1:
         raise InputError(
             "storage_options has one token for warehouses at several places, and a token goes to the server "

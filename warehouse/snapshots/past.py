@@ -43,7 +43,7 @@ from tidemark.warehouse.delta.log_versions import LogOfTable
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.delta.table_open import open_directly
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, whole_number, without_secrets
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, shortened, whole_number, without_secrets
 from tidemark.warehouse.events.completion import Completion
 from tidemark.warehouse.events.purges import read_certificates
 from tidemark.warehouse.events.reader import BatchRange
@@ -104,7 +104,9 @@ def given_moment(at: Any) -> int | str:
     try:
         us = first_us(given)
     except InputError as error:
-        raise InputError(f"at={given!r} is neither the number of a step nor a time: {error}") from None
+        raise InputError(
+            f"at={shortened(given)} is neither the number of a step nor a time: {error}"
+        ) from None
     return from_epoch_us(us).isoformat()
 
 

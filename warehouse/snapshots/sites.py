@@ -23,6 +23,7 @@ from tidemark.warehouse.errors import (
     StoreUnavailable,
     SystemRefused,
     TidemarkError,
+    shortened,
     without_secrets,
 )
 from tidemark.warehouse.os_errors import report_os_errors
@@ -176,7 +177,9 @@ class SitesReader:
 
     def __init__(self, readers: Mapping[str, Site], missing: Missing = "error") -> None:
         if missing not in MISSING:
-            raise InputError(f"missing must be one of {', '.join(map(repr, MISSING))}, got {missing!r}.")
+            raise InputError(
+                f"missing must be one of {', '.join(map(repr, MISSING))}, got {shortened(missing)}."
+            )
         self.readers = dict(readers)
         check_distinct(self.readers)
         self._waits = _wait(self.readers)

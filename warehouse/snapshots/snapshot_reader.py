@@ -25,7 +25,7 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER, STEPS
-from tidemark.warehouse.errors import DamagedWarehouse, InputError
+from tidemark.warehouse.errors import DamagedWarehouse, InputError, shortened
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options
@@ -213,7 +213,7 @@ def open_snapshot(
     cache   keeps what this process reads of an object store from now on
     """
     if not isinstance(uri, (str, os.PathLike)):
-        raise InputError(f"a warehouse is a path or an address, got {uri!r}.")
+        raise InputError(f"a warehouse is a path or an address, got {shortened(uri)}.")
     store = Store.from_uri(uri, storage_options)
     if cache is not None:
         store.files.keep_on_disk(cache)

@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     sql_column_type,
 )
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.text.files import read_chunks
 from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.json_values import parse_values
@@ -57,7 +57,7 @@ def arrow_schema(types: Mapping[str, str]) -> pa.Schema:
         found = sql_column_type(text.lower()) or find_column_type(text.lower())
         if found is None:
             raise InputError(
-                f"the type of {name} is {text!r}, expected one of: "
+                f"the type of {name} is {shortened(text)}, expected one of: "
                 f"{', '.join(kind.sql for kind in COLUMN_TYPES.values())}, decimal(10,2)."
             )
         fields.append(Field(name, PrimitiveType(found.name)))
@@ -92,7 +92,7 @@ class Guesses:
         """
         missing = sorted(set(wanted.given) - set(self.types))
         if missing:
-            raise InputError(f"the input has no column {missing[0]!r}, of which a type was given.")
+            raise InputError(f"the input has no column {shortened(missing[0])}, of which a type was given.")
         chosen = {}
         for name, left in self.types.items():
             likely = "string" if name in wanted.keys or name not in self.seen else _first(left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,8 +26,9 @@ class Argument:
     how: Mapping[str, Any]
 
     def add(self, args: Any) -> None:
-        """See `Part.add`."""
-        args.add_argument(*self.names, **self.how)
+        """See `Part.add`. Paths may begin with ~, also where shells do not see it, as in --to=~/x."""
+        is_path = self.how.get("metavar") in {FILE, FOLDER}
+        args.add_argument(*self.names, **({"type": os.path.expanduser} if is_path else {}), **self.how)
 
 
 def option(*names: str, **how: Any) -> Argument:
