@@ -188,10 +188,10 @@ def function_named(name: str) -> Callable[..., Any]:
         sys.path.insert(0, "")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever the module of the caller raises
         raise InputError(
-            f"the function {name} cannot be imported: {error}. Name it module:function, of a module in the "
-            "current folder or on the path of Python."
+            f"the function {name} cannot be imported: {type(error).__name__}: {error}. Name it "
+            "module:function, of a module in the current folder or on the path of Python."
         ) from error
     if not callable(found):
         raise InputError(f"{name} is a {type(found).__name__}, expected a function.")

@@ -40,6 +40,7 @@ exit codes:
   {FAILED:<3}  anything else
 """
 
+_LONG = re.compile(r"(\S{300})\S{100,}")  # in what was given, such as a path of 100 KB
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
@@ -104,4 +105,9 @@ def _print_line(text: str) -> None:
     """Prints one line to stderr; names in it are data: their control characters become escapes."""
     from tidemark.query.answers.rendering import text_of
 
-    print(text_of(text), file=sys.stderr)
+    print(text_of(without_long_words(text)), file=sys.stderr)
+
+
+def without_long_words(text: str) -> str:
+    """The text with words of more than 400 characters cut to 300."""
+    return _LONG.sub(r"\1...", text)

@@ -16,10 +16,19 @@ import os
 import re
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 from tidemark.jobs.cli.commands import COMMANDS
 from tidemark.jobs.cli.commands.command import Command
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, INTERRUPTED, RULE, control_c, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    RULE,
+    control_c,
+    run_warehouse_job,
+    without_long_words,
+)
 from tidemark.jobs.cli.options import parts, shared
 from tidemark.jobs.cli.process import arguments
 
@@ -42,7 +51,7 @@ _NUMBER = re.compile(r"-(\.?[0-9]|inf(inity)?$)", re.IGNORECASE)
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="tidemark",
         description=ABOUT,
         epilog=ENDING,
@@ -69,6 +78,14 @@ def parser() -> argparse.ArgumentParser:
             parts.add(page, command.options)
             page.set_defaults(run=command.run, needs_warehouse=command.needs_warehouse)
     return top
+
+
+class _Parser(argparse.ArgumentParser):
+    """Argparse's, and so are the parsers of the commands; its errors do not repeat a long argument."""
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the usage and the message, and ends the process."""
+        super().error(without_long_words(message))
 
 
 class _Version(argparse.Action):

@@ -143,8 +143,8 @@ class _Replaced:
         given = {str(item.get("alias") or "").lower() for item in items if not self._is_private(item)}
         for modifier in node.get("modifiers") or ():
             for order in modifier.get("orders") or ():
-                path = order["expression"].get("column_names") or ()
-                if len(path) == 1 and str(path[0]).lower() in given - own - set(self._aliases()):
+                path: Sequence[str] = order["expression"].get("column_names") or ()
+                if len(path) == 1 and path[0].lower() in given - own - set(self._aliases()):
                     yield order["expression"]
 
     def _is_private(self, node: Any) -> bool:

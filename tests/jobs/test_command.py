@@ -115,6 +115,8 @@ def test_steps_are_windows_where_there_is_no_time(kinds: Path, capsys: pytest.Ca
     assert (said["window"], said["n"], said["m"]) == ({"start": 0, "end": 1}, 250, 0)
 
 
+LONG = "x" * 100_000
+
 REFUSED = {
     "no warehouse": (
         ["info"],
@@ -168,6 +170,31 @@ REFUSED = {
     "other options": (["create", "-w", "{w}", "--measure", "delay"], "measures was given as ['delay']"),
     "no measure": (["create", "-w", "{folder}/new"], "needs at least one measure"),
     "a source without a path": (["stream", "-w", "{w}", "--source", "files"], "--path is needed"),
+    "a function of no module": (
+        [
+            "sites",
+            "map",
+            "-w",
+            "{w}",
+            "--site",
+            "0",
+            "--map",
+            ".",
+            "--combine",
+            ".",
+            "--topic",
+            "t",
+            "--exchange",
+            "{folder}",
+            "--secret",
+            "s",
+        ],
+        "the function . cannot be imported: TypeError",
+    ),
+    "a long path": (["plot", "cdf", "-w", "{w}", "-o", LONG], "xxx... expected a name"),
+    "a long file": (["info", "-w", "{w}", "--storage-options", LONG], "xxx... cannot be read"),
+    "a long number": (["largest", LONG, "-w", "{w}"], "invalid int value"),
+    "a long name": (["rank", "0", "-w", "{w}", "--measure", LONG], "no measure 'xxx"),
     "a grace that is none": (["maintain", "-w", "{w}", "--grace", "soon"], "not a duration"),
 }
 
@@ -189,6 +216,7 @@ def test_what_cannot_be_is_refused_with_2_and_changes_nothing(
     assert (said.code, said.out) == (2, "")
     assert words in said.err
     assert "Traceback" not in said.err
+    assert len(said.err) < 6_000
     assert (files_of(flights), files_of(tmp_path)) == before
 
 

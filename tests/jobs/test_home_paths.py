@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def from_python(capsys: Capture) -> None:
     tidemark(capsys, "secret", "new", "--to=~/secret")
-    private = {"private": True, "secret_file": "~/secret"}
+    private: dict[str, Any] = {"private": True, "secret_file": "~/secret"}
     warehouse.create(None, "~/w", "x", key="k", schema=pq.read_schema("../home/rows.parquet"), **private)
     warehouse.load(None, Path("~/w"), "~/rows.*", "a")
     warehouse.copy("~/w", "~/copy")
