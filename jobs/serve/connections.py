@@ -2,7 +2,8 @@
 
 * The head of a request must be there HEAD_SECONDS after its first byte, that of the first request
   HEAD_SECONDS after the connection began. Otherwise the connection is closed.
-* At most MOST_WAITING connections wait for the head of their first request; one more closes the oldest.
+* At most MOST_WAITING connections wait for the head of their first request, and before it for the end of the
+  TLS handshake; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
 * A connection whose request had no valid token is closed after the answer (hosts.py).
 
@@ -13,7 +14,9 @@ are limited in app.py.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, cast
 
 import h11
@@ -24,26 +27,43 @@ HEAD_BYTES = 2**16
 MOST_WAITING = 128
 MOST = 1024
 
-_waiting: OrderedDict[int, GuardedProtocol] = OrderedDict()  # those without a first request, oldest first
+_waiting: OrderedDict[int, socket.socket] = OrderedDict()  # without a first request, by number, oldest first
+
+
+class Door(socket.socket):
+    """A socket that listens: a connection waits from its beginning on."""
+
+    most_waiting = MOST_WAITING
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection."""
+        one, address = super().accept()
+        for number, other in list(_waiting.items()):
+            if other.fileno() == -1:  # it ended before its handshake did
+                _waiting.pop(number, None)
+        _waiting[one.fileno()] = one
+        if len(_waiting) > self.most_waiting:
+            _, oldest = _waiting.popitem(last=False)
+            with suppress(OSError):  # the client has gone
+                oldest.shutdown(socket.SHUT_RDWR)
+        return one, address
 
 
 class GuardedProtocol(H11Protocol):
     """A connection, as uvicorn makes one for each client."""
 
     head_seconds = HEAD_SECONDS
-    most_waiting, most = MOST_WAITING, MOST
+    most = MOST
     _timer: asyncio.TimerHandle | None = None
+    _number = -1  # of its socket
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came."""
         super().connection_made(transport)
+        self._number = transport.get_extra_info("socket").fileno()
         if len(self.connections) > self.most:
             transport.abort()
             return
-        _waiting[id(self)] = self
-        if len(_waiting) > self.most_waiting:
-            _, oldest = _waiting.popitem(last=False)
-            oldest.transport.abort()
         self._start()
 
     def data_received(self, data: bytes) -> None:
@@ -66,7 +86,7 @@ class GuardedProtocol(H11Protocol):
         self._timer = self.loop.call_later(self.head_seconds, self._late)
 
     def _stop(self) -> None:
-        _waiting.pop(id(self), None)
+        _waiting.pop(self._number, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

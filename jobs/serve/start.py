@@ -156,6 +156,8 @@ def _check_door(given: argparse.Namespace) -> bool:
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that listens on the address until the end of the block; InputError where that is refused."""
+    from tidemark.jobs.serve.connections import Door
+
     if not 0 <= port < 2**16:
         raise InputError(f"--port must be a number from 0 to 65,535, got {port}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -164,11 +166,11 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     except OSError as error:
         told = error.strerror or error
         raise InputError(f"cannot listen on {host}:{port}: {told}. Give another address.") from error
-    with door:
+    with Door(fileno=door.detach()) as opened:
         # Head and body of an answer are two packets. asyncio sets this only where a socket names TCP, so the
         # body would wait 40 ms for the acknowledgement of the head. Connections inherit it.
-        door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield door
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield opened
 
 
 def server_of(
