@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, RowGroups
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
@@ -309,11 +308,10 @@ def read_blocks(
         columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
         for first in range(0, len(groups), GROUPS_PER_TASK):
             chosen = list(groups)[first : first + GROUPS_PER_TASK]
-            parts.append(RowGroups(file, chosen, columns))
+            parts.append(RowGroups(root, file, chosen, columns, dictionaries))
             run_blocks.append([(run, groups[group]) for group in chosen])
-    for part, numbers in zip(history.blocks.fetched(root, parts), run_blocks, strict=True):
-        spending.check()
-        yield from zip(numbers, history.blocks.read(root, *part, dictionaries), strict=True)
+    for numbers, blocks in zip(run_blocks, history.blocks.read_each(parts), strict=True):
+        yield from zip(numbers, blocks, strict=True)
 
 
 def _locate_block(marks: KeyMarks, block: int) -> tuple[RunFile, int]:

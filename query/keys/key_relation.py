@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
-from tidemark.query.reading.block_reader import BlockReader, path_of
+from tidemark.query.reading.block_reader import BlockReader, RowGroups, path_of
 from tidemark.query.reading.checked_files import checked_file, duckdb_reads
 from tidemark.query.reading.connections import ScanConnection, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
@@ -294,7 +294,8 @@ def _blocks(blocks: BlockReader, view: KeysView, file: RunFile) -> Iterator[Any]
     groups = range(len(blocks.footer(view.root, file).edges) - 1)
     for first in range(0, len(groups), GROUPS_PER_READ):
         batch = groups[first : first + GROUPS_PER_READ]
-        yield from blocks.read(view.root, file, batch, COLUMNS, view.projection.dictionaries)
+        wanted = RowGroups(view.root, file, batch, COLUMNS, view.projection.dictionaries)
+        yield from blocks.read(wanted)
 
 
 def _batches(

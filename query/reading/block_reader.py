@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,11 +83,19 @@ def path_of(root: str, file: RunFile) -> str:
 
 
 class RowGroups(NamedTuple):
-    """Some row groups of a file, by number, and the columns that are read."""
+    """Some row groups of a file, by number, and how they are read.
 
+    root: the folder of the table, relative to the warehouse.
+    dictionaries: those of the columns that are decoded as dictionaries.
+    copy: False if plain doubles may be views of the mapped file, for a caller that uses them at once.
+    """
+
+    root: str
     file: RunFile
     groups: Sequence[int]
     columns: Sequence[str]
+    dictionaries: Sequence[str] = ()
+    copy: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,25 +145,19 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _OpenFile:
-    """An open local file.
+class _Held:
+    """A file whose bytes are at hand: all of a local one, or a range of one in an object store.
 
-    mapped: its memory map; None if all columns are decoded by Arrow.
-    identity: inode, size and modification time, to notice a replaced file.
+    content: the bytes from the byte `start` on; None if all columns are decoded by Arrow.
+    decoder: decodes by Arrow; None for a range, whose decoder is made when a column needs it.
+    identity: inode, size and modification time of a local file, to notice a replaced one.
     """
 
-    file: pq.ParquetFile
-    mapped: mmap.mmap | None
     footer: Footer
-    identity: tuple[int, ...]
-
-
-class _Held(NamedTuple):
-    """Bytes of a file that are at hand, from the byte `start` on; None if Arrow decodes all, by `open`."""
-
+    decoder: pq.ParquetFile | None
     content: mmap.mmap | bytes | None
-    start: int
-    open: Callable[[], pq.ParquetFile]
+    start: int = 0
+    identity: tuple[int, ...] = ()
 
 
 def _bytes_of(block: ColumnsByName) -> int:
@@ -180,7 +181,7 @@ class BlockReader:
         self._kept: LRUCache[ColumnsByName] | None = LRUCache(kept_bytes, _bytes_of) if kept_bytes else None
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
         self._versions: dict[str, Sequence[int]] = {}
-        self._open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile] = {}  # by place and dictionaries
+        self._open_files: dict[tuple[_Place, tuple[str, ...]], _Held] = {}  # by place and dictionaries
         self._groups_read = 0
 
     def use_versions(self, root: str, versions: Sequence[int]) -> None:
@@ -195,15 +196,15 @@ class BlockReader:
     def _close(self) -> None:
         self._open_files, self._groups_read = {}, 0
 
-    def _release_pages(self, open_files: dict[tuple[_Place, tuple[str, ...]], _OpenFile]) -> None:
+    def _release_pages(self, open_files: dict[tuple[_Place, tuple[str, ...]], _Held]) -> None:
         """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
         if len(open_files) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
             self._close()
             return
         self._groups_read = 0
         for file in list(open_files.values()):
-            if file.mapped is not None:
-                file.mapped.madvise(mmap.MADV_DONTNEED)
+            if isinstance(file.content, mmap.mmap):
+                file.content.madvise(mmap.MADV_DONTNEED)
 
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
@@ -211,18 +212,23 @@ class BlockReader:
         kept = self._footers.at(place)
         return kept.value or kept.keep(_verified_footer(place, file))
 
-    def fetched(self, root: str, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
-        """The parts, in order. Those in object stores are fetched before, many at once, stores side by side.
+    def read_each(self, parts: Sequence[RowGroups]) -> Iterator[list[ColumnsByName]]:
+        """What `read` returns for each part, in order; between parts the question may be stopped.
 
-        A round is counted once for all stores: they are asked at the same time.
+        Those in object stores are fetched before, many at once, stores side by side.
         """
-        stores = [_place(root, part.file).far_files for part in parts]
+        for part in self._fetched(parts):
+            spending.check()
+            yield self.read(part)
+
+    def _fetched(self, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
+        """The parts, each once it was fetched. A round counts once for all stores: they are asked at once."""
+        stores = [_place(part.root, part.file).far_files for part in parts]
         if not any(stores):
             yield from parts
             return
         wanted = [
-            [] if store is None else self._ranges(root, *part)
-            for part, store in zip(parts, stores, strict=True)
+            [] if store is None else self._ranges(part) for part, store in zip(parts, stores, strict=True)
         ]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
         rounds = sizes // ROUND_BYTES
@@ -236,99 +242,60 @@ class BlockReader:
             _fetch(by_store)
             yield from (parts[i] for i in numbers)
 
-    def _ranges(
-        self, root: str, file: RunFile, groups: Sequence[int], columns: Sequence[str]
-    ) -> list[ByteRange]:
-        """The byte range of each row group that has these columns."""
-        place = _place(root, file)
+    def _ranges(self, wanted: RowGroups) -> list[ByteRange]:
+        """The byte range of each row group that has its columns."""
+        place = _place(wanted.root, wanted.file)
         with place.reading():
-            footer = self.footer(root, file)
-            return [ByteRange(place.path, *footer.bytes_of(group, columns)) for group in groups]
+            footer = self.footer(wanted.root, wanted.file)
+            return [ByteRange(place.path, *footer.bytes_of(group, wanted.columns)) for group in wanted.groups]
 
-    def read(
-        self,
-        root: str,
-        file: RunFile,
-        groups: Sequence[int],
-        columns: Sequence[str],
-        dictionaries: Sequence[str] = (),
-        *,
-        copy: bool = True,
-    ) -> list[ColumnsByName]:
+    def read(self, wanted: RowGroups) -> list[ColumnsByName]:
         """Columns of whole row groups of one file, one `ColumnsByName` per row group.
-
-        root: the folder of the table, relative to the warehouse.
-        dictionaries: the columns to decode as dictionaries.
-        copy: False if plain doubles may be views of the mapped file, for a caller that uses them at once.
 
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
         marks. Cost: one read per row group that is not kept.
         """
         if self._kept is None:
-            return self._read(root, file, groups, columns, dictionaries, copy=copy)
-        place = _place(root, file)
+            return self._read(wanted)
+        place = _place(wanted.root, wanted.file)
         with place.reading():
-            known = place.store.uri, place.path, place.identity, tuple(columns), tuple(dictionaries)
-        kept = [self._kept.at((known, group)) for group in groups]
-        missing = [group for group, one in zip(groups, kept, strict=True) if one.value is None]
-        read = iter(self._read(root, file, missing, columns, dictionaries, copy=True) if missing else ())
+            file = place.store.uri, place.path, place.identity
+        known = *file, tuple(wanted.columns), tuple(wanted.dictionaries)
+        kept = [self._kept.at((known, group)) for group in wanted.groups]
+        missing = [group for group, one in zip(wanted.groups, kept, strict=True) if one.value is None]
+        read = iter(self._read(wanted._replace(groups=missing, copy=True)) if missing else ())
         return [one.keep(next(read)) if one.value is None else one.value for one in kept]
 
-    def _read(
-        self,
-        root: str,
-        file: RunFile,
-        groups: Sequence[int],
-        columns: Sequence[str],
-        dictionaries: Sequence[str],
-        *,
-        copy: bool,
-    ) -> list[ColumnsByName]:
+    def _read(self, wanted: RowGroups) -> list[ColumnsByName]:
         """As `read`, without what is kept."""
-        place = _place(root, file)
+        place = _place(wanted.root, wanted.file)
         if place.far_files is not None:
-            return self._read_parts(place.far_files, root, file, groups, columns, dictionaries, copy=copy)
-        key = place, tuple(dictionaries)
+            return self._read_far(place, place.far_files, wanted)
+        key = place, tuple(wanted.dictionaries)
         open_files = self._open_files  # `_close` on another thread replaces the dict
         with place.reading():
             # Removed while it is in use: two threads must not share an open file.
-            opened = open_files.pop(key, None)
+            held = open_files.pop(key, None)
             identity = place.identity
-            if opened is None or opened.identity != identity:
-                footer = self.footer(root, file)
-                opened = _OpenFile(*_open(place, footer, dictionaries), footer, identity)
-            decoder, footer = opened.file, opened.footer
-            held = _Held(opened.mapped, 0, lambda: decoder)
-            blocks = [_read_block(footer, held, file, group, columns, copy) for group in groups]
-        _count(place.path, opened.footer, groups, columns)
-        open_files[key] = opened
-        self._groups_read += len(groups)
+            if held is None or held.identity != identity:
+                footer = self.footer(wanted.root, wanted.file)
+                held = _Held(footer, *_open(place, footer, wanted.dictionaries), identity=identity)
+            blocks = [_read_block(held, wanted, group) for group in wanted.groups]
+        _count(place.path, held.footer, wanted)
+        open_files[key] = held
+        self._groups_read += len(wanted.groups)
         if self._groups_read > MAPPED_GROUPS:
             self._release_pages(open_files)
         return blocks
 
-    def _read_parts(
-        self,
-        far: FarFiles,
-        root: str,
-        file: RunFile,
-        groups: Sequence[int],
-        columns: Sequence[str],
-        dictionaries: Sequence[str],
-        *,
-        copy: bool,
-    ) -> list[ColumnsByName]:
-        """As `read`; row groups that were not fetched are fetched in one round."""
-        ranges = self._ranges(root, file, groups, columns)
+    def _read_far(self, place: _Place, far: FarFiles, wanted: RowGroups) -> list[ColumnsByName]:
+        """As `_read`; row groups that were not fetched are fetched in one round."""
+        ranges, footer, blocks = self._ranges(wanted), self.footer(wanted.root, wanted.file), []
         _fetch({far: ranges})
-        place, footer, blocks = _place(root, file), self.footer(root, file), list[ColumnsByName]()
         with place.reading():
-            for group, wanted in zip(groups, ranges, strict=True):
-                content, start = far.read(wanted), wanted.start
-                opened = partial(_open_range, content, start, file.size, footer, dictionaries)
-                held = _Held(content, start, opened)
-                blocks.append(_read_block(footer, held, file, group, columns, copy))
-        _count(place.path, footer, groups, columns)
+            for group, part in zip(wanted.groups, ranges, strict=True):
+                blocks.append(_read_block(_Held(footer, None, far.read(part), part.start), wanted, group))
+        _count(place.path, footer, wanted)
         return blocks
 
     def edge_values(self, root: str, file: RunFile, group: int) -> tuple[Any, Any]:
@@ -360,17 +327,15 @@ def _open(
     return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(dictionaries)), mapped
 
 
-def _open_range(
-    content: bytes, start: int, size: int, footer: Footer, dictionaries: Sequence[str]
-) -> pq.ParquetFile:
-    """Opens a file of `size` bytes of which a range is at hand. All else is zeros, which take no memory.
+def _open_range(held: _Held, wanted: RowGroups) -> pq.ParquetFile:
+    """Opens a file of which a range is at hand. All else is zeros, which take no memory.
 
     Arrow reads a file of Python's in threads that wait for each other: twice the time of a small block.
     """
-    mapped = mmap.mmap(-1, size)
-    mapped[start : start + len(content)] = content
+    mapped, content = mmap.mmap(-1, wanted.file.size), held.content or b""
+    mapped[held.start : held.start + len(content)] = content
     source = pa.BufferReader(pa.py_buffer(mapped))
-    return pq.ParquetFile(source, metadata=footer.metadata, read_dictionary=list(dictionaries))
+    return pq.ParquetFile(source, metadata=held.footer.metadata, read_dictionary=list(wanted.dictionaries))
 
 
 def _verified_footer(place: _Place, file: RunFile) -> Footer:
@@ -400,48 +365,45 @@ def _fetch(wanted: Mapping[FarFiles, Sequence[ByteRange]]) -> None:
         spending.fetched_a_round()
 
 
-def _count(path: str, footer: Footer, groups: Sequence[int], columns: Sequence[str]) -> None:
+def _count(path: str, footer: Footer, wanted: RowGroups) -> None:
     """Counts row groups that were read."""
     known = spending.current()
     if known is not None:
-        named = tuple(columns)
-        for group in groups:
+        named = tuple(wanted.columns)
+        for group in wanted.groups:
             known.add(path, 1, *footer.extent_of(group, named))
 
 
-def _read_block(
-    footer: Footer, held: _Held, file: RunFile, group: int, columns: Sequence[str], copy: bool
-) -> ColumnsByName:
+def _read_block(held: _Held, wanted: RowGroups, group: int) -> ColumnsByName:
     """The columns of a row group; ValueError if they are not what was written."""
-    found = ((name, _plain_doubles(footer, held, file, group, name, copy)) for name in columns)
+    found = ((name, _plain_doubles(held, wanted, group, name)) for name in wanted.columns)
     block: dict[str, Any] = {name: values for name, values in found if values is not None}
-    if missing := [name for name in columns if name not in block]:
-        block.update(_decode_block(held.open(), footer, file, group, missing))
+    if missing := [name for name in wanted.columns if name not in block]:
+        block.update(_decode_block(held, wanted, group, missing))
     return block
 
 
-def _decode_block(
-    opened: pq.ParquetFile, footer: Footer, file: RunFile, group: int, columns: Sequence[str]
-) -> ColumnsByName:
-    """The columns of a row group, decoded by Arrow; ValueError if they are not what was written."""
-    indices = [footer.columns[name] for name in columns]
+def _decode_block(held: _Held, wanted: RowGroups, group: int, columns: Sequence[str]) -> ColumnsByName:
+    """Columns of a row group, decoded by Arrow; ValueError if they are not what was written."""
+    decoder = held.decoder
+    if decoder is None:
+        decoder = _open_range(held, wanted)
+    indices = [held.footer.columns[name] for name in columns]
     # ParquetFile.read_row_group looks up the columns by name each time, a fifth of a block's cost.
-    decoded = columns_by_name(opened.reader.read_row_group(group, column_indices=indices, use_threads=False))
-    file.digests.check_block(group, decoded)
+    decoded = columns_by_name(decoder.reader.read_row_group(group, column_indices=indices, use_threads=False))
+    wanted.file.digests.check_block(group, decoded)
     return decoded
 
 
-def _plain_doubles(
-    footer: Footer, held: _Held, file: RunFile, group: int, name: str, copy: bool
-) -> NDArray[np.float64] | None:
+def _plain_doubles(held: _Held, wanted: RowGroups, group: int, name: str) -> NDArray[np.float64] | None:
     """The doubles of a file as they are at hand; None if they must be decoded, or have another digest."""
     if held.content is None:
         return None
-    end = footer.plain_end(group, name) - held.start
-    rows = int(footer.edges[group + 1] - footer.edges[group])
+    end = held.footer.plain_end(group, name) - held.start
+    rows = int(held.footer.edges[group + 1] - held.footer.edges[group])
     if not 8 * rows < end <= len(held.content):
         return None
     values = np.frombuffer(held.content, np.float64, rows, end - 8 * rows)
-    if copy:
+    if wanted.copy:
         values = values.copy()
-    return values if column_digest(values) == file.digests.blocks[name][group] else None
+    return values if column_digest(values) == wanted.file.digests.blocks[name][group] else None

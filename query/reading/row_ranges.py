@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, RowGroups
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.runs.marks import RunFile
@@ -45,7 +44,7 @@ def read_row_ranges(
 
     root: the folder of the runs table, relative to the warehouse.
     dictionaries: the columns to decode as dictionaries.
-    copy: False if the caller keeps nothing of a row group but copies, see `BlockReader.read`.
+    copy: False if the caller keeps nothing of a row group but copies, see `RowGroups`.
 
     Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
@@ -63,11 +62,9 @@ def read_row_ranges(
         groups = sorted(by_group)
         for first in range(0, len(groups), GROUPS_PER_TASK):
             chosen = groups[first : first + GROUPS_PER_TASK]
-            parts.append(RowGroups(file, chosen, columns))
+            parts.append(RowGroups(root, file, chosen, columns, dictionaries, copy))
             needs.append([(file.first + int(footer.edges[group]), by_group[group]) for group in chosen])
-    for part, places in zip(blocks.fetched(root, parts), needs, strict=True):
-        spending.check()
-        decoded = blocks.read(root, *part, dictionaries, copy=copy)
+    for decoded, places in zip(blocks.read_each(parts), needs, strict=True):
         for block, (position, ranges) in zip(decoded, places, strict=True):
             yield ReadGroup(block, position, ranges)
 

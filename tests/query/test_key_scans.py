@@ -28,7 +28,7 @@ from tidemark import query, warehouse
 from tidemark.query.keys import candidates, key_relation, key_scan, key_source
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reading import checked_files
-from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.block_reader import BlockReader, RowGroups
 from tidemark.query.reading.costs import Costs, Rates
 from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.columns.keys import Key, no_names
@@ -222,9 +222,9 @@ def reads(monkeypatch: Patch) -> list[str]:
     read: list[str] = []
     original = BlockReader.read
 
-    def counted(self: Any, root: str, file: Any, *rest: Any, **named: Any) -> Any:
-        read.append(file.path)
-        return original(self, root, file, *rest, **named)
+    def counted(self: Any, wanted: RowGroups) -> Any:
+        read.append(wanted.file.path)
+        return original(self, wanted)
 
     monkeypatch.setattr(BlockReader, "read", counted)
     return read

@@ -27,6 +27,7 @@ from tidemark import query
 from tidemark.query.keys import key_scan, key_source, listed_keys
 from tidemark.query.keys.key_blocks import KeyHistory
 from tidemark.query.keys.listed_keys import ListedKeys
+from tidemark.query.reading.block_reader import RowGroups
 from tidemark.warehouse import DamagedWarehouse, InputError
 from tidemark.warehouse.columns import heavy_keys
 from tidemark.warehouse.columns.keys import Key, no_names, take_names
@@ -158,9 +159,9 @@ def test_a_look_up_reads_the_blocks_that_may_hold_the_key_and_no_others(
     read: list[int] = []
     blocks = wh._session.blocks.read
 
-    def counted(*args: Any, **named: Any) -> Any:
-        read.append(len(args[2]))
-        return blocks(*args, **named)
+    def counted(wanted: RowGroups) -> Any:
+        read.append(len(wanted.groups))
+        return blocks(wanted)
 
     monkeypatch.setattr(wh._session.blocks, "read", counted)
     shares = len(KeyHistory(wh._session.blocks, view, Window(3, 4)).shares)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from tidemark.query.reading import block_reader
-from tidemark.query.reading.block_reader import BlockReader
+from tidemark.query.reading.block_reader import BlockReader, RowGroups
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -40,9 +40,9 @@ def written(folder: Path, values: NDArray[Any], kind: str = "double") -> RunFile
 
 def read(file: RunFile, columns: tuple[str, ...] = ("value",)) -> dict[str, list[Any]]:
     """The columns of all row groups, in a random order of these."""
-    blocks = BlockReader()
     groups = np.random.default_rng(2).permutation(-(-file.rows // BLOCK)).tolist()
-    found = dict(zip(groups, blocks.read("runs", file, groups, columns), strict=True))
+    blocks = BlockReader().read(RowGroups("runs", file, groups, columns))
+    found = dict(zip(groups, blocks, strict=True))
     return {
         name: [value for group in sorted(found) for value in np.asarray(found[group][name]).tolist()]
         for name in columns

@@ -34,16 +34,15 @@ class Counted:
         self.blocks = self.rows = self.bytes = 0
         right = block_reader.BlockReader.read
 
-        def read(
-            blocks: Any, root: str, file: Any, groups: Any, columns: Any, *more: Any, **named: Any
-        ) -> Any:
-            self.files.add(f"{root}/{file.path}")
-            path = file.store.table(f"{root}/{file.path}")
-            footer = pq.read_metadata(path)
-            for group in groups:
-                self._add(footer.row_group(group), set(columns))
-            self.blocks += len(groups)
-            return right(blocks, root, file, groups, columns, *more, **named)
+        def read(blocks: Any, wanted: block_reader.RowGroups) -> Any:
+            path, store = f"{wanted.root}/{wanted.file.path}", wanted.file.store
+            assert store is not None
+            self.files.add(path)
+            footer = pq.read_metadata(store.table(path))
+            for group in wanted.groups:
+                self._add(footer.row_group(group), set(wanted.columns))
+            self.blocks += len(wanted.groups)
+            return right(blocks, wanted)
 
         patch.setattr(block_reader.BlockReader, "read", read)
         paths = sql_text.parquet_rows
