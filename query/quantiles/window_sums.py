@@ -7,7 +7,7 @@ does not answer, all sums must be in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -44,7 +44,7 @@ class WindowSums:
         DamagedWarehouse if a file is missing or damaged, or if the live rows do not match the ledger.
         StoreUnavailable if a warehouse does not answer and its sums were not read before.
         """
-        found = self._of_history(view, windows, self._of_run)
+        found = _of_history(view, [self._of_run(view.root, run) for run in _runs(view, windows)], windows)
         for part in self._live.rows(snapshot, view.projection, view):
             _add(found, self._of_live(part), windows)
         sites = dict(zip(view.versions, snapshot.sites, strict=True)) if view.silent else {}
@@ -53,34 +53,16 @@ class WindowSums:
             found = [sums + more for sums, more in zip(found, own, strict=True)]
         return found
 
-    def _of_history(
-        self, view: View, windows: Sequence[Window], of_run: Callable[[str, ValueMarks], TickSums]
-    ) -> list[Sums]:
-        found = [Sums()] * len(windows)
-        for run in view.runs:
-            if any(run.totals.within(window)[0] for window in windows):
-                _add(found, of_run(view.root, run), windows)
-        if view.kept is not None:
-            kept = _summed(view.kept.rows, view.kept.totals.ticks)
-            found = [sums - kept.within(window) for sums, window in zip(found, windows, strict=True)]
-        return found
-
     def _of_silent(self, name: str, uri: str, view: View, windows: Sequence[Window]) -> list[Sums]:
         """The sums of a warehouse that does not answer, as far as they are in memory."""
-
-        def known(sums: TickSums | None) -> TickSums:
-            if sums is None:
-                raise StoreUnavailable(
-                    f"the warehouse {name!r} does not answer, and the sums of its rows were not read before."
-                )
-            return sums
-
-        found = self._of_history(
-            view, windows, lambda root, run: known(self._runs.peek(run.files[0].path, topic=root))
-        )
-        for batches in view.batches:
-            _add(found, known(self._memory.peek(((uri, view.root, batches), "sums"))), windows)
-        return found
+        runs = [self._runs.peek(run.files[0].path, topic=view.root) for run in _runs(view, windows)]
+        live = [self._memory.peek(((uri, view.root, batches), "sums")) for batches in view.batches]
+        known = [sums for sums in (*runs, *live) if sums is not None]
+        if len(known) < len(runs) + len(live):
+            raise StoreUnavailable(
+                f"the warehouse {name!r} does not answer, and the sums of its rows were not read before."
+            )
+        return _of_history(view, known, windows)
 
     def _of_run(self, root: str, run: ValueMarks) -> TickSums:
         kept = self._runs.at(run.files[0].path, topic=root)
@@ -92,6 +74,22 @@ class WindowSums:
         kept = self._memory.at((part.place, "sums"))
         found: TickSums = kept.value or kept.keep(_summed(part.rows, part.totals.ticks))
         return found
+
+
+def _runs(view: View, windows: Sequence[Window]) -> list[ValueMarks]:
+    """The runs that have numbers in a window."""
+    return [run for run in view.runs if any(run.totals.within(window)[0] for window in windows)]
+
+
+def _of_history(view: View, parts: Sequence[TickSums], windows: Sequence[Window]) -> list[Sums]:
+    """The sums of each window in all parts, without the rows that left and that runs still have."""
+    found = [Sums()] * len(windows)
+    for part in parts:
+        _add(found, part, windows)
+    if view.kept is not None:
+        kept = _summed(view.kept.rows, view.kept.totals.ticks)
+        found = [sums - kept.within(window) for sums, window in zip(found, windows, strict=True)]
+    return found
 
 
 def _summed(rows: ValueRows, ticks: NDArray[np.int64]) -> TickSums:
