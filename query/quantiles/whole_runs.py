@@ -76,18 +76,11 @@ class WholeRuns:
     def reading(self, view: View | GroupView, windows: Sequence[Window]) -> Reading:
         """What it costs to read those of these runs that are not in memory, and what was paid for them."""
         unread = {
-            marks.files[0].path: self._costs.read_runs(marks.rows)
+            (view.root, marks.files[0].path): self._costs.read_runs(marks.rows)
             for marks, kept in _runs_within(view, windows)
             if not self._is_known(view, marks, kept)
         }
-        paid = {path: self._paid.peek((view.root, path)) or 0.0 for path in unread}
-        whole = sum(unread.values())
-
-        def pay(more: float) -> None:
-            for path, cost in unread.items():
-                self._paid.put((view.root, path), min(cost, paid[path] + more * cost / max(whole, 1.0)))
-
-        return Reading(whole, sum(paid.values()), pay)
+        return Reading(unread, self._paid)
 
     def rows(self, view: View | GroupView, windows: Sequence[Window]) -> tuple[list[PackedRows], int]:
         """All rows of each run with rows in the windows, and how many row groups were read.

@@ -35,12 +35,13 @@ to make room for others in memory are paid for anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.query.answers.plan import RUNS, SCAN, Way
 from tidemark.query.reading.number_parts import FEW
 from tidemark.query.reading.spending import Left, Limit, Spending, current
+from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.key_marks import KeyMarks
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
@@ -86,12 +87,30 @@ class Rates:
 class Reading:
     """The part of the estimate of whole runs that is spent once: to read those that are not in memory.
 
-    cost: in microseconds. paid: how much of it questions before have paid. pay: takes what one more pays.
+    runs: what it costs to read each, in microseconds. payments: what questions before have paid for each.
     """
 
-    cost: float
-    paid: float
-    pay: Callable[[float], None]
+    runs: Mapping[Hashable, float]
+    payments: LRUCache[float]
+
+    @property
+    def cost(self) -> float:
+        """What it costs to read all of them."""
+        return sum(self.runs.values())
+
+    @property
+    def paid(self) -> float:
+        """How much of it is paid."""
+        return sum(map(self._paid_for, self.runs))
+
+    def _paid_for(self, run: Hashable) -> float:
+        return self.payments.peek(run) or 0.0
+
+    def pay(self, more: float) -> None:
+        """What one more question pays, for each run its share."""
+        of_all = max(self.cost, 1.0)
+        for run, cost in self.runs.items():
+            self.payments.put(run, min(cost, self._paid_for(run) + more * cost / of_all))
 
 
 def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:

@@ -18,6 +18,7 @@ from tests.query.test_ways_left import Work
 from tests.soak import draws
 from tidemark.query.reading import costs, spending
 from tidemark.query.reading.costs import Costs, Reading
+from tidemark.warehouse.memory_cache import LRUCache
 
 FIRST, QUESTIONS, STEPS = 12, 48, 50
 SLACK = 0.005  # seconds
@@ -32,16 +33,12 @@ def spent(true: Mapping[str, float], errors: Mapping[str, float], read: float = 
     """The seconds of each of some questions. read: what it takes once to read the runs, estimated as they."""
     clock, chooser, times = Work(), Costs(), list[float]()
     estimates: Any = {way: cost * errors[way] * 1e6 for way, cost in true.items()}
-    paid, unread = 0.0, read
-
-    def pay(more: float) -> None:
-        nonlocal paid
-        paid += more
+    unread, payments = read, LRUCache[float](1)
 
     def answer() -> None:
         nonlocal unread
         once = unread * errors.get("runs", 1.0) * 1e6
-        reading = Reading(once, paid, pay) if "runs" in true else None
+        reading = Reading({"run": once}, payments) if "runs" in true else None
         given = {way: cost + (once if way == "runs" else 0.0) for way, cost in estimates.items()}
         for attempt in chooser.attempts("rows", given, reading):
             with attempt:

@@ -18,6 +18,7 @@ from tidemark.query.groups import many_groups
 from tidemark.query.quantiles import many_windows
 from tidemark.query.reading import block_reader, spending
 from tidemark.query.reading.costs import Costs, Rates, Reading
+from tidemark.warehouse.memory_cache import LRUCache
 
 
 @pytest.fixture(scope="module")
@@ -163,14 +164,9 @@ def test_what_a_way_took_corrects_its_rates() -> None:
 
 def cost_of_all(questions: int, scan: float, known: float, read: float) -> float:
     """What so many questions cost, which a scan or the runs answer, and how often a scan did."""
-    costs, paid, done, is_read = Costs(), 0.0, 0.0, False
-
-    def pay(more: float) -> None:
-        nonlocal paid
-        paid += more
-
+    costs, payments, done, is_read = Costs(), LRUCache[float](1), 0.0, False
     for _ in range(questions):
-        reading = Reading(0.0 if is_read else read, paid, pay)
+        reading = Reading({"run": 0.0 if is_read else read}, payments)
         first = next(costs.attempts("rows", {"runs": known + reading.cost, "scan": scan}, reading))
         done += scan if first.way == "scan" else known + reading.cost
         is_read = is_read or first.way == "runs"
@@ -191,14 +187,9 @@ def test_questions_cost_at_most_twice_what_they_had_to(
 def test_runs_that_are_read_at_once_or_never_are_caught(
     questions: int, paid: float, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(Reading, "__init__", lambda self, cost, _, pay: _set(self, cost, paid, pay))
+    monkeypatch.setattr(Reading, "paid", paid)
     least = min(questions * 1.0, 5.0 + questions * 0.1)
     assert cost_of_all(questions, 1.0, 0.1, 5.0) > 2 * least
-
-
-def _set(reading: Reading, *values: Any) -> None:
-    for name, value in zip(("cost", "paid", "pay"), values, strict=True):
-        object.__setattr__(reading, name, value)
 
 
 @pytest.mark.parametrize("question", [QUESTIONS[2], lambda wh: wh.rank([-2, 0, 1], every=3 * HOUR)])
