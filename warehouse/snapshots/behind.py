@@ -99,26 +99,28 @@ class StepsTold:
             [min(self.dropped, self.planned), *(max(one.last, one.marked) for one in self.projections)]
         )
 
-    def damage(self, runs_table: str) -> DamagedWarehouse | None:
-        """The error for a projection whose rows would be too few; None if its tables fit the others."""
+    def check(self, runs_table: str) -> None:
+        """DamagedWarehouse for a projection whose rows would be too few."""
+        damage = self.damage(runs_table)
+        if damage is not None:
+            raise behind_error(*damage)
+
+    def damage(self, runs_table: str) -> tuple[str, str, str] | None:
+        """The table that is behind, what it lacks, and the remedy; None if the projection fits the others."""
         place = next(i for i, one in enumerate(self.projections) if one.runs_table == runs_table)
         one = self.projections[place]
         newest = max(self.projections, key=lambda other: other.last)
         if newest.last > self.planned:
-            return behind_error(STEPS, _lacks(self.planned, newest.last, newest.runs_table))
+            return STEPS, _lacks(self.planned, newest.last, newest.runs_table), ""
         if one.last < one.certain:
-            return behind_error(runs_table, _lacks(one.last, one.certain, "its marks table"), LOAD)
+            return runs_table, _lacks(one.last, one.certain, "its marks table"), LOAD
         if one.is_late:
             return None
         for number, other in enumerate(self.projections):
             allowed = 0 if number > place else 1
             if other.last > one.last + allowed:
-                return behind_error(runs_table, _lacks(one.last, other.last, other.runs_table), LOAD)
+                return runs_table, _lacks(one.last, other.last, other.runs_table), LOAD
         return None
-
-    def damages(self) -> Iterable[DamagedWarehouse]:
-        """The errors of all projections."""
-        return filter(None, (self.damage(one.runs_table) for one in self.projections))
 
     def behind(self) -> dict[str, int]:
         """How many planned steps each runs table lacks; tables that have all are left out."""

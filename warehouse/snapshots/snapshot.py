@@ -129,8 +129,8 @@ class Snapshot:
         """
         if self.told is None:
             return ""
-        for damage in self.told.damages():
-            raise damage
+        for one in self.told.projections:
+            self.told.check(one.runs_table)
         return behind_text(self.told.behind())
 
     def read_all(self) -> None:
@@ -263,7 +263,7 @@ class Snapshot:
         """Whether the views of keys and groups have all steps that were loaded."""
         for projection in needed.projections(self.options):
             self._check_fits(projection)
-            if self._unbuilt(projection) is not None:
+            if self._unbuilt(projection):
                 return False
         return True
 
@@ -353,40 +353,40 @@ class Snapshot:
         Runs of another format are reported first, because their steps are not known.
         """
         _ = self.state.files[projection.runs_table].layout
-        damage = None if self.told is None else self.told.damage(projection.runs_table)
-        if damage is not None:
-            raise damage
+        if self.told is not None:
+            self.told.check(projection.runs_table)
         check_removed(self.state, projection)
 
     def _check_built(self, projection: Projection[Any]) -> None:
         """NotBuilt if steps were loaded before the warehouse had this measure, key or group."""
         self._check_fits(projection)
         unbuilt = self._unbuilt(projection)
-        if unbuilt is not None:
-            raise unbuilt
+        if not unbuilt:
+            return
+        first, loaded = unbuilt[0], unbuilt[-1]
+        steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
+        rows = _ROWS.get(type(projection), "groups")
+        raise NotBuilt(
+            f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
+            f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
+            "for example with `tidemark load --from-stream`, or run the alter again, to add them."
+        )
 
-    def _unbuilt(self, projection: Projection[Any]) -> NotBuilt | None:
-        """The error if steps were loaded before the warehouse had this measure, key or group.
+    def _unbuilt(self, projection: Projection[Any]) -> range:
+        """The steps that were loaded before the warehouse had this measure, key or group, and that it lacks.
 
         A projection may be one step behind while a load commits it. If it is further behind, the rows of the
         missing steps are neither in its runs nor among the live batches, and counts would be too small. The
         same holds for what was added later until it has the steps that were planned by then.
         """
         if self.told is None:  # it has all steps
-            return None
+            return range(0)
         loaded = max(one.last for one in self.told.projections)
         last_step = self.state.files[projection.runs_table].layout.last_step
         needed = min(self.options.built_from.get(projection.runs_table, -1), loaded)
         if loaded <= last_step + 1 and needed <= last_step:
-            return None
-        first = last_step + 1
-        steps = f"step {loaded}" if loaded == first else f"steps {first} to {loaded}"
-        rows = _ROWS.get(type(projection), "groups")
-        return NotBuilt(
-            f"the {rows} of {steps} are not in history yet ({projection.title}), which has "
-            f"{first:,} of {loaded + 1:,} steps: they were loaded before {rows} were kept. Load once, "
-            "for example with `tidemark load --from-stream`, or run the alter again, to add them."
-        )
+            return range(0)
+        return range(last_step + 1, loaded + 1)
 
     def _pending(self, last_step: int) -> dict[BatchRange, int]:
         """The batches, with their rows, that a projection with steps up to `last_step` has in `events` alone.

@@ -164,7 +164,7 @@ class SnapshotReader:
                 has_moved = self._look_at_all()
                 self._tables.look_at([one.marks_table for one in self.options.projections])
                 told = steps_told(self._tables.state)
-                if not has_moved or not any(map(told.damage, runs_tables)):
+                if not has_moved or not any(told.damage(name) for name in runs_tables):
                     break
             self._look_until_whole(runs_tables)
         return told
