@@ -100,7 +100,7 @@ class _Scan:
         removed: the newest removal whose rows are not read.
         """
         only = Companions.of([self.companion], self.session.options.time_column)
-        store, events = self.contents.store, self.contents.files_at(removed)
+        store, events = self.contents.store, self.contents.tables.list_events(removed)
         cells = cells_of_rows(store, events, only, batches, windows)[self.companion.name]
         read = sum(cell.rows for cell in cells)
         if read != rows:

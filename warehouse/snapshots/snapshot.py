@@ -286,7 +286,7 @@ class Snapshot:
             steps=state.step_rows,
             runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
             emptied={one.title: state.emptied(one.runs_table) for one in self.options.projections},
-            files_at=self.tables.list_events,
+            tables=self.tables,
             removed=state.removed.number,
         )
 

@@ -9,7 +9,7 @@ to the ledger leaves rows in `events` whose batch is not visible yet. So rows ar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -39,20 +39,11 @@ from tidemark.warehouse.memory_cache import is_same
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.newest_tables import Tables
 from tidemark.warehouse.snapshots.table_state import TableFiles
 
 PARTS = ("history", "live")
 _PIECE_ROWS = 2**16
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """The files of `events` that were listed at one moment, as `Contents.files_at`."""
-
-    files: Sequence[DataFile]
-
-    def __call__(self, removed: int) -> Sequence[DataFile]:  # noqa: ARG002
-        return self.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +54,8 @@ class Contents:
     nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
     `runs` has the files of each run, by title of the projection: every measure, then the key. `emptied` has
     those of them that count as runs without rows, since all of their rows have left.
-    `removed` is the newest removal by this moment, and `files_at` lists the files of `events` at the newest
-    version with no removal after a number.
+    `removed` is the newest removal by this moment. `tables` lists the files of `events` at the newest version
+    with no removal after a number; `files` are those that were listed, if they shall stay.
     """
 
     store: Store
@@ -76,8 +67,9 @@ class Contents:
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
     emptied: Mapping[str, Set[Run]]
-    files_at: Callable[[int], Sequence[DataFile]] = field(compare=False, repr=False)
+    tables: Tables = field(compare=False, repr=False)
     removed: int = NONE
+    files: Sequence[DataFile] | None = field(default=None, compare=False, repr=False)
     # What readers made of these contents, by what names it: it is kept as long as they are.
     made: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     # By part: the files that were listed last, those of them with visible rows, and whether these are all.
@@ -100,7 +92,7 @@ class Contents:
 
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version with no removal after this moment."""
-        return self.files_at(self.removed)
+        return self.tables.list_events(self.removed) if self.files is None else self.files
 
     def listed(self) -> Contents:
         """These contents with the files that `list_events` has now: the same object until it has others.
@@ -108,11 +100,11 @@ class Contents:
         Who asks several times for the files of `events` asks this: another list may have the same rows in
         other files, as after a compaction.
         """
-        if isinstance(self.files_at, _Listed):
+        if self.files is not None:
             return self
-        files, known = self.list_events(), self.made.get(_Listed)
-        if known is None or not is_same(known.list_events(), files):
-            known = self.made[_Listed] = replace(self, files_at=_Listed(files))
+        files, known = self.list_events(), self.made.get("listed")
+        if known is None or not is_same(known.files, files):
+            known = self.made["listed"] = replace(self, files=files)
         found: Contents = known
         return found
 
