@@ -19,8 +19,8 @@ from tidemark.query.groups.group_choice import (
     where_values,
 )
 from tidemark.query.groups.group_order import order_of
-from tidemark.query.scans.computed import asked_measure, computed_values, known_expression, shown_names
-from tidemark.query.scans.expressions import Expression, checked_expression
+from tidemark.query.scans.computed import asked_measure, computed_values, known_condition, shown_names
+from tidemark.query.scans.expressions import Expression
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.settings.options import Options
@@ -82,7 +82,7 @@ def choose_scan(options: Options, arguments: GroupArguments, measure: str | None
     computed = {one.text: one for one in found.values()}
     expression, equal = None, {}
     if isinstance(arguments.where, str):
-        expression = known_expression(checked_expression, arguments.where, tuple(options.columns))
+        expression = known_condition(options, arguments.where)
     else:
         equal = where_values(arguments.where)
     return ScanChoice(

@@ -7,11 +7,11 @@ that could be a name is not taken for an expression: a mistyped name stays an er
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from tidemark.query.scans.expressions import Expression, checked_values
+from tidemark.query.scans.expressions import Expression, checked_expression, checked_values
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.private.secrets import takes_tokens_alone
 from tidemark.warehouse.settings.options import Options
@@ -28,7 +28,12 @@ def computed_values(options: Options, name: Any) -> Expression | None:
         return None
     if not options.columns or name in options.measure_names:
         return None
-    return known_expression(checked_values, name, tuple(options.columns))
+    return _known_expression(name, tuple(options.columns), takes_tokens_alone(), are_values=True)
+
+
+def known_condition(options: Options, text: str) -> Expression:
+    """The checked expression that a condition is. InputError as `checked_expression`."""
+    return _known_expression(text, tuple(options.columns), takes_tokens_alone(), are_values=False)
 
 
 def asked_measure(options: Options, name: str | None) -> Measure:
@@ -43,18 +48,13 @@ def shown_names(options: Options, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name if one is None else one.text for name, one in found)
 
 
-def known_expression(
-    check: Callable[[str, Mapping[str, str]], Expression], text: str, columns: tuple[tuple[str, str], ...]
-) -> Expression:
-    """The expression that `check` returns, kept: a dashboard asks the same ones again and again."""
-    return _known_expression(check, text, columns, takes_tokens_alone())
-
-
-@lru_cache(KNOWN_EXPRESSIONS)
+@lru_cache(KNOWN_EXPRESSIONS)  # a dashboard asks the same ones again and again
 def _known_expression(
-    check: Callable[[str, Mapping[str, str]], Expression],
     text: str,
     columns: tuple[tuple[str, str], ...],
     only_tokens: bool,  # noqa: ARG001  with it another text is refused
+    *,
+    are_values: bool,
 ) -> Expression:
-    return check(text, dict(columns))
+    """The expression that a text is, of values that are ranked or grouped, or of a condition."""
+    return checked_values(text, dict(columns)) if are_values else checked_expression(text, dict(columns))

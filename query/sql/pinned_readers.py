@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -217,8 +217,7 @@ class PinnedReaders:
 
     def rows_now(self, part: str, site: str, asked: str) -> str:
         """As `rows_sql`, inside `one_moment`. It raises errors."""
-        wh = self._pinned() if self._now is None else self._now
-        return self._rows_sql(part, site, asked, wh.contents_by_site()[site])
+        return self._rows_sql(part, site, asked, cast("Reader", self._now).contents_by_site()[site])
 
     @_refusing(_failing_sql)
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> str:

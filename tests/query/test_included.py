@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +224,8 @@ def test_a_statement_is_of_one_moment(
     before = world.fetched(asked)
     assert [counts(7)] == before
     before = world.fetched(asked)
-    monkeypatch.setattr(PinnedReaders, "one_moment", lambda _: nullcontext())
+    anew = property(PinnedReaders._pinned, lambda *_: None)
+    monkeypatch.setattr(PinnedReaders, "_now", anew, raising=False)
     indexed, beside = counts(8)
     assert indexed == before[0][0]
     assert beside > before[0][1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,10 @@ from tidemark.warehouse.settings.option_checks import is_list_of_names
 from tidemark.warehouse.settings.option_kinds import KINDS
 
 
-def _are_numbers(value: Any, least: int = 0, is_name: Callable[[str], Any] = bool) -> bool:
+def _are_numbers(value: Any, least: int = 0) -> bool:
     """Whether the value maps names to whole numbers that are at least `least`."""
     return isinstance(value, dict) and all(
-        is_name(name) and type(number) is int and number >= least for name, number in value.items()
+        type(number) is int and number >= least for number in value.values()
     )
 
 
@@ -45,27 +45,38 @@ def _is_rotation(value: Any) -> bool:
     )
 
 
-# What alter, repair, loads and expiry write beside the options: which values are valid, also in words. Each
-# is absent while it is empty or None.
-BESIDE: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "built_from": (
-        lambda steps: _are_numbers(steps, -1, lambda _: True),
-        'be an object that maps runs tables to steps: {"keys/origin": 7}',
-    ),
-    "dropped": (
-        lambda moments: _are_numbers(moments, 0, is_runs_table),
-        'be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}',
-    ),
-    "added_columns": (_are_numbers, 'be an object that maps columns to microseconds: {"tip": 1764000000}'),
-    "features": (features.are_valid, 'be an object that maps names to versions: {"wide-marks": "0.3.0"}'),
-    "horizon": (
-        lambda tick: type(tick) is int and abs(tick) < 2**63,
-        "be the number of a tick, such as 20000",
-    ),
-    "fingerprint": (is_fingerprint, "be 32 hexadecimal digits"),
-    "earlier_names": (_are_earlier_names, 'map columns to lists of their earlier names: {"tip": ["extra"]}'),
-    "rotation": (_is_rotation, "have fingerprint, columns, step, at"),
+# What alter, repair, loads and expiry write beside the options, and which values are valid, in words. Each is
+# absent while it is empty or None.
+BESIDE: Mapping[str, str] = {
+    "built_from": 'be an object that maps runs tables to steps: {"keys/origin": 7}',
+    "dropped": 'be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}',
+    "added_columns": 'be an object that maps columns to microseconds: {"tip": 1764000000}',
+    "features": 'be an object that maps names to versions: {"wide-marks": "0.3.0"}',
+    "horizon": "be the number of a tick, such as 20000",
+    "fingerprint": "be 32 hexadecimal digits",
+    "earlier_names": 'map columns to lists of their earlier names: {"tip": ["extra"]}',
+    "rotation": "have fingerprint, columns, step, at",
 }
+
+
+def _is_valid(name: str, value: Any) -> bool:
+    """Whether a value of BESIDE is valid."""
+    match name:
+        case "built_from":
+            return _are_numbers(value, -1)
+        case "dropped":
+            return _are_numbers(value) and all(map(is_runs_table, value))
+        case "added_columns":
+            return _are_numbers(value) and all(value)
+        case "features":
+            return features.are_valid(value)
+        case "horizon":
+            return type(value) is int and abs(value) < 2**63
+        case "fingerprint":
+            return is_fingerprint(value)
+        case "earlier_names":
+            return _are_earlier_names(value)
+    return _is_rotation(value)
 
 
 def read_option(uri: str, stored: Mapping[str, Any], option: Option) -> Any:
@@ -85,9 +96,8 @@ def read_beside(uri: str, stored: Mapping[str, Any], names: Iterable[str]) -> di
         if name in stored:
             with _told_as_damage(uri, stored, name):
                 values[name] = _parsed(stored[name])
-                is_valid, expected = BESIDE[name]
-                if not is_valid(values[name]):
-                    raise ValueError(f"{name} must {expected}")
+                if not _is_valid(name, values[name]):
+                    raise ValueError(f"{name} must {BESIDE[name]}")
     return values
 
 
