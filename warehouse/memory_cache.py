@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import count
@@ -78,17 +78,15 @@ class LRUCache(Generic[T]):
     Values are not None. Safe to share between threads. If two threads miss the same key at once, both may
     compute the value. A call costs O(1), and O(cached values) when the sources of a topic change.
 
-    budget: the total weight of all values, in the unit of `weight`; or what several caches share. One value
-        may exceed it.
-    weight: the weight of a value, computed once when the value is made. By default each value weighs 1, so
-        `budget` counts values.
+    budget: the total weight of all values, in the unit of the weights that they are put in with; or what
+        several caches share. One value may exceed it.
 
     `turn` is greater than that of the caches of the same budget that were asked before this one.
     """
 
-    def __init__(self, budget: int | Budget, weight: Callable[[T], int] | None = None) -> None:
+    def __init__(self, budget: int | Budget) -> None:
         self._shared = budget if isinstance(budget, Budget) else Budget(budget)
-        self.budget, self._weight, self._total_weight, self.turn = self._shared.most, weight, 0, 0
+        self.budget, self._total_weight, self.turn = self._shared.most, 0, 0
         self._entries: OrderedDict[tuple[Hashable, Hashable], tuple[T, int]] = OrderedDict()
         self._sources: dict[Hashable, tuple[object, ...]] = {}
         self._lock = self._shared.lock
@@ -127,9 +125,20 @@ class LRUCache(Generic[T]):
         """
         return Place(self, self.peek(key, topic=topic, sources=sources), key, topic, sources)
 
-    def put(self, key: Hashable, value: T, *, topic: Hashable = None, sources: Sequence[object] = ()) -> None:
-        """Caches a value unless the sources of the topic have changed; topic and sources as in `at`."""
-        entry_key, weight = (topic, key), 1 if self._weight is None else self._weight(value)
+    def put(
+        self,
+        key: Hashable,
+        value: T,
+        weight: int = 1,
+        *,
+        topic: Hashable = None,
+        sources: Sequence[object] = (),
+    ) -> None:
+        """Caches a value unless the sources of the topic have changed; topic and sources as in `at`.
+
+        weight: that of the value. If each is 1, the budget counts values.
+        """
+        entry_key = topic, key
         with self._lock:
             if is_same(self._sources.get(topic, ()), sources):  # no other thread brought newer sources
                 self._evict(entry_key)
@@ -171,9 +180,9 @@ class Place(Generic[T]):
     topic: Hashable
     sources: Sequence[object]
 
-    def keep(self, value: T) -> T:
-        """Caches the value, and returns it."""
-        self.cache.put(self.key, value, topic=self.topic, sources=self.sources)
+    def keep(self, value: T, weight: int = 1) -> T:
+        """Caches the value, and returns it; the weight as in `put`."""
+        self.cache.put(self.key, value, weight, topic=self.topic, sources=self.sources)
         return value
 
 

@@ -189,7 +189,7 @@ def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Ce
     session, companion, place = scan.session, scan.companion, scan.contents.store.uri
     key = ("companion", companion.name, place, view.root, marks.source.path)  # of one attempt at the run
     kept = session.memory.at(key)
-    cells: _Kept = kept.value or kept.keep(_Kept(tuple(marks.cells_of(companion))))
+    cells: _Kept = kept.value or kept.keep(new := _Kept(tuple(marks.cells_of(companion))), new.nbytes)
     return cells.cells
 
 
@@ -207,8 +207,8 @@ def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
         if late in new and late not in recorded:  # of a bulk load that is not in these runs yet
             new[late].append(LiveCell(late, tick, rows_of_tick, None))
     for batches, rows in new.items():
-        known[batches] = _Kept(tuple(rows))
-        session.memory.put(keys[batches], known[batches])
+        known[batches] = read = _Kept(tuple(rows))
+        session.memory.put(keys[batches], read, read.nbytes)
     taken: list[Cell] = []
     for batches, kept in known.items():
         cells = [] if kept is None else [one for one in kept.cells if window.covers(one.tick, one.tick)]

@@ -196,7 +196,7 @@ def group_sizes(
     for value, rows in counts:
         names = view.key.names_in(cast("Name", view.key.name_of(value)))
         groups.append((tuple(names[place] for place in places), rows))
-    return kept.keep(groups)
+    return kept.keep(groups, len(groups))
 
 
 def _kept_sizes(

@@ -74,7 +74,7 @@ class GroupBounds:
 
     def __init__(self, slices: SliceReader, live: LiveCache, eps: float) -> None:
         self._slices, self._live, self._eps = slices, live, eps
-        self._windows: LRUCache[Bounds] = LRUCache(CACHED_VALUES, _weight)
+        self._windows: LRUCache[Bounds] = LRUCache(CACHED_VALUES)
 
     def get(
         self,
@@ -104,8 +104,8 @@ class GroupBounds:
             history, blocks_read = self._history(view, missing, windows)
             live = self._live_rows(snapshot, view, missing, windows)
             for place, rows in history.items():
-                known[place] = _bounds(view, place[1], rows, live[place], self._eps)
-                self._windows.put(place, known[place], topic=view.root, sources=(view,))
+                known[place] = bounds = _bounds(view, place[1], rows, live[place], self._eps)
+                self._windows.put(place, bounds, _weight(bounds), topic=view.root, sources=(view,))
         return known, blocks_read
 
     def _history(

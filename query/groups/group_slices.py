@@ -211,7 +211,7 @@ class SliceReader:
         for (run, group), gaps in missing.items():
             rows_of = {gap: parts.get((run, gap), []) for gap in gaps}
             found[run, group] = _slice_of(projection, runs[run], group, gaps, rows_of)
-            self._memory.put(self._key("slice", projection, runs[run], group), found[run, group])
+            self._put("slice", projection, runs[run], group, found[run, group])
         return found, blocks_read
 
     def whole(
@@ -233,7 +233,7 @@ class SliceReader:
         parts, blocks_read = self._read_rows(projection, runs, wanted)
         for (run, group), rows in missing.items():
             part = _small_slice(projection, group, [read for _, read in parts[run, rows]])
-            self._memory.put(self._key("whole", projection, runs[run], group), part)
+            self._put("whole", projection, runs[run], group, part)
             found[run, group] = part
         return found, blocks_read
 
@@ -259,7 +259,7 @@ class SliceReader:
         counts, blocks_read = self._count_ticks(projection, runs, list(wanted))
         for (run, group), (at, before) in missing.items():
             found[run, group] = EdgeTicks(at, np.array([counts[run, rows] for rows in before]))
-            self._memory.put(self._key("edges", projection, runs[run], group), found[run, group])
+            self._put("edges", projection, runs[run], group, found[run, group])
         return found, blocks_read
 
     def spans(self, projection: SortedGroups, marks: SpanMarks) -> Spans:
@@ -268,8 +268,11 @@ class SliceReader:
 
     def _index(self, projection: SortedGroups, marks: SpanMarks) -> GroupIndex:
         kept = self._memory.at(self._key("index", projection, marks, ()))
-        index: GroupIndex = kept.value or kept.keep(GroupIndex(marks))
+        index: GroupIndex = kept.value or kept.keep(new := GroupIndex(marks), new.nbytes)
         return index
+
+    def _put(self, what: str, projection: SortedGroups, marks: SpanMarks, group: Group, found: Any) -> None:
+        self._memory.put(self._key(what, projection, marks, group), found, found.nbytes)
 
     def _key(self, what: str, projection: SortedGroups, marks: SpanMarks, group: Group) -> tuple[Any, ...]:
         return what, projection.runs_table, marks.files[0].path, group

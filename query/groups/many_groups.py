@@ -126,7 +126,7 @@ class ManyGroups:
         if table is None:
             nothing = tuple(no_names(key) for key in view.projection.keys)
             table = GroupTable.of([nothing, *(rows.groups for rows, _ in parts)])
-            kept.keep(table)
+            kept.keep(table, table.nbytes)
         return table
 
 

@@ -82,9 +82,9 @@ class WindowKeys:
 
     @property
     def weight(self) -> int:
-        """The number of hashes."""
+        """The number of hashes, and 256 more for all else."""
         of_base = 0 if self.base.hashes is self.certain else len(self.base.hashes)
-        return len(self.certain) + len(self.possible) + of_base
+        return len(self.certain) + len(self.possible) + of_base + 2**8
 
 
 @dataclass(slots=True)

@@ -66,9 +66,9 @@ class KeySource:
         self._parts: LRUCache[list[LivePart]] = LRUCache(CACHED_PARTS)
         self._totals: LRUCache[LiveTotals] = LRUCache(CACHED_PARTS)
         self._lives: LRUCache[LiveSide] = LRUCache(CACHED_WINDOWS)
-        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS, lambda sketch: len(sketch.counts.kept))
-        self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
-        self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES, _hashes)
+        self._sketches: LRUCache[ECM] = LRUCache(CACHED_BUCKETS)
+        self._runs: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES)
+        self._windows: LRUCache[WindowKeys] = LRUCache(CACHED_HASHES)
         self._silent: LRUCache[SilentKeys] = LRUCache(CACHED_WINDOWS)
 
     def scan_cost(self, history: KeyHistory) -> float:
@@ -127,7 +127,7 @@ class KeySource:
     def _sketch(self, live: LiveKeys) -> ECM:
         """The sketch of a ledger row of which the window covers only a part; read from the warehouse."""
         kept = self._sketches.at(_sketch_of(live))
-        return kept.value or kept.keep(read_sketch(live))
+        return kept.value or kept.keep(sketch := read_sketch(live), len(sketch.counts.kept))
 
     def live_rows(self, snapshot: AnySnapshot, view: KeysView, window: KeyWindow) -> Iterator[KeyRows]:
         """The live rows of the window, from `events`, in pieces that are read as they are taken."""
@@ -162,25 +162,29 @@ class KeySource:
         live = [(*row, sample) for row, sample in zip(rows, samples, strict=True)]
         silent_runs, silent_live, unread = self._silent_samples(view, window)
         sources = [*cut, *silent_runs], *_unzipped([*live, *silent_live])
-        return kept.keep(combine(*sources, window, together=together, unread=unread))
+        found = combine(*sources, window, together=together, unread=unread)
+        return kept.keep(found, found.weight)
 
     def _together(self, view: KeysView, covered: Mapping[str, RunKeys], window: KeyWindow) -> WindowKeys:
         """The keys of runs that the window covers; they stay the same when further batches arrive."""
         kept = self._runs.at(tuple(covered), topic=view.root, sources=view.runs)
-        return kept.value or kept.keep(combine([*covered.values()], [], [], window))
+        return kept.value or kept.keep(keys := combine([*covered.values()], [], [], window), keys.weight)
 
     def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
         """The keys of a run."""
         kept = self._memory.at(("keys of a run", view.root, marks.files[0].path))
-        known: RunKeys = kept.value or kept.keep(RunKeys.of(marks.totals.ticks, marks.distinct()))
+        known: RunKeys | None = kept.value
+        if known is None:
+            known = RunKeys.of(marks.totals.ticks, marks.distinct())
+            kept.keep(known, known.nbytes)
         return known
 
     def _days(self, view: KeysView, marks: KeyMarks) -> KeyDays | None:
         """The days and weeks of a run, if its marks have them."""
-        if not marks.has_days:
-            return None
         kept = self._memory.at(("days of the keys of a run", view.root, marks.files[0].path))
-        known: KeyDays = kept.value or kept.keep(marks.days())
+        known: KeyDays | None = kept.value
+        if known is None and (known := marks.days()) is not None:
+            kept.keep(known, known.nbytes)
         return known
 
     def live_samples(self, live: Sequence[LiveKeys]) -> list[KeySample]:
@@ -190,7 +194,7 @@ class KeySource:
         missing = [i for i, sample in enumerate(known) if sample is None]
         for i, sample in zip(missing, read_samples([live[i] for i in missing]), strict=True):
             known[i] = sample
-            self._memory.put(keys[i], sample)
+            self._memory.put(keys[i], sample, sample.nbytes)
         return known
 
     def silent(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> SilentKeys | None:
@@ -266,7 +270,8 @@ class KeySource:
         known: RunListing | None = kept.value
         if known is None:
             listed = marks.persistent()
-            known = kept.keep(RunListing(listed, starts_of(listed.rows)))
+            known = RunListing(listed, starts_of(listed.rows))
+            kept.keep(known, known.nbytes)
         return known
 
 
@@ -289,7 +294,3 @@ def _sketch_of(live: LiveKeys) -> Hashable:
 def _place_of(live: LiveKeys) -> Hashable:
     """Names the sample of a ledger row in memory."""
     return "keys of a batch", live.store, live.field, live.batches, live.tick
-
-
-def _hashes(keys: WindowKeys) -> int:
-    return keys.weight + 2**8

@@ -102,7 +102,7 @@ class WholeRuns:
                 if kept is not None:
                     rows = rows_without(rows, pack(kept.rows_of(marks.run)))
                     self._memory.drop(whole)
-                self._memory.put(key, rows)
+                self._memory.put(key, rows, rows.nbytes)
             found.append(rows)
         return found, blocks_read
 

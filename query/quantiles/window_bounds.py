@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -154,12 +153,12 @@ class SpanCache:
     """Caches the counts by span and tick of runs; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES, attrgetter("counts.nbytes"))
+        self._spans: LRUCache[Spans] = LRUCache(SPAN_CACHE_BYTES)
 
     def get(self, root: str, run: SpanMarks) -> Spans:
         """The counts of a run of the table at `root`."""
         kept = self._spans.at(run.files[0].path, topic=root)
-        return kept.value or kept.keep(run.spans())
+        return kept.value or kept.keep(spans := run.spans(), spans.counts.nbytes)
 
     def known(self, root: str, run: SpanMarks) -> Spans | None:
         """Those that are kept; None if they would have to be read."""
@@ -171,8 +170,8 @@ class WindowBoundsCache:
 
     def __init__(self, spans: SpanCache | None = None) -> None:
         self._spans = spans or SpanCache()
-        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES, _weight_of_window)
-        self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(CACHED_VALUES, _weight_of_history)
+        self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES)
+        self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(CACHED_VALUES)
 
     def get(self, view: View, window: Window) -> WindowBounds:
         """The bounds of a window of the view, from the cache if they are in it.
@@ -185,8 +184,11 @@ class WindowBoundsCache:
             return kept.value
         # The marks of a run are the same object as long as the run exists.
         of_history = self._histories.at(window, topic=view.root, sources=view.sources)
-        history = of_history.value or of_history.keep(self._history(view, window))
-        return kept.keep(self._with_live(view, window, *history))
+        history = of_history.value
+        if history is None:
+            history = of_history.keep(found := self._history(view, window), _weight(found[1]))
+        bounds = self._with_live(view, window, *history)
+        return kept.keep(bounds, _weight(bounds.combined.total))
 
     def compute(self, view: View, window: Window) -> WindowBounds:
         """The bounds of a window of the view, which are not cached: one of many windows of a question."""
@@ -258,9 +260,6 @@ def _kept_in(view: View, window: Window) -> NDArray[Any]:
     return inside
 
 
-def _weight_of_window(bounds: WindowBounds) -> int:
-    return max(_MIN_WEIGHT, len(bounds.combined.values))
-
-
-def _weight_of_history(known: tuple[History, RankBounds]) -> int:
-    return max(_MIN_WEIGHT, len(known[1].values))
+def _weight(bounds: RankBounds) -> int:
+    """The weight of a window in a cache: the values of its staircase."""
+    return max(_MIN_WEIGHT, len(bounds.values))

@@ -8,7 +8,6 @@ does not answer, all sums must be in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ class WindowSums:
 
     def __init__(self, live: LiveCache, memory: LRUCache[Any]) -> None:
         self._live, self._memory = live, memory
-        self._runs: LRUCache[TickSums] = LRUCache(SUM_CACHE_BYTES, attrgetter("nbytes"))
+        self._runs: LRUCache[TickSums] = LRUCache(SUM_CACHE_BYTES)
 
     def get(self, snapshot: AnySnapshot, view: View, windows: Sequence[Window]) -> list[Sums]:
         """The sums of each window, of a view whose runs have sums (`have_sums`).
@@ -66,13 +65,13 @@ class WindowSums:
 
     def _of_run(self, root: str, run: ValueMarks) -> TickSums:
         kept = self._runs.at(run.files[0].path, topic=root)
-        return kept.value or kept.keep(run.sums())
+        return kept.value or kept.keep(sums := run.sums(), sums.nbytes)
 
     def _of_live(self, part: LiveRows[ValueRows]) -> TickSums:
         if part.place is None:
             return _summed(part.rows, part.totals.ticks)
         kept = self._memory.at((part.place, "sums"))
-        found: TickSums = kept.value or kept.keep(_summed(part.rows, part.totals.ticks))
+        found: TickSums = kept.value or kept.keep(sums := _summed(part.rows, part.totals.ticks), sums.nbytes)
         return found
 
 

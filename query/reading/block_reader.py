@@ -112,6 +112,11 @@ class Footer:
     _plain_ends: dict[tuple[int, str], int] = field(default_factory=dict)
     _extents: dict[tuple[int, tuple[str, ...]], tuple[int, int]] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the serialized metadata."""
+        return int(self.metadata.serialized_size)
+
     def plain_end(self, group: int, name: str) -> int:
         """Where the doubles of a row group's column end in the file; 0 if they are not one plain page."""
         end = self._plain_ends.get((group, name))
@@ -160,17 +165,9 @@ class _Held:
     identity: tuple[int, ...] = ()
 
 
-def _bytes_of(block: ColumnsByName) -> int:
-    return sum(int(column.nbytes) for column in block.values())
-
-
-def _footer_bytes(footer: Footer) -> int:
-    return int(footer.metadata.serialized_size)
-
-
 # Shared by all readers of the process, by path and file identity. Each reader has a second cache by path
 # alone, which needs no access to the disk.
-_shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
+_shared_footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES)
 
 
 class BlockReader:
@@ -178,8 +175,8 @@ class BlockReader:
 
     def __init__(self, kept_bytes: int = 0) -> None:
         """kept_bytes: of decoded row groups that are kept, while the file is the same; none by default."""
-        self._kept: LRUCache[ColumnsByName] | None = LRUCache(kept_bytes, _bytes_of) if kept_bytes else None
-        self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES, _footer_bytes)
+        self._kept: LRUCache[ColumnsByName] | None = LRUCache(kept_bytes) if kept_bytes else None
+        self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES)
         self._versions: dict[str, Sequence[int]] = {}
         self._open_files: dict[tuple[_Place, tuple[str, ...]], _Held] = {}  # by place and dictionaries
         self._groups_read = 0
@@ -210,7 +207,7 @@ class BlockReader:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         place = _place(root, file)
         kept = self._footers.at(place)
-        return kept.value or kept.keep(_verified_footer(place, file))
+        return kept.value or kept.keep(footer := _verified_footer(place, file), footer.nbytes)
 
     def read_each(self, parts: Sequence[RowGroups]) -> Iterator[list[ColumnsByName]]:
         """What `read` returns for each part, in order; between parts the question may be stopped.
@@ -264,7 +261,10 @@ class BlockReader:
         kept = [self._kept.at((known, group)) for group in wanted.groups]
         missing = [group for group, one in zip(wanted.groups, kept, strict=True) if one.value is None]
         read = iter(self._read(wanted._replace(groups=missing, copy=True)) if missing else ())
-        return [one.keep(next(read)) if one.value is None else one.value for one in kept]
+        return [
+            one.keep(block := next(read), _bytes_of(block)) if one.value is None else one.value
+            for one in kept
+        ]
 
     def _read(self, wanted: RowGroups) -> list[ColumnsByName]:
         """As `read`, without what is kept."""
@@ -341,7 +341,7 @@ def _open_range(held: _Held, wanted: RowGroups) -> pq.ParquetFile:
 def _verified_footer(place: _Place, file: RunFile) -> Footer:
     with place.reading():
         kept = _shared_footers.at((place.store.uri, place.path, place.identity))
-        footer = kept.value or kept.keep(_read_footer(place, file))
+        footer = kept.value or kept.keep(footer := _read_footer(place, file), footer.nbytes)
         if footer.edges[-1] != file.rows:
             raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
         return footer
@@ -372,6 +372,10 @@ def _count(path: str, footer: Footer, wanted: RowGroups) -> None:
         named = tuple(wanted.columns)
         for group in wanted.groups:
             known.add(path, 1, *footer.extent_of(group, named))
+
+
+def _bytes_of(block: ColumnsByName) -> int:
+    return sum(int(column.nbytes) for column in block.values())
 
 
 def _read_block(held: _Held, wanted: RowGroups, group: int) -> ColumnsByName:

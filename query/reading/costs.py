@@ -35,8 +35,9 @@ to make room for others in memory are paid for anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidemark.query.answers.plan import RUNS, SCAN, Way
 from tidemark.query.reading.number_parts import FEW
@@ -90,7 +91,7 @@ class Reading:
     runs: what it costs to read each, in microseconds. payments: what questions before have paid for each.
     """
 
-    runs: Mapping[Hashable, float]
+    runs: Mapping[Any, float]
     payments: LRUCache[float]
 
     @property
@@ -101,16 +102,13 @@ class Reading:
     @property
     def paid(self) -> float:
         """How much of it is paid."""
-        return sum(map(self._paid_for, self.runs))
-
-    def _paid_for(self, run: Hashable) -> float:
-        return self.payments.peek(run) or 0.0
+        return sum(self.payments.peek(run) or 0.0 for run in self.runs)
 
     def pay(self, more: float) -> None:
         """What one more question pays, for each run its share."""
-        of_all = max(self.cost, 1.0)
+        whole = max(self.cost, 1.0)
         for run, cost in self.runs.items():
-            self.payments.put(run, min(cost, self._paid_for(run) + more * cost / of_all))
+            self.payments.put(run, min(cost, (self.payments.peek(run) or 0.0) + more * cost / whole))
 
 
 def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:

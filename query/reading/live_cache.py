@@ -113,7 +113,10 @@ class LiveCache:
                 yield _values_in(part.rows, window)
             else:
                 kept = self._memory.at((part.place, window))
-                yield kept.keep(_values_in(part.rows, window)) if kept.value is None else kept.value
+                if kept.value is None:
+                    yield kept.keep(values := _values_in(part.rows, window), values.nbytes)
+                else:
+                    yield kept.value
 
     def _cached(
         self,
@@ -145,7 +148,7 @@ class LiveCache:
         for batch_range in parts:
             self._memory.drop((*table, batch_range))
         self._ranges[table] = (known - set(parts)) | {wanted}
-        kept.keep(live)
+        kept.keep(live, live.nbytes)
         return live
 
 

@@ -46,9 +46,7 @@ class _Origin:
 
 
 # Shared by all readers of the process, by the address of the file: files never change.
-_origins: LRUCache[_Origin] = LRUCache(
-    _ORIGINS_BYTES, lambda one: 64 if one.told is None else one.told.nbytes
-)
+_origins: LRUCache[_Origin] = LRUCache(_ORIGINS_BYTES)
 
 
 def _read(store: Store, path: str) -> Origins | None:
@@ -59,7 +57,7 @@ def _read(store: Store, path: str) -> Origins | None:
     full = f"{EVENTS}/{path}"
     with open_sealed(store.filesystem(), full, display_name=f"{full} of the warehouse {store.uri}") as opened:
         told = origins_of(opened, path)
-    return kept.keep(_Origin(told)).told
+    return kept.keep(_Origin(told), 64 if told is None else told.nbytes).told
 
 
 _Files = Mapping[int, tuple[DataFile, Origins | None]]  # by id; with origins: those that were written anew

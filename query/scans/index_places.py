@@ -86,7 +86,7 @@ class _Run:
 
 
 # Shared by all readers of the process, by the address of the marks: files never change.
-_runs: LRUCache[_Run] = LRUCache(_MARKS_BYTES, lambda run: run.nbytes)
+_runs: LRUCache[_Run] = LRUCache(_MARKS_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,4 +409,5 @@ def _read_run(store: Store, projection: RowIndex, run: Any, files: Sequence[Data
     if kept.value is not None:
         return kept.value
     marks = run_tables.read_marks(store, projection, run, files)
-    return kept.keep(_Run(marks, marks.places()))
+    found = _Run(marks, marks.places())
+    return kept.keep(found, found.nbytes)

@@ -67,7 +67,7 @@ class _Parser:
         self._connection.execute("SET threads = 1; PRAGMA disable_optimizer")
         lock(self._connection, [])
         self._connection.execute("PREPARE tree_of AS SELECT json_serialize_sql(?)")
-        self._trees: LRUCache[str] = LRUCache(_CACHED_CHARACTERS, len)
+        self._trees: LRUCache[str] = LRUCache(_CACHED_CHARACTERS)
 
     def ask(self, sql: str) -> str:
         """The text that a statement gives."""
@@ -83,7 +83,7 @@ class _Parser:
     def tree_text(self, statement: str) -> str:
         """The tree of a statement as JSON; kept for the next time."""
         kept = self._trees.at(statement)
-        return kept.value or kept.keep(self.ask(f"EXECUTE tree_of({literal(statement)})"))
+        return kept.value or kept.keep(tree := self.ask(f"EXECUTE tree_of({literal(statement)})"), len(tree))
 
 
 # By process: a forked child must neither use nor close what its parent opened.

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.query.groupworld import HOUR, GroupWorld
+from tests.query.ways import OF_MEASURES, forced
 from tidemark.query.reading import budgets
 from tidemark.warehouse.memory_cache import Budget, LRUCache
 
@@ -21,7 +23,7 @@ from tidemark.warehouse.memory_cache import Budget, LRUCache
 @given(st.integers(0, 20), st.lists(st.integers(0, 9)))
 def test_the_values_asked_for_last_are_kept_as_far_as_they_fit(budget: int, asked: list[int]) -> None:
     """Against a list; a number weighs itself."""
-    cache: LRUCache[int] = LRUCache(budget, int)
+    cache: LRUCache[int] = LRUCache(budget)
     model: OrderedDict[int, None] = OrderedDict()
     for name in asked:
         was_kept = name in model
@@ -32,14 +34,14 @@ def test_the_values_asked_for_last_are_kept_as_far_as_they_fit(budget: int, aske
         kept = cache.at(name)
         assert kept.value == (name if was_kept else None)
         if not was_kept:
-            assert kept.keep(name) == name
+            assert kept.keep(name, name) == name
         assert {one for one in range(10) if one in cache} == set(model)
 
 
 def asked(cache: LRUCache[Any], key: Hashable, made: Any, **of: Any) -> Any:
-    """The value of a key, `made` if there is none."""
+    """The value of a key, `made` if there is none; a number weighs itself."""
     kept = cache.at(key, **of)
-    return kept.keep(made) if kept.value is None else kept.value
+    return kept.keep(made, made if isinstance(made, int) else 1) if kept.value is None else kept.value
 
 
 def test_a_topic_forgets_what_was_made_of_other_objects_and_others_keep_theirs() -> None:
@@ -66,7 +68,7 @@ def test_a_value_whose_objects_were_replaced_while_it_was_made_is_given_and_not_
 
 
 def test_threads_that_ask_at_once_get_their_own_values_and_the_budget_holds() -> None:
-    cache: LRUCache[int] = LRUCache(30, int)
+    cache: LRUCache[int] = LRUCache(30)
     barrier = threading.Barrier(8)
 
     def ask(first: int) -> None:
@@ -86,7 +88,7 @@ ASKED = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30)
 def shares_as_a_list_does(budget: int, asked_of: list[tuple[int, int]]) -> None:
     """Three caches of one budget against lists of their names, the one that was asked last first."""
     shared = Budget(budget)
-    caches: list[LRUCache[int]] = [LRUCache(shared, int) for _ in range(3)]
+    caches: list[LRUCache[int]] = [LRUCache(shared) for _ in range(3)]
     models: dict[int, list[int]] = {}
     for number, name in asked_of:
         own = models.pop(number, [])
@@ -117,12 +119,32 @@ def test_a_budget_that_each_cache_has_for_itself_is_caught(monkeypatch: pytest.M
 
 def test_a_cache_that_nobody_has_any_more_counts_no_more() -> None:
     shared = Budget(10)
-    gone, kept = LRUCache[int](shared, int), LRUCache[int](shared, int)
+    gone, kept = LRUCache[int](shared), LRUCache[int](shared)
     asked(gone, 9, 9)
     del gone
     gc.collect()
     asked(kept, 8, 8)
     assert shared.weight == kept.weight == 8
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_what_is_kept_of_a_warehouse_weighs_its_bytes(
+    late_and_live: GroupWorld, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    put = LRUCache.put
+    if is_broken:  # a weight is forgotten, so that the value counts as one byte
+        monkeypatch.setattr(LRUCache, "put", lambda *given, **named: put(*given[:3], **named))
+    wh = late_and_live.open(memory=2**26)
+    for way in ("index", "runs"):
+        with forced(way):
+            for ask in OF_MEASURES:
+                ask(wh)
+    wh.quantile(0.5, last=5 * HOUR)
+    wh.distinct(key="origin", last=5 * HOUR)
+    wh.persistent(0.2, key="origin")
+    kept = list(wh._session.memory._entries.values())
+    assert len({type(value) for value, _ in kept}) >= 8
+    assert all(weight == value.nbytes for value, weight in kept) is not is_broken
 
 
 def test_the_budget_of_a_process_is_a_tenth_of_the_memory_that_it_may_use(

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +52,8 @@ class FarFiles(Files):
         self._expected: set[str] = set()
         self._client: Any = None
         self._disk: DiskCache | None = None
-        self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES, len)
-        self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES, attrgetter("size"))
+        self._cache: LRUCache[bytes] = LRUCache(CACHED_BYTES)
+        self.logs: LRUCache[CachedLog] = LRUCache(KNOWN_BYTES)
         self.idle: dict[str, Any] = {}  # copies of logs by table that were given back (log_replica.py)
         self.filesystem = fs.PyFileSystem(FarFileSystem(self))
 
@@ -120,14 +119,14 @@ class FarFiles(Files):
         found = [(wanted, self._disk.get(self._key(wanted))) for wanted in missing]
         for wanted, content in found:
             if content is not None:
-                self._cache.put(wanted, content)
+                self._cache.put(wanted, content, len(content))
         return [wanted for wanted, content in found if content is None]
 
     def keep(self, ranges: Iterable[ByteRange], contents: Iterable[bytes | None]) -> None:
         """Keeps the bytes of ranges, as many as the budgets allow."""
         for wanted, content in zip(ranges, contents, strict=True):
             if content is not None:
-                self._cache.put(wanted, content)
+                self._cache.put(wanted, content, len(content))
                 if self._disk is not None:
                     self._disk.put(self._key(wanted), content)
 
@@ -147,8 +146,8 @@ class FarFiles(Files):
     def forget(self) -> None:
         """Drops what is in memory, and takes nothing from the folder on disk any more."""
         self._disk = None
-        self._cache = LRUCache(CACHED_BYTES, len)
-        self.logs = LRUCache(KNOWN_BYTES, attrgetter("size"))
+        self._cache = LRUCache(CACHED_BYTES)
+        self.logs = LRUCache(KNOWN_BYTES)
         self.idle = {}
 
     def whole(self, path: str) -> bytes | None:

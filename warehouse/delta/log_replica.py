@@ -124,7 +124,7 @@ class LogReplica:
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
                 logs.drop(self.name)
             else:
-                logs.put(self.name, known)
+                logs.put(self.name, known, known.size)
 
     def _open(self) -> Rounds[None]:
         known, hint, self._hint = self._known(), self._hint, None
