@@ -7,7 +7,7 @@ once and keeps only the rows inside the intervals, so memory holds these rows an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,8 @@ class History:
     root: the folder of the runs table, relative to the warehouse.
     anchors: one per run; None where the window covers the run.
     in_memory: the sorted numbers of all other rows, live ones among them.
-    grain: before `in_memory` is looked through, the ranks of its numbers are known to this many rows.
     kept: sorted, those of the numbers above that left and do not count.
+    grain: before `in_memory` is looked through, the ranks of its numbers are known to this many rows.
     """
 
     root: str
@@ -47,8 +47,8 @@ class History:
     runs: tuple[RunValues, ...]
     anchors: tuple[Anchors | None, ...]
     in_memory: NDArray[Any]
+    kept: NDArray[Any]
     grain: int = 1
-    kept: NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
     @property
     def staircase(self) -> RankBounds:

@@ -215,7 +215,7 @@ class WindowBoundsCache:
     def _silent(self, view: View, window: Window) -> WindowBounds:
         """The bounds of the rows that a warehouse which does not answer had; nothing is read."""
         dtype, empty = view.measure.dtype, np.empty(0, view.measure.dtype)
-        history = History(view.root, window, dtype, (), (), in_memory=empty)
+        history = History(view.root, window, dtype, (), (), in_memory=empty, kept=empty)
         runs = [self._unread(view.root, run, window) for run in view.runs if run.totals.within(window)[0]]
         bounds = bounds_without(combine_or_empty(runs, dtype), _kept_in(view, window))
         return self._with_live(view, window, history, bounds)
