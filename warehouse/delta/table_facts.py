@@ -5,16 +5,13 @@ A call opens the same small tables many times, so what is made of their rows is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from tidemark.warehouse.delta.data_files import DataFile
-
-T = TypeVar("T")
 
 _FACTS = "tidemark_facts"  # the attribute of a table
 
@@ -25,7 +22,7 @@ class TableFacts:
 
     files    the files; None before they were listed
     newest   by application its newest version, None without one
-    made     what was made of its rows or properties, by a name
+    made     what was made of its rows or properties, by a name; nobody may change it
     """
 
     files: tuple[DataFile, ...] | None = None
@@ -43,15 +40,6 @@ def facts_of(table: DeltaTable) -> TableFacts:
         found = TableFacts()
         known.clear()
         known[version] = found
-    return found
-
-
-def made_once(table: DeltaTable, name: str, make: Callable[[], T]) -> T:
-    """What `make` returns of the table at its version, by its name; nobody may change it."""
-    made = facts_of(table).made
-    if name not in made:
-        made[name] = make()
-    found: T = made[name]
     return found
 
 

@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_facts import made_once
+from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, REMOVALS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
@@ -352,7 +352,10 @@ def read_removals(store: Store, table: DeltaTable | None) -> list[Removal]:
     """All records, by number; none without a table. They are read once for a version of the table."""
     if table is None:
         return []
-    return [*made_once(table, "removals", lambda: removals_of_rows(data_files.read(store, REMOVALS, table)))]
+    made = facts_of(table).made
+    if "removals" not in made:
+        made["removals"] = removals_of_rows(data_files.read(store, REMOVALS, table))
+    return [*made["removals"]]
 
 
 def commit_removal(store: Store, race: Race, removal: Removal) -> bool:

@@ -29,7 +29,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.companions.declared import Companion, Companions
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_facts import made_once
+from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.delta.table_names import EVENTS, PROPERTY_PREFIX, group_folder, runs_table
 from tidemark.warehouse.errors import EmptyWindow, InputError, NotAWarehouse, OptionsMismatch, shortened
 from tidemark.warehouse.private.secrets import REVEAL
@@ -444,7 +444,8 @@ class Options:
 def read_options(store: Store, events: DeltaTable | None = None) -> Options:
     """The options of the warehouse; `events` is its opened table, None opens the newest version."""
     table = events or tables.open_table(store, EVENTS)
-    options = made_once(table, "options", lambda: _options_of(store, table))
+    made = facts_of(table).made
+    options: Options = made.get("options") or made.setdefault("options", _options_of(store, table))
     return replace(options, tuning=store.tuning)
 
 
