@@ -168,8 +168,8 @@ class SpanCache:
 class WindowBoundsCache:
     """Caches the bounds of recently used windows; safe to share between threads."""
 
-    def __init__(self, spans: SpanCache | None = None) -> None:
-        self._spans = spans or SpanCache()
+    def __init__(self, spans: SpanCache) -> None:
+        self._spans = spans
         self._windows: LRUCache[WindowBounds] = LRUCache(CACHED_VALUES)
         self._histories: LRUCache[tuple[History, RankBounds]] = LRUCache(CACHED_VALUES)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.query.worlds import ROOT, World, open_world
-from tidemark.query.quantiles.window_bounds import WindowBoundsCache
+from tidemark.query.quantiles.window_bounds import SpanCache, WindowBoundsCache
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -20,7 +20,7 @@ def empty_view(name: str, kind: str) -> View:
 
 
 def test_measures_without_runs_do_not_share_what_is_known() -> None:
-    cache = WindowBoundsCache()
+    cache = WindowBoundsCache(SpanCache())
     one, other = empty_view("a", "double"), empty_view("b", "long")
     assert cache.get(one, ALL_TIME).combined.values.dtype == "float64"
     assert cache.get(other, ALL_TIME).combined.values.dtype == "int64"
@@ -30,7 +30,7 @@ def test_measures_without_runs_do_not_share_what_is_known() -> None:
 def test_windows_are_known_apart_and_a_newer_view_replaces_the_older(tmp_path: Path) -> None:
     wh = open_world(tmp_path, World((ROWS[:30],), (ROWS[30:],)))
     view = wh._session.newest_view(None)
-    cache = WindowBoundsCache()
+    cache = WindowBoundsCache(SpanCache())
     assert cache.get(view, ALL_TIME).rows == 40
     assert cache.get(view, Window(2, 4)).rows == 20
     assert view.root == ROOT
