@@ -81,7 +81,7 @@ class KeyRequest(Generic[A]):
         order = order_of(self.groups.order, self.groups.top, self.groups.least_rows)
         return "" if order is None else order.text
 
-    def plan(self, session: Session) -> Plan[Any, list[A]]:
+    def plan(self, session: Session) -> Plan[Any, Sequence[A]]:
         """How each window is answered, one without `every`; with `where` or `by` each group and window."""
         mode = check_mode(self.mode, KEY_MODES)
         session.check_windows(self.window, self.every)

@@ -5,6 +5,8 @@ With `where` or `by`, those that take them are scans of `events` (scanned_keys.p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypeVar, Unpack, cast, overload
 
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapAnswer
@@ -70,7 +72,8 @@ class KeyReader:
         """
         request = KeyRequest.of(Frequencies(plain_all(value)), **options)
         results = self._session.ask(request)
-        asked = self._asked([answers for answers, _ in results], request)
+        lists = [answers for answers, _ in results]
+        asked = self._asked(list(chain.from_iterable(lists)), len(lists), request)
         return asked.answers(FrequencyAnswer, one=not any(several for _, several in results))
 
     def heavy_hitters(self, phi: Any, **options: Unpack[KeyGroupOptions]) -> Answers[HitterAnswer]:
@@ -246,17 +249,18 @@ class KeyReader:
         """Keys or prefixes; there may be none, so the scope is that of the question."""
         results = self._session.ask(request)
         if request.every is not None or request.by:
-            asked = self._asked([found for found, _ in results], request)
+            lists = [found for found, _ in results]
+            asked = self._asked(list(chain.from_iterable(lists)), len(lists), request)
             return cast("Answers[S]", asked.answers(kind, one=False))
         ((found, scope),) = results
         return answers_of(found, kind, scope)
 
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
-        """One answer, or one for each window."""
-        lists = [[answer] for answer in self._session.ask(request)]
-        return self._asked(lists, request).answers(kind, one=True)
+        """One answer, or one for each group and window."""
+        answers = self._session.ask(request)
+        return self._asked(answers, len(answers), request).answers(kind, one=True)
 
-    def _asked(self, lists: list[list[S]], request: KeyRequest[Any]) -> Asked[S]:
-        """The answers of each group and window."""
+    def _asked(self, answers: Sequence[S], parts: int, request: KeyRequest[Any]) -> Asked[S]:
+        """The answers of so many groups and windows."""
         by = shown_names(self._session.options, request.by)
-        return Asked.of(lists, by, windows=request.every is not None, order=request.order)
+        return Asked(answers, parts, by, windows=request.every is not None, order=request.order)

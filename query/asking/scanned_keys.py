@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.answer_columns import AnswerColumns, Computed, Picked
 from tidemark.query.answers.common import SharedFields
 from tidemark.query.answers.key_answers import ScannedFields
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
@@ -60,7 +61,7 @@ class ScannedKeys(Generic[A]):
         """See `Plan.newest`."""
         return self.session.newest_key_contents(self.key)
 
-    def answer(self, newest: Newest) -> list[A]:
+    def answer(self, newest: Newest) -> Sequence[A]:
         """See `Plan.answer`."""
         (keys, view, contents), options, choice = newest, self.session.options, self.choice
         windows = key_windows(keys, self.window, self.every, options.grid, self.width)
@@ -164,38 +165,43 @@ class ChosenParts:
     @cached_property
     def scopes(self) -> Sequence[ScannedFields]:
         """See `ScannedParts.scopes`."""
-        found = self.scan.parts
-        counts = [self._of_parts(column).tolist() for column in (found.n, found.m, found.nulls)]
-        shown: dict[int, Mapping[str, Any]] = {}
-        fields: list[ScannedFields] = []
-        for place, n, m, nulls in zip(self._places.tolist(), *counts, strict=True):
-            group, number = divmod(place, len(self.windows))
-            if group not in shown:
-                shown[group] = self.choice.shown(self._values[group])
-            fields.append(
-                ScannedFields(
-                    n=n,
-                    m=m,
-                    nulls=nulls,
-                    eps=0.0,
-                    confidence=1.0,
-                    mode="exact",
-                    key=self.key.name,
-                    window=self.windows[number].shown,
-                    group=shown[group],
-                    rows_scanned=self.rows_scanned,
-                    **self.shared,
-                )
-            )
-        return fields
+        own = self._own_fields
+        each = (dict(zip(own, fields, strict=True)) for fields in zip(*own.values(), strict=True))
+        return [cast("ScannedFields", {**fields, **self._common_fields}) for fields in each]
+
+    def answers(self, kind: type[A], own: Mapping[str, NDArray[Any]]) -> Sequence[A]:
+        """See `ScannedParts.answers`."""
+        columns = {name: column.tolist() for name, column in own.items()}
+        return AnswerColumns(kind, columns, self._own_fields, self._common_fields, 1)
 
     @cached_property
-    def _values(self) -> Mapping[int, Values] | Sequence[Values]:
-        """The values of each group of which a part is answered, by its place."""
-        if self.values is not None:
-            return self.values
-        shown = np.unique(self._places // len(self.windows))
-        return dict(zip(shown.tolist(), self.scan.parts.values_of(self.groups[shown]), strict=True))
+    def _own_fields(self) -> Mapping[str, Sequence[Any]]:
+        """The fields of the scope that differ between parts, as columns."""
+        found, windows = self.scan.parts, self.windows
+        counts = {name: self._of_parts(getattr(found, name)).tolist() for name in ("n", "m", "nulls")}
+        group_of, window_of = np.divmod(self._places, len(windows))
+        groups, group_of = np.unique(group_of, return_inverse=True)
+        if self.values is None:
+            values = found.values_of(self.groups[groups])
+        else:
+            values = [self.values[group] for group in groups.tolist()]
+        return {
+            **counts,
+            "window": Picked([window.shown for window in windows], window_of),
+            "group": Picked(Computed(values, self.choice.shown), group_of),
+        }
+
+    @property
+    def _common_fields(self) -> Mapping[str, Any]:
+        """The other fields of the scope."""
+        return {
+            "eps": 0.0,
+            "confidence": 1.0,
+            "mode": "exact",
+            "key": self.key.name,
+            "rows_scanned": self.rows_scanned,
+            **self.shared,
+        }
 
     def top(self, k: int) -> Sequence[Sequence[ScannedKey]]:
         """See `ScannedParts.top`."""

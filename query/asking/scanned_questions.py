@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,8 +96,7 @@ class ScannedCells:
 
     def sums(self) -> Sequence[Sums]:
         """See `Cells.sums`."""
-        found = self.scan.sums()
-        return Computed(self.places.tolist(), lambda place: found[place] if place >= 0 else Sums())
+        return Computed(self.places.tolist(), partial(_sums_at, self.scan.sums()))
 
     def ends(self) -> NDArray[Any]:
         """See `Cells.ends`."""
@@ -121,6 +121,11 @@ class ScannedCells:
             if place >= 0:
                 by_group[place] = own
         return by_group
+
+
+def _sums_at(found: Sequence[Sums], place: int) -> Sums:
+    """Those of a group of the scan; 0 for a cell without rows."""
+    return found[place] if place >= 0 else Sums()
 
 
 class ShownScanned(Sequence[Any]):

@@ -54,12 +54,9 @@ class Distinct(WantedKeys[DistinctAnswer]):
         (question,) = questions
         return _distinct(question)
 
-    def of_scan(self, parts: ScannedParts) -> list[DistinctAnswer]:
+    def of_scan(self, parts: ScannedParts) -> Sequence[DistinctAnswer]:
         """See `WantedKeys.of_scan`."""
-        return [
-            DistinctAnswer(**scope, count=keys, lo=keys, hi=keys, least=keys, most=keys)
-            for scope, keys in zip(parts.scopes, parts.keys.tolist(), strict=True)
-        ]
+        return parts.answers(DistinctAnswer, dict.fromkeys(DistinctAnswer.COLUMNS, parts.keys))
 
     def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:
         """See `WantedKeys.counts_of_scan`."""

@@ -196,10 +196,9 @@ class SelfJoin(WantedKeys[CountAnswer]):
             return _bounded_answer(question, (count, count, count))
         return _bounded_answer(question, key_scan.second_moment(question.rows()))
 
-    def of_scan(self, parts: ScannedParts) -> list[CountAnswer]:
+    def of_scan(self, parts: ScannedParts) -> Sequence[CountAnswer]:
         """See `WantedKeys.of_scan`."""
-        counts = zip(parts.scopes, parts.second_moments.tolist(), strict=True)
-        return [CountAnswer(**scope, count=count, lo=count, hi=count) for scope, count in counts]
+        return parts.answers(CountAnswer, dict.fromkeys(CountAnswer.COLUMNS, parts.second_moments))
 
     def counts_of_scan(self, parts: ScannedParts) -> NDArray[Any] | None:
         """See `WantedKeys.counts_of_scan`."""

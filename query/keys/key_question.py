@@ -184,7 +184,7 @@ class WantedKeys(ABC, Generic[A]):
     def answers(self, questions: Sequence[KeyQuestion]) -> A:
         """The answers, from one question for each of `windows`."""
 
-    def of_scan(self, parts: ScannedParts) -> list[A]:
+    def of_scan(self, parts: ScannedParts) -> Sequence[A]:
         """The answers of each part of a scan of `events`; exact."""
         raise InputError(f"this question about {parts.key.name} takes neither where nor by.")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import ScannedFields
 from tidemark.warehouse.columns.keys import Key
+
+A = TypeVar("A")
 
 
 class ScannedKey(NamedTuple):
@@ -40,6 +42,12 @@ class ScannedParts(Protocol):
     @property
     def scopes(self) -> Sequence[ScannedFields]:
         """The fields of the scope of each part's answers."""
+
+    def answers(self, kind: type[A], own: Mapping[str, NDArray[Any]]) -> Sequence[A]:
+        """An answer for each part, which is made when it is taken.
+
+        own: its fields beside those of the scope, by name.
+        """
 
     @property
     def keys(self) -> NDArray[Any]:

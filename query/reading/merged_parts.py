@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.number_parts import FEW, NumberParts, sample_ranks
 from tidemark.query.reading.shares import each_share, shares_of
-from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues
+from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues, no_ends
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -212,10 +212,7 @@ class MergedParts:
 
     def ends(self) -> NDArray[Any]:
         """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
-        limits = np.iinfo(self._dtype) if self._dtype.kind == "i" else None
-        least, most = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
-        found = np.empty((len(self), 2), self._dtype)
-        found[:] = most, least
+        found = no_ends(len(self), self._dtype)
         for one in self._stretches:
             np.minimum.at(found[:, 0], one.parts, one.numbers[one.starts])
             np.maximum.at(found[:, 1], one.parts, one.numbers[one.stops - 1])

@@ -109,3 +109,12 @@ def ends_by_part(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:
         found[filled, 0] = np.minimum.reduceat(numbers, edges[filled])
         found[filled, 1] = np.maximum.reduceat(numbers, edges[filled])
     return found
+
+
+def no_ends(parts: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """(parts, 2): the greatest and the least number that there is, the ends of parts without numbers."""
+    limits = np.iinfo(dtype) if dtype.kind == "i" else None
+    least, most = (-np.inf, np.inf) if limits is None else (limits.min, limits.max)
+    found = np.empty((parts, 2), dtype)
+    found[:] = most, least
+    return found

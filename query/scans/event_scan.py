@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
-from tidemark.query.scans.divided_rows import bytes_a_row
+from tidemark.query.scans.coded_rows import MOST_CODES, bytes_a_row
+from tidemark.query.scans.divided_rows import LISTED_BYTES
 from tidemark.query.scans.grouped_rows import GroupedRows
 from tidemark.query.scans.held_rows import HeldRows
 from tidemark.query.scans.open_scan import OpenScan, Selected
@@ -33,7 +34,9 @@ from tidemark.warehouse.snapshots.site_contents import AnyContents
 
 def most_held(memory: int, source: RowSource) -> int:
     """How many rows of a source are answered from memory, where DuckDB may use so many bytes."""
-    return memory // bytes_a_row(source)
+    columns = len(source.group_columns)
+    is_coded = columns and source.most_codes <= MOST_CODES
+    return memory // (bytes_a_row(columns) if is_coded else LISTED_BYTES)
 
 
 class EventScan(OpenScan):

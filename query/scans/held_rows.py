@@ -1,4 +1,4 @@
-"""The selected rows of a scan in memory, divided into groups (divided_rows.py): ranks are found here.
+"""The selected rows of a scan in memory, by group (coded_rows.py, divided_rows.py): ranks are found here.
 
 Cost: some nanoseconds a row. A few ranks are found by selection, others by a sort (reading/number_parts.py).
 """
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from tidemark.query.answers.answer_columns import Picked
 from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
+from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.coded_rows import MOST_CODES, CodedRows
 from tidemark.query.scans.divided_rows import divided_rows, present, without
-from tidemark.query.scans.row_source import RowSource
+from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -27,11 +29,11 @@ class HeldRows:
 
     groups: the groups, in the order of the results. order: (groups,) order[g] is the index of the part of
         group g.
-    numbers: those of part i are ``numbers[edges[i] : edges[i + 1]]``, in any order.
+    parts: the numbers of each.
     """
 
-    def __init__(self, groups: ScannedGroups, order: Ints, numbers: NDArray[Any], edges: Ints) -> None:
-        self.groups, self._parts = groups, NumberParts(numbers, edges)
+    def __init__(self, groups: ScannedGroups, order: Ints, parts: NumberParts | CodedRows) -> None:
+        self.groups, self._parts = groups, parts
         self._order, self._places = order, np.empty_like(order)
         self._places[order] = np.arange(len(order))
 
@@ -47,7 +49,7 @@ class HeldRows:
         values, edges, nulls = without(is_null, values, np.array([0, len(values)]))
         numbers, edges, counts = _numbers(values, edges, np.array([m]), nulls)
         here = np.zeros(1, np.int64)
-        return cls(ScannedGroups((), (), (), here, counts), here, numbers, edges)
+        return cls(ScannedGroups((), (), (), here, counts), here, NumberParts(numbers, edges))
 
     @classmethod
     def by_group(cls, source: RowSource, relation: str, asker: Asker) -> HeldRows:
@@ -55,10 +57,19 @@ class HeldRows:
 
         relation: SQL of the rows, to be run once.
         """
-        stored, *rows = divided_rows(source, relation, asker)
-        numbers, edges, counts = _numbers(*rows)
+        parts: NumberParts | CodedRows
+        if source.most_codes <= MOST_CODES:
+            live = [quoted(LIVE)] if source.has_live else []
+            columns = source.group_columns
+            rows = asker.table(f"SELECT {', '.join([*columns, quoted(VALUE), *live])} FROM {relation}")
+            parts = CodedRows.of(rows, len(columns))
+            stored, counts = parts.stored, parts.counts
+        else:
+            stored, *divided = divided_rows(source, relation, asker)
+            numbers, edges, counts = _numbers(*divided)
+            parts = NumberParts(numbers, edges)
         groups, order = ScannedGroups.of(source, stored, counts)
-        return cls(groups, order, numbers, edges)
+        return cls(groups, order, parts)
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
         """See `ScannedRows.values_at`."""

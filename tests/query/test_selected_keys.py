@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +23,7 @@ from tests.query.groupworld import BATCHES, HOUR, SCHEMA, START, WINDOWS, GroupW
 from tests.query.keyoracle import plain, shown
 from tests.soak import draws
 from tidemark.query import InputError
+from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.asking import scanned_keys
 from tidemark.query.reading import sql_text
 from tidemark.query.scans import duckdb_files, key_scan, row_source
@@ -377,6 +379,32 @@ def test_a_condition_that_no_row_meets_has_no_keys(known: tuple[GroupWorld, list
     ):
         assert list(answers) == []
     assert [one.count for one in wh.frequency("a", where="number > 99", every="5h")] == [0, 0, 0]
+
+
+def test_numbers_of_many_parts_are_objects_when_somebody_takes_them(
+    known: tuple[GroupWorld, list[tuple[Row, bool]]], monkeypatch: Patch
+) -> None:
+    wh, made = known[0].open(), list[int]()
+    right = AnswerColumns._answer
+
+    def counted(self: Any, at: int) -> Any:
+        made.append(at)
+        return right(self, at)
+
+    questions: list[Any] = [
+        lambda: wh.distinct(key="number", by=["origin", "number % 2 = 1"], every="5h", where="number >= 0"),
+        lambda: wh.self_join(key="origin", by="value", order="-value"),
+    ]
+    for ask in questions:
+        answers = ask()
+        monkeypatch.setattr(AnswerColumns, "_answer", counted)
+        made.clear()
+        columns = answers.to_arrow()
+        assert (len(columns), made) == (len(answers), [])
+        assert columns["count"].to_pylist() == [one.count for one in answers]
+        assert answers[-1].group == list(answers)[-1].group
+        assert pickle.loads(pickle.dumps(answers)).to_json() == answers.to_json()
+        monkeypatch.undo()
 
 
 def test_sql_has_the_same_answers(known: tuple[GroupWorld, list[tuple[Row, bool]]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -172,6 +173,7 @@ def check_groups(wh: Warehouse, rows: Rows, week: tuple[datetime, datetime]) -> 
     assert [one.group for one in by_key] == [{"k": "a"}, {"k": "b"}, {"k": "it's"}]
     for one in by_key:
         check(one, [row for row in rows if row["k"] == (one.group or {})["k"]])
+    assert pickle.loads(pickle.dumps(by_key)).to_json() == by_key.to_json()
     found = wh.summary("x", by="k", groups=["b", "never"], every="12h", between=week)
     assert len(found) == 2 * 5
     for one in found:
@@ -372,7 +374,8 @@ def test_runs_without_sums_are_scanned_until_a_merge_makes_them(tmp_path: Path, 
 
 def test_verify_finds_sums_of_other_rows(tmp_path: Path, monkeypatch: Patch) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(code_sums, "_product", lambda *_: None)
+        right = code_sums.CodeSums._products
+        broken.setattr(code_sums.CodeSums, "_products", lambda *given: 0 * right(*given))
         build(tmp_path / "w", ["x"])
     report = warehouse.verify(tmp_path / "w")
     assert "the sums by tick of run L" in str(report)

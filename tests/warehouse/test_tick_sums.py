@@ -88,8 +88,9 @@ def test_sums_are_those_of_fractions() -> None:
 
 def check_greatest_digits() -> None:
     """More rows than are summed at once, whose digits and their products are the greatest that fit."""
-    rows = 2**18
-    for value in (2**63 - 1, -(2**63), -1, 2**23, 2**47 - 2**23, math.nextafter(2.0**18, 0), -(2.0**17)):
+    rows, greatest = 2**18, (2**17 - 1) * (1 + 2**18 + 2**36)
+    doubles = (math.nextafter(2.0**18, 0), -(2.0**17), math.pi * 2**16)
+    for value in (2**63 - 1, -(2**63), -1, 2**17, 2**35 - 2**17, greatest, *doubles):
         numbers = np.full(rows, value)
         codes = np.full(rows, 7)
         numbers[: rows // code_sums.CHUNK_ROWS] = numbers.dtype.type(
@@ -118,6 +119,10 @@ def test_parts_that_are_joined_have_the_sums_of_each() -> None:
     assert list(joined) == [*first.each(), *second.each()]
     assert joined[1] == Sums(1, 2 << UNIT_BITS, 4 << 2 * UNIT_BITS, negative=1)
     assert joined[2].total == 1 << UNIT_BITS + 700
+    third = CodeSums(2)
+    third.add(np.array([5e-324, 3.0, math.inf]), np.array([0, 2]), np.array([0, 1]))
+    added = EachSums.added([first.each(), third.each()])
+    assert list(added) == [a + b for a, b in zip(first.each(), third.each(), strict=True)]
 
 
 def _a_unit_of_fewer_digits(patch: pytest.MonkeyPatch) -> None:
@@ -126,7 +131,7 @@ def _a_unit_of_fewer_digits(patch: pytest.MonkeyPatch) -> None:
 
 def _squares_without_the_middle(patch: pytest.MonkeyPatch) -> None:
     right = code_sums._sums_of
-    patch.setattr(code_sums, "_sums_of", lambda place, limbs: right(place, [*limbs[:8], 0, 0, *limbs[10:]]))
+    patch.setattr(code_sums, "_sums_of", lambda unit, limbs: right(unit, [*limbs[:9], 0, 0, *limbs[11:]]))
 
 
 def _rows_of_a_tick_that_seem_to_follow_each_other(patch: pytest.MonkeyPatch) -> None:
@@ -134,10 +139,11 @@ def _rows_of_a_tick_that_seem_to_follow_each_other(patch: pytest.MonkeyPatch) ->
 
 
 def _the_exponent_of_one_is_more(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(code_sums, "_ONE", 1030)
+    right = code_sums._exponent
+    patch.setattr(code_sums, "_exponent", lambda number: right(number) + 8)
 
 
-def _all_doubles_fit_into_one_place(patch: pytest.MonkeyPatch) -> None:
+def _all_doubles_have_one_unit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(code_sums, "_ROOM", 60)
 
 
@@ -153,13 +159,13 @@ def _too_many_rows_at_once(patch: pytest.MonkeyPatch) -> None:
         _squares_without_the_middle,
         _rows_of_a_tick_that_seem_to_follow_each_other,
         _the_exponent_of_one_is_more,
-        _all_doubles_fit_into_one_place,
+        _all_doubles_have_one_unit,
         _too_many_rows_at_once,
     ],
 )
 def test_mistakes_are_caught(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
     broken(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, RuntimeWarning)):  # that a sum does not fit into 64 bits
         check_all(greatest=True)
 
 

@@ -59,7 +59,15 @@ class Sums:
 
         place: None if the numbers are integers themselves.
         """
-        shift = 0 if place is None else UNIT_BITS + STEP * place - DIGITS
+        return cls.of_unit(-UNIT_BITS if place is None else STEP * place - DIGITS, count, total, squares)
+
+    @classmethod
+    def of_unit(cls, unit: int, count: int, total: int, squares: int) -> Sums:
+        """The sums of numbers that are integers times 2**unit, from those of the integers.
+
+        For numbers that are integers themselves the unit is -UNIT_BITS.
+        """
+        shift = UNIT_BITS + unit
         return cls(count, _shifted(total, shift), _shifted(squares, 2 * shift))
 
     def __add__(self, other: Sums) -> Sums:

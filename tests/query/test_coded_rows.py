@@ -1,0 +1,209 @@
+"""Rows by groups that are integers are those of a plain loop, however threads share them."""
+
+from __future__ import annotations
+
+import math
+import random
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tidemark.query.scans import coded_rows, divided_rows, event_scan
+from tidemark.query.scans.coded_rows import CodedRows, Piece
+from tidemark.warehouse.columns.code_sums import EachSums
+from tidemark.warehouse.columns.codes import stable_order
+from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
+
+SPANS = [[7], [0, 1], [-3, 5, 300], range(1000), [-(2**63), 0, 2**63 - 1]]
+
+
+def world(rng: random.Random) -> tuple[pa.Table, int]:
+    """Columns of the group, the value, and often whether a row is live; and how many columns there are."""
+    count, width = rng.choice([0, 1, 50, 400]), rng.choice([1, 2])
+    spans = [list(rng.choice(SPANS)) for _ in range(width)]
+    columns: dict[str, Any] = {
+        f"group {i}": pa.array([rng.choice(span) for _ in range(count)], pa.int64())
+        for i, span in enumerate(spans)
+    }
+    values: list[Any] = [None, *([] if rng.random() < 0.5 else [None] * 3), -(2**63), 2**63 - 1, 0, 7]
+    kind = rng.choice([pa.float64(), pa.int64()])
+    if kind == pa.float64():
+        values = [*values[:-4], math.nan, math.inf, -math.inf, 5e-324, -1.7e308, 0.5, 1.5, 2.5]
+    if rng.random() < 0.3:
+        values = values[-3:]
+    columns["value"] = pa.array([rng.choice(values) for _ in range(count)], kind)
+    if rng.random() < 0.7:
+        columns["live"] = pa.array([int(rng.random() < 0.4) for _ in range(count)], pa.uint8())
+    table = pa.table(columns)
+    cut = rng.randrange(count + 1)
+    return pa.concat_tables([table[:cut], table[cut:]]), width
+
+
+def truth(table: pa.Table, width: int) -> dict[tuple[int, ...], Any]:
+    """By group: its numbers, (n, m, nans, nulls), its exact sums, and its ends."""
+    found: dict[tuple[int, ...], Any] = {}
+    rows: dict[tuple[int, ...], list[Any]] = defaultdict(list)
+    for row in table.to_pylist():
+        *group, value, live = [*row.values(), 0][: width + 2]
+        rows[tuple(group)].append((value, live))
+    for values, own in rows.items():
+        there = [(value, live) for value, live in own if value is not None]
+        numbers = sorted(value for value, _ in there if not math.isnan(value))
+        m = sum(live for _, live in there)
+        counts = [len(there) - m, m, len(there) - len(numbers), len(own) - len(there)]
+        ends = [numbers[0], numbers[-1]] if numbers else [0, 0]
+        found[values] = (list(map(repr, numbers)), counts, sum(map(sums_of, numbers), Sums()), ends)
+    return found
+
+
+def sums_of(number: Any) -> Sums:
+    if isinstance(number, int):
+        return Sums(1, number, number**2)
+    if math.isinf(number):
+        return Sums(negative=int(number < 0), positive=int(number > 0))
+    above, below = number.as_integer_ratio()
+    whole = above * 2**UNIT_BITS // below
+    return Sums(1, whole, whole**2)
+
+
+def shown(rows: CodedRows) -> dict[tuple[int, ...], Any]:
+    groups = list(zip(*(column.to_pylist() for column in rows.stored), strict=True))
+    sums, ends = list(rows.sums()), rows.ends().tolist()
+    values = np.split(rows.parts.numbers, rows.parts.edges[1:-1]) if groups else []
+    numbers = [list(map(repr, sorted(own.tolist()))) for own in values]
+    parts = zip(numbers, rows.counts.tolist(), sums, ends, strict=True)
+    found = dict(zip(groups, parts, strict=True))
+    assert len(found) == len(groups)  # each group once
+    return found
+
+
+def check(patch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(3)
+    for _ in range(120):
+        table, width = world(rng)
+        cut = rng.random()
+        patch.setattr(coded_rows, "PIECE_ROWS", rng.choice([1, 30, 2**14]))
+        patch.setattr(coded_rows, "FEW_GROUPS", rng.choice([0, 2**6]))
+        patch.setattr(coded_rows, "FEWEST_GROUPS", rng.choice([0, 8]))
+        patch.setattr(
+            coded_rows,
+            "shares_of",
+            lambda sizes, cut=cut: list(pairwise([0, int(cut * len(sizes)), len(sizes)])),
+        )
+        assert shown(CodedRows.of(table, width)) == truth(table, width)
+
+
+def check_memory(patch: pytest.MonkeyPatch) -> None:
+    """What is held at most, with the rows that were read, however the threads follow each other."""
+    count, rng = 2**18, np.random.default_rng(3)
+    for width, few in ((1, 2**6), (1, 0), (2, 2**6), (4, 0)):
+        columns = {str(i): rng.integers(0, 8, count) for i in range(width)}
+        table = pa.table({**columns, "value": rng.random(count), "live": np.zeros(count, np.uint8)})
+        patch.setattr(coded_rows, "FEW_GROUPS", few)
+        tracemalloc.start()
+        try:
+            rows = CodedRows.of(table, width)
+            assert len(rows.sums()) == len(rows.parts)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        source: Any = SimpleNamespace(group_columns=range(width), most_codes=8**width)
+        assert count <= event_scan.most_held(peak + table.nbytes, source) * 3  # the estimate is no wild guess
+        assert event_scan.most_held(peak + table.nbytes, source) <= count
+
+
+@pytest.mark.parametrize("right", [True, False], ids=["as it is", "too few bytes"])
+def test_rows_that_are_sorted_take_no_more_than_is_granted(
+    monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    monkeypatch.setattr(coded_rows, "shares_of", halves)
+    if right:
+        check_memory(monkeypatch)
+        return
+    monkeypatch.setattr(event_scan, "bytes_a_row", lambda _: 16)
+    with pytest.raises(AssertionError):
+        check_memory(monkeypatch)
+
+
+def halves(sizes: Any, _: int = 1) -> list[tuple[int, int]]:
+    return list(pairwise([0, len(sizes) // 2, len(sizes)]))
+
+
+@pytest.mark.parametrize(("apart", "shares"), [(1, 2), (2**40, 1)])
+def test_a_share_has_no_counts_of_many_groups(
+    monkeypatch: pytest.MonkeyPatch, apart: int, shares: int
+) -> None:
+    """Each has a count for each code: the rows of groups that lie far apart are one share."""
+    monkeypatch.setattr(coded_rows, "PIECE_ROWS", 3)
+    monkeypatch.setattr(coded_rows, "shares_of", halves)
+    table = pa.table({"group": np.arange(40) % 13 * apart, "value": np.arange(40.0)})
+    rows = CodedRows.of(table, 1)
+    assert shown(rows) == truth(table, 1)
+    assert len(rows.rows) == shares
+
+
+def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(monkeypatch)
+
+
+def _null_is_a_number(patch: pytest.MonkeyPatch) -> None:
+    right = divided_rows.present
+    patch.setattr(coded_rows, "present", lambda column: (right(column)[0], np.zeros(0, bool)))
+
+
+def _all_shares_begin_at_the_same_place(patch: pytest.MonkeyPatch) -> None:
+    right = np.cumsum
+
+    def cumsum(rows: Any, axis: int | None = None) -> Any:
+        return rows if rows.ndim == 2 else right(rows, axis)
+
+    patch.setattr(np, "cumsum", cumsum)
+
+
+def _only_the_first_share_is_added(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EachSums, "added", classmethod(lambda _, parts: parts[0]))
+
+
+def _codes_of_few_digits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(coded_rows, "stable_order", lambda codes: stable_order(codes.astype(np.int64) % 4))
+
+
+def _wide_numbers_are_taken_for_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(coded_rows, "unique_codes", lambda numbers: (numbers[:1], np.zeros_like(numbers)))
+
+
+def _only_the_last_piece_is_kept(patch: pytest.MonkeyPatch) -> None:
+    right = coded_rows._share
+
+    def share(*given: Any) -> Any:
+        found = right(*given)
+        pieces: list[Piece] = found.pieces[-1:]
+        return found._replace(pieces=pieces)
+
+    patch.setattr(coded_rows, "_share", share)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        _null_is_a_number,
+        _all_shares_begin_at_the_same_place,
+        _only_the_first_share_is_added,
+        _codes_of_few_digits,
+        _wide_numbers_are_taken_for_one,
+        _only_the_last_piece_is_kept,
+    ],
+)
+def test_mistakes_are_caught(
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError):
+        check(monkeypatch)
