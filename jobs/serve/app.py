@@ -42,7 +42,7 @@ from tidemark.warehouse.errors import InputError, shortened
 
 BODY_BYTES = 2**21
 BODY_SECONDS = 20.0
-SEND_SECONDS = 60.0  # the connection of a client that reads no more of its answer for so long is closed
+PIECE_BYTES = 2**18  # of an answer, which are given to the connection at once
 ANSWER_BYTES = 2**26
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]
@@ -85,7 +85,7 @@ class Served:
                 allow_methods=["GET", "POST"],
                 allow_headers=["authorization", "content-type"],
             )
-        return HostCheck.of(_patient(app), hosts, origins)
+        return HostCheck.of(_in_pieces(app), hosts, origins)
 
     async def _question(self, name: str, http: HttpRequest) -> Response:
         grant = self._grant(http)
@@ -254,14 +254,17 @@ def _too_large() -> Refused:
     return Refused(413, "ContentTooLarge", f"the body has more than {BODY_BYTES:,} bytes.")
 
 
-def _patient(app: ASGIApp) -> ASGIApp:
-    """The application; after SEND_SECONDS the connection of a client that does not read is closed."""
+def _in_pieces(app: ASGIApp) -> ASGIApp:
+    """The application, whose answers are sent piece by piece: the next one once the client takes them."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(SEND_SECONDS):
-                await send(message)
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            *starts, last = range(0, len(body), PIECE_BYTES) or [0]
+            for start in starts:
+                await send({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
+            await send({**message, "body": body[last:]} if starts else message)
 
-        await app(scope, receive, send_in_time)
+        await app(scope, receive, send_pieces)
 
     return run

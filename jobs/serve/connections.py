@@ -5,6 +5,7 @@
 * At most MOST_WAITING connections wait for the head of their first request, and before it for the end of the
   TLS handshake; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
+* A connection whose client takes nothing of its answer for SEND_SECONDS is closed.
 * A connection whose request had no valid token is closed after the answer (hosts.py).
 
 So clients without a token cannot keep others out by holding connections open. The size and the time of bodies
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, cast
@@ -23,6 +25,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
+SEND_SECONDS = 60.0
 HEAD_BYTES = 2**16
 MOST_WAITING = 128
 MOST = 1024
@@ -52,9 +55,10 @@ class Door(socket.socket):
 class GuardedProtocol(H11Protocol):
     """A connection, as uvicorn makes one for each client."""
 
-    head_seconds = HEAD_SECONDS
+    head_seconds, send_seconds = HEAD_SECONDS, SEND_SECONDS
     most = MOST
     _timer: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
     _number = -1  # of its socket
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -77,7 +81,34 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection ended."""
         self._stop()
+        self._sent()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes less than is sent."""
+        super().pause_writing()
+        self._look_whether_taken(None)
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        self._sent()
+        super().resume_writing()
+
+    def _look_whether_taken(self, before: int | None) -> None:
+        """Closes the connection if as much is left to send as SEND_SECONDS before."""
+        left = cast("Any", self.transport).get_write_buffer_size()
+        if before is not None and left >= before:
+            # At once: else the kernel would go on to offer what it has taken of the answer.
+            at_once = struct.pack("ii", 1, 0)
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            cast("Any", self.transport).abort()
+            return
+        self._sending = self.loop.call_later(self.send_seconds, self._look_whether_taken, left)
+
+    def _sent(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
 
     def _waits_for_head(self) -> bool:
         return bool(self.conn.their_state is h11.IDLE)

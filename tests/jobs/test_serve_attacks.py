@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests.jobs.http_served import NAMES, TOKEN, Reply, Site, certificate_of_here, serving, small_world
 from tests.soak import draws
@@ -306,6 +309,64 @@ def _is_closed(one: socket.socket, seconds: float) -> bool:
         return True
     except TimeoutError:
         return False
+
+
+def _is_ended(site: Site, seconds: float) -> bool:
+    """Whether the connection of a client that takes nothing of a large answer ends within so many seconds."""
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", site.port))
+        with (
+            one
+            if site.secure is None
+            else site.secure.wrap_socket(one, server_hostname="127.0.0.1") as client
+        ):
+            client.sendall(f"GET /top?warehouse=w&k=6&key=name&every=6h HTTP/1.1\r\n{HEAD}\r\n".encode())
+            ended = select.poll()
+            ended.register(client, 0)  # no event is waited for but the end of the connection
+            return bool(ended.poll(1_000 * seconds))
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_who_takes_nothing_of_an_answer_holds_no_connection(
+    is_secure: bool, wh: query.Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = certificate_of_here(tmp_path) if is_secure else None
+    monkeypatch.setattr(connections.GuardedProtocol, "send_seconds", 0.1)
+    with serving({"w": wh}, certificate=certificate) as site:
+        if certificate is not None:
+            site.secure = ssl.create_default_context(cafile=str(certificate[0]))
+        assert _is_ended(site, 300)
+        with monkeypatch.context() as broken:
+            if is_secure:  # all is given to the connection, which seems to take it
+                broken.setattr(app, "PIECE_BYTES", 2**30)
+            else:  # nobody looks
+                broken.setattr(connections.GuardedProtocol, "pause_writing", H11Protocol.pause_writing)
+            assert not _is_ended(site, 1)
+        monkeypatch.undo()
+        assert len(site.get("/top?warehouse=w&k=6&key=name&every=6h").json["answers"]) > 6
+
+
+def test_who_takes_an_answer_slowly_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look finds less to send; only the look that finds as much as the one before ends it."""
+    left, aborted, later = [9, 8, 3, 3], [], []
+    protocol = connections.GuardedProtocol.__new__(connections.GuardedProtocol)
+    monkeypatch.setattr(H11Protocol, "pause_writing", lambda _: None)
+    transport = SimpleNamespace(
+        get_write_buffer_size=lambda: left.pop(0),
+        abort=lambda: aborted.append(1),
+        get_extra_info=lambda _: SimpleNamespace(setsockopt=lambda *_: None),
+    )
+    loop = SimpleNamespace(call_later=lambda seconds, look, before: later.append((seconds, look, before)))
+    vars(protocol).update(transport=transport, loop=loop)
+    protocol.pause_writing()
+    for _ in range(2):
+        seconds, look, before = later.pop()
+        look(before)
+        assert (seconds, aborted) == (connections.SEND_SECONDS, [])
+    _, look, before = later.pop()
+    look(before)
+    assert (aborted, later) == ([1], [])
 
 
 def test_a_slow_body_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
