@@ -48,10 +48,11 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 PATIENCE = 0.25  # seconds
 DOUBT = 30.0  # how many times too large an estimate may be
+TIMES = 1.5  # how many times as long as by the better way questions may take, beside SLACK
 READ = 0.2  # of the estimate of what is spent once, which a trial may take beside
-FIRST_TRIAL = 3  # the question of a topic from which ways are tried
+FIRST_TRIAL = 3  # the question of a topic from which ways are tried that seem to be slower
 AGAIN = 2  # a way is tried again after so many times as many questions
-_LEAST_US = 5000.0  # shorter times and estimates count as this; what can save no more than this is not tried
+SLACK = 5000.0  # us; shorter times and estimates count as this; what can save no more than this is not tried
 _FACTORS = 1 / 64, 64.0  # within which the rates are corrected
 _SHARE = 0.3  # the share of a correction that one answer applies
 
@@ -137,6 +138,7 @@ class Costs:
         self._ratios: dict[tuple[str, Way], float] = {}
         self._asked: dict[str, int] = {}
         self._due: dict[tuple[str, Way], int] = {}
+        self._measured: set[tuple[str, Way]] = set()
 
     def windows(self, windows: int, targets: int, runs: int) -> float:
         """To bound each of these windows in each run, and to find the targets there."""
@@ -215,7 +217,10 @@ class Costs:
         if reading is not None:
             again[RUNS] = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
             shown[RUNS] = max(again[RUNS], costs[RUNS] - reading.paid)
+        unknown = {way for way in shown if (topic, way) not in self._measured}
         order = sorted(shown, key=shown.__getitem__)
+        if len(unknown) < len(order):  # those are tried; but what is read once has been paid for
+            order.sort(key=lambda way: way in unknown and costs[way] == again[way])
         if reading is not None and order[0] != RUNS:
             reading.pay(max(0.0, costs[order[0]] - again[RUNS]))
         spent = current()
@@ -239,22 +244,26 @@ class Costs:
     def _trial(
         self, topic: str, order: Sequence[Way], shown: Mapping[Way, float], again: Mapping[Way, float]
     ) -> tuple[Way, float] | None:
-        """A way to try before the cheapest one, if its turn has come, and how many microseconds it may take.
+        """A way to try before the cheapest measured one, and how many microseconds it may take.
 
         What is spent once has to be saved by as many questions as there were.
         """
         if len(order) == 1:
             return None
         asked = self._asked[topic] = self._asked.get(topic, 0) + 1
-        best = order[0]
-        if (topic, best) not in self.factors:
+        best, known = order[0], shown[order[0]]
+        if (topic, best) not in self._measured:
             return None
-        for way in order[1:]:
-            saved = shown[best] - again[way] / DOUBT
-            is_due = asked >= self._due.get((topic, way), FIRST_TRIAL)
-            if is_due and saved > _LEAST_US and (shown[way] - again[way]) / DOUBT <= asked * saved:
-                self._due[topic, way] = AGAIN * asked
-                return way, shown[best] + READ * (shown[way] - again[way])
+        most, is_learned = max(known / 2 + SLACK, (known - SLACK) / TIMES), (topic, best) in self._ratios
+        for way in sorted(order[1:], key=shown.__getitem__):
+            place, once = (topic, way), shown[way] - again[way]
+            saved = known - again[way] / DOUBT
+            is_due = asked >= self._due.get(place, FIRST_TRIAL) and saved > SLACK and is_learned
+            is_new = place not in self._measured and place not in self._due
+            is_cheap = place not in self._measured and shown[way] < (known if is_new else most / 2)
+            if is_cheap or (is_due and once / DOUBT <= asked * saved):
+                self._due[place] = AGAIN * asked
+                return way, max(most, known if is_cheap and is_new else 0.0) + READ * once
         return None
 
     def learn(
@@ -272,22 +281,29 @@ class Costs:
         A trial and the first scan set it.
         """
         took = seconds * 1e6
-        if took < _LEAST_US and not is_trial:
+        if not is_stopped:
+            self._measured.add((topic, way))
+        if took < SLACK and not is_trial:
             return
         least, most = _FACTORS
-        ratio = min(max(max(took, _LEAST_US) / max(cost, _LEAST_US), least), most)
-        before = self._ratios.get((topic, way))
-        self._ratios[topic, way] = ratio
-        known = self.factors.get((topic, way), ratio if way == SCAN else 1.0)
-        if is_trial or (is_stopped and ratio > known):
+        ratio = min(max(max(took, SLACK) / max(cost, SLACK), least), most)
+        place = topic, way
+        if is_stopped:  # the way takes more than that
+            self.factors[place] = max(self.factors.get(place, 1.0), ratio)
+            if not is_trial:  # maybe the machine was busy
+                self._due[place] = self._asked.get(topic, 0) + 1
+            return
+        before = self._ratios.get(place)
+        self._ratios[place] = ratio
+        known = self.factors.get(place, 1.0)
+        if is_trial or (before is None and (way == SCAN or seconds > self.patience)):
             known = ratio
         elif before is not None and (before > known) == (ratio > known):
             known = min(before, ratio, key=lambda one: abs(math.log(one / known)))
         else:
             known *= (ratio / known) ** _SHARE
-        self.factors[topic, way] = known
-        if not is_stopped:
-            self._due[topic, way] = max(2 * FIRST_TRIAL, AGAIN * self._asked.get(topic, 0))
+        self.factors[place] = known
+        self._due[place] = max(2 * FIRST_TRIAL, AGAIN * self._asked.get(topic, 0))
 
 
 @dataclass(slots=True)
@@ -327,7 +343,7 @@ class Attempt:
         if error is None and self.is_told:
             spent.plan.took(spent.way or self.way)
         is_learned = error is None and spent.way == self.way and not spent.compared
-        if is_learned or (is_stopped and not self.is_trial):
+        if is_learned or is_stopped:
             took = spent.seconds() - self._began
             self.costs.learn(
                 self.topic, self.way, self.cost, took, is_trial=self.is_trial, is_stopped=is_stopped

@@ -5,8 +5,11 @@ A clock shows the work that is done. The ways have true costs, and estimates tha
 
 from __future__ import annotations
 
+import math
+import random
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any
 
@@ -23,24 +26,39 @@ from tidemark.warehouse.memory_cache import LRUCache
 FIRST, QUESTIONS, STEPS = 12, 48, 50
 SLACK = 0.005  # seconds
 Patch = pytest.MonkeyPatch
-TRUE = st.floats(0.001, 2)
+World = tuple[
+    Mapping[str, float], Mapping[str, float]
+]  # what the ways cost, and by how much estimates are wrong
+TRUE = st.floats(0.05, 2)  # so no estimate is below SLACK, as which it would count
 ERRORS = st.floats(0.1, 10)
 WAYS = ("index", "runs", "scan")
-LEARN = Costs.learn
+LEARN, TRIAL = Costs.learn, Costs._trial
 
 
-def spent(true: Mapping[str, float], errors: Mapping[str, float], read: float = 0.0) -> list[float]:
-    """The seconds of each of some questions. read: what it takes once to read the runs, estimated as they."""
-    clock, chooser, times = Work(), Costs(), list[float]()
-    estimates: Any = {way: cost * errors[way] * 1e6 for way, cost in true.items()}
+@dataclass(frozen=True)
+class Asked:
+    """A question: its seconds, the way that answered, and whether another one was tried before."""
+
+    seconds: float
+    way: str
+    is_trial: bool
+
+
+def asked(worlds: Sequence[World], read: float = 0.0) -> list[Asked]:
+    """Some questions. read: what it takes once to read the runs, estimated as they."""
+    clock, chooser, found = Work(), Costs(), list[Asked]()
     unread, payments = read, LRUCache[float](1)
 
-    def answer() -> None:
+    def answer(true: Mapping[str, float], errors: Mapping[str, float]) -> Asked:
         nonlocal unread
+        began, is_trial = clock.done, False
         once = unread * errors.get("runs", 1.0) * 1e6
         reading = Reading({"run": once}, payments) if "runs" in true else None
-        given = {way: cost + (once if way == "runs" else 0.0) for way, cost in estimates.items()}
+        given: Any = {
+            way: cost * errors[way] * 1e6 + (once if way == "runs" else 0.0) for way, cost in true.items()
+        }
         for attempt in chooser.attempts("rows", given, reading):
+            is_trial = is_trial or attempt.is_trial
             with attempt:
                 step = true[attempt.way] / STEPS
                 while attempt.way == "runs" and unread > 0:
@@ -48,16 +66,19 @@ def spent(true: Mapping[str, float], errors: Mapping[str, float], read: float = 
                     unread -= read / STEPS
                 for _ in range(STEPS):
                     clock.step(step)
-                return
+                return Asked(clock.done - began, attempt.way, is_trial)
         raise AssertionError
 
     with clock.questions():
-        for _ in range(QUESTIONS):
-            began = clock.done
+        for world in worlds:
             with spending.spending():
-                answer()
-            times.append(clock.done - began)
-    return times
+                found.append(answer(*world))
+    return found
+
+
+def spent(true: Mapping[str, float], errors: Mapping[str, float], read: float = 0.0) -> list[float]:
+    """The seconds of each of some equal questions."""
+    return [one.seconds for one in asked([(true, errors)] * QUESTIONS, read)]
 
 
 def check(true: Mapping[str, float], errors: Mapping[str, float], read: float = 0.0) -> None:
@@ -65,6 +86,9 @@ def check(true: Mapping[str, float], errors: Mapping[str, float], read: float = 
     times, allowed = spent(true, errors, read), 1.5 * min(true.values()) + SLACK
     assert statistics.median(times[FIRST:]) <= allowed
     assert sum(times[FIRST:]) <= 2 * allowed * len(times[FIRST:])
+
+
+FAR_OFF = {"index": 0.01, "scan": 0.08}, {"index": 10.0, "scan": 1.0}
 
 
 def worlds() -> st.SearchStrategy[tuple[dict[str, float], dict[str, float]]]:
@@ -87,6 +111,99 @@ def test_the_best_way_is_found_whatever_the_rates_are(world: Any) -> None:
     check(*world)
 
 
+SETTLED = {2: 4, 3: 6}  # by the number of ways: so many questions are not bounded
+
+
+def check_each(true: Mapping[str, float], errors: Mapping[str, float], noise: float, seed: int) -> None:
+    """No question takes longer than `costs` says, and few have a trial.
+
+    The questions are of different sizes. Estimates are wrong by constant factors, and by noise: by that of this
+    question, and by that of those from which the factors are.
+    """
+    drawn = random.Random(seed)
+
+    def factor(most: float) -> float:
+        return math.exp(drawn.uniform(-math.log(most), math.log(most)))
+
+    sizes = [factor(5.0) for _ in range(QUESTIONS)]
+    worlds = [
+        (
+            {way: 5 * cost * size for way, cost in true.items()},
+            {way: error * factor(noise) for way, error in errors.items()},
+        )
+        for size in sizes
+    ]
+    found, answered, trials = asked(worlds), set[str](), 0
+    for place, (one, (costs_of, _)) in enumerate(zip(found, worlds, strict=True)):
+        answered.add(one.way)
+        if place >= SETTLED[len(true)]:
+            known, step = min(costs_of[way] for way in answered), 2 * max(costs_of.values()) / STEPS
+            allowed = 1.5 * noise**4 * (known if one.is_trial else min(costs_of.values())) + SLACK
+            if one.is_trial:
+                allowed = max(allowed, 5 / 3 * noise**4 * known)
+                trials += 1
+            assert one.seconds <= allowed + step
+    assert trials <= (len(true) - 1) * math.log2(QUESTIONS)
+
+
+@settings(max_examples=draws(150), deadline=None)
+@given(worlds(), st.sampled_from([1.0, 1.1]), st.integers(0, 2**32))
+@example(FAR_OFF, 1.0, 0)
+def test_no_question_takes_much_longer_than_by_the_better_way(world: World, noise: float, seed: int) -> None:
+    check_each(*world, noise, seed)
+
+
+def _cut_off_at(most: Any) -> Any:
+    """Trials that may take so much of the known way."""
+
+    def trial(self: Costs, topic: str, order: Any, shown: Any, again: Any) -> Any:
+        found = TRIAL(self, topic, order, shown, again)
+        return found and (found[0], most * shown[order[0]])
+
+    return trial
+
+
+def _forget(self: Costs, topic: str, way: Any, *given: Any, **more: Any) -> None:
+    LEARN(self, topic, way, *given, **more)
+    self.factors.pop((topic, way))
+
+
+def _forget_stops(self: Costs, *given: Any, **more: Any) -> None:
+    if not more["is_stopped"]:
+        LEARN(self, *given, **more)
+
+
+def check_pairs() -> None:
+    """The rates of one of two ways are wrong by ten."""
+    for (slow, fast), ratio, error in product(permutations(WAYS, 2), (1.2, 2.0, 4.0, 20.0), (0.1, 10.0)):
+        for wrong in (slow, fast):
+            check_each({slow: 0.1 * ratio, fast: 0.1}, {slow: 1.0, fast: 1.0, wrong: error}, 1.0, 0)
+
+
+def test_no_question_takes_much_longer_where_rates_are_wrong_by_ten() -> None:
+    check_pairs()
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("_trial", _cut_off_at(math.inf)),
+        ("_trial", _cut_off_at(1.0)),
+        ("_trial", _cut_off_at(0.2)),
+        ("_trial", lambda *_: None),
+        ("learn", _forget),
+        ("learn", _forget_stops),
+    ],
+    ids=["no end", "as long as the known way", "too early", "none", "forgotten", "stops are forgotten"],
+)
+def test_trials_of_other_lengths_and_corrections_that_are_forgotten_are_caught(
+    monkeypatch: Patch, name: str, mistake: Any
+) -> None:
+    monkeypatch.setattr(Costs, name, mistake)
+    with pytest.raises(AssertionError):
+        check_pairs()
+
+
 def check_fifth() -> None:
     """The fifth question takes the best way, where the rates of one way are wrong by ten."""
     for (slow, fast), ratio, error in product(permutations(WAYS, 2), (0.05, 0.5), (0.1, 10.0)):
@@ -105,9 +222,6 @@ def test_rates_that_are_corrected_late_are_caught(monkeypatch: Patch, learn: Any
     monkeypatch.setattr(Costs, "learn", learn)
     with pytest.raises(AssertionError):
         check_fifth()
-
-
-FAR_OFF = {"index": 0.01, "scan": 0.08}, {"index": 10.0, "scan": 1.0}
 
 
 def test_a_reader_that_tries_no_way_is_caught(monkeypatch: Patch) -> None:

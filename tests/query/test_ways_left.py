@@ -139,7 +139,7 @@ def test_an_index_that_reads_too_much_is_left_for_a_scan(world: GroupWorld) -> N
 
 
 def test_what_a_way_took_corrects_its_rates() -> None:
-    """The first scan sets the factor of scans; that of a way that is not taken stays."""
+    """The first scan, and a first answer after PATIENCE, set factors; that of other ways stays."""
     clock = Work()
     costs = Costs()
 
@@ -151,8 +151,10 @@ def test_what_a_way_took_corrects_its_rates() -> None:
 
     ask("scan", 1.0, 3.0)
     assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)
-    ask("index", 1.0, 3.0)
+    ask("index", 0.05, 0.15)
     assert 1.0 < costs.corrected("rows", "index", 1.0) < 2.0
+    ask("runs", 1.0, 3.0)
+    assert costs.corrected("rows", "runs", 1.0) == pytest.approx(3.0)
     assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)
     ask("scan", 1.0, 0.001)
     assert costs.corrected("rows", "scan", 1.0) > 2.5  # so short that it says nothing
