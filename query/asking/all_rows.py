@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidemark.query.answers.measure_answers import MeasureScope
-from tidemark.query.answers.plan import INDEX, RUNS, SCAN
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN, Way
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.measure_arguments import MeasureArguments, check_rows, fields_of, windows_of
 from tidemark.query.asking.measure_scans import scan_cost, scan_of, scanned
@@ -18,7 +18,7 @@ from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.questions import WindowQuestion
 from tidemark.query.quantiles.window_sums import have_sums
 from tidemark.query.reading import spending
-from tidemark.query.reading.costs import cheapest
+from tidemark.query.reading.costs import Reading, cheapest
 from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
@@ -59,13 +59,32 @@ class AllRows(Generic[M]):
         """See `Plan.answer`."""
         if isinstance(view, tuple):
             return scan_of(self.session, self.request).answer(view)
-        costs, wanted = self.session.costs, self.request.wanted
         if view.silent:
             return self._without_silent(view)
         asked = windows_of(self.request, view, self.session.options.grid)
-        parts = asked[1]
+        estimates, reading = self._estimates(view, asked[1])
+        errs = self.mode == "accurate" and not self.session.live_fits(view)
+        has_ways = len(estimates) > 1 and not errs
+        if errs:  # and other ways' answers do not: one way answers while the rows stay
+            estimates, reading = cheapest(estimates), None
+        for attempt in self.session.costs.attempts("rows", estimates, reading):
+            with attempt:
+                if attempt.way == INDEX:
+                    return self._alone(view, *asked, has_ways=has_ways)
+                if attempt.way == RUNS:
+                    return self._together(view, *asked)
+                found = scanned(self.session, self.request, self.mode)
+                if found is not None:
+                    return found
+                attempt.refuse()
+        return self._alone(view, *asked, has_ways=has_ways)
+
+    def _estimates(self, view: View, parts: Sequence[ShownWindow]) -> tuple[dict[Way, float], Reading | None]:
+        """What each way costs, and the part of it that is spent once."""
+        costs, wanted = self.session.costs, self.request.wanted
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
-        estimates, reading = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}, None
+        estimates: dict[Way, float] = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}
+        reading = None
         if self.mode != "quick":
             summed = costs.sums(self._rows(view, parts)) if wanted.needs_sums and len(parts) > 1 else 0.0
             together = self.session.many_windows.cost(view, parts, wanted.targets)
@@ -77,18 +96,7 @@ class AllRows(Generic[M]):
             if (self.mode == "exact" or len(parts) > 1) and not view.is_behind:
                 scan = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
                 estimates[SCAN] = scan + summed
-        errs = self.mode == "accurate" and not self.session.live_fits(view)
-        has_ways = len(estimates) > 1 and not errs
-        if errs:  # and other ways' answers do not: one way answers while the rows stay
-            estimates, reading = cheapest(estimates), None
-        for attempt in costs.attempts("rows", estimates, reading):
-            with attempt:
-                if attempt.way == SCAN:
-                    return scanned(self.session, self.request, self.mode)
-                if attempt.way == RUNS:
-                    return self._together(view, *asked)
-                return self._alone(view, *asked, has_ways=has_ways)
-        raise AssertionError("no way answered")
+        return estimates, reading
 
     def _without_silent(self, view: View) -> Asked[M]:
         """The answer while warehouses do not answer: by the index alone."""

@@ -94,13 +94,16 @@ class DeclaredGroups(Generic[M]):
                 estimates[SCAN] += costs.sums(rows)
         for attempt in costs.attempts("sums" if wanted.needs_sums else "groups", estimates, reading):
             with attempt:
-                if attempt.way == SCAN:
-                    is_only = len(estimates) == 1
-                    return scanned(session, self.request, self.mode, self.projection, is_only=is_only)
+                if attempt.way == INDEX:
+                    return self._chosen(view, key, *asked)
                 if attempt.way == RUNS:
                     return self._together(view, key, *asked)
-                return self._chosen(view, key, *asked)
-        raise AssertionError("no way answered")
+                is_only = len(estimates) == 1
+                found = scanned(session, self.request, self.mode, self.projection, is_only=is_only)
+                if found is not None:
+                    return found
+                attempt.refuse()
+        return self._chosen(view, key, *asked)
 
     def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
         """About how many groups are asked; if all are, at most as many as there are."""

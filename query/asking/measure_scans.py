@@ -60,13 +60,15 @@ def scanned(
     groups: SortedGroups | None = None,
     *,
     is_only: bool = False,
-) -> Asked[M]:
+) -> Asked[M] | None:
     """The answers of a scan of the newest view, in place of the runs of a measure, or of it by group.
 
-    is_only: whether no other way answers the question. Otherwise `Ahead`, see `Session.scan_contents`.
+    is_only: whether no other way answers the question. Otherwise None where `Session.scan_contents` is None:
+        then another way answers, from the view of which it was chosen.
     """
     scan = scan_of(session, request, mode)
-    return scan.answer(scan.newest() if is_only else session.scan_contents(request.measure, groups))
+    newest = scan.newest() if is_only else session.scan_contents(request.measure, groups)
+    return None if newest is None else scan.answer(newest)
 
 
 def scan_cost(session: Session, request: MeasureArguments[Any], rows: int, cells: int) -> float:

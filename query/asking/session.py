@@ -75,10 +75,6 @@ class Plan(Protocol[W, A_co]):
         """The answer from a view. DamagedWarehouse if a file of the view is missing or damaged."""
 
 
-class Ahead(Exception):
-    """A scan would be without rows that the runs still have, and that would come back: `scan_contents`."""
-
-
 class Session:
     """A snapshot, and caches of what is read from it. Safe to share between threads.
 
@@ -238,11 +234,13 @@ class Session:
             snapshot = self._newest(ALL)
             return snapshot.view(measure), snapshot.contents()
 
-    def scan_contents(self, measure: str | None, groups: SortedGroups | None) -> tuple[View, AnyContents]:
+    def scan_contents(
+        self, measure: str | None, groups: SortedGroups | None
+    ) -> tuple[View, AnyContents] | None:
         """The same for a scan in place of the runs of the measure, or of it by group.
 
-        Ahead if these do not show a removal that was committed since the way was chosen. Then the question is
-        asked again, of a newer view, which a scan does not answer.
+        None if these do not show a removal that was committed since the way was chosen: a scan would be
+        without rows that the runs still have, and that would come back.
         """
         with self._lock:
             snapshot = self._newest(ALL)
@@ -252,9 +250,7 @@ class Session:
             else:  # if the runs lack a step, the next question is answered by a scan, too
                 is_built = snapshot.are_built(Needed(measures=(), given=(groups,)))
                 is_behind = is_built and snapshot.group_view(groups).is_behind
-            if is_behind:
-                raise Ahead
-            return view, snapshot.contents()
+            return None if is_behind else (view, snapshot.contents())
 
     def newest_key_contents(self, key: Any = None) -> tuple[KeysView, View, AnyContents]:
         """The view of a key, and that of a measure and the visible batches, of one moment after a refresh."""
@@ -357,14 +353,10 @@ class Session:
         return self._found(plan, view)
 
     def _found(self, plan: Plan[W, T], view: W) -> T:
-        """The answer from a view, which tells what was read for it; after `Ahead` from a newer one."""
-        while True:
-            check_stop()
-            try:
-                with spending():
-                    return plan.answer(view)
-            except Ahead:
-                view = plan.newest()
+        """The answer from a view, which tells what was read for it."""
+        check_stop()
+        with spending():
+            return plan.answer(view)
 
     @property
     def _looks_take_a_round(self) -> bool:

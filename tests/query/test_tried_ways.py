@@ -117,8 +117,8 @@ SETTLED = {2: 4, 3: 6}  # by the number of ways: so many questions are not bound
 def check_each(true: Mapping[str, float], errors: Mapping[str, float], noise: float, seed: int) -> None:
     """No question takes longer than `costs` says, and few have a trial.
 
-    The questions are of different sizes. Estimates are wrong by constant factors, and by noise: by that of this
-    question, and by that of those from which the factors are.
+    The questions are of different sizes. Estimates are wrong by constant factors, and by some noise: that of
+    the question, and that of those from which the factors are.
     """
     drawn = random.Random(seed)
 

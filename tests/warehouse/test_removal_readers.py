@@ -20,6 +20,7 @@ from tests.query.ways import QUESTIONS, Ask, check_ways
 from tests.soak import HAS_ALL
 from tidemark import warehouse
 from tidemark.query.asking.session import Session
+from tidemark.query.reading.costs import Rates
 from tidemark.warehouse.companions import declared, kinds
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.data_files import list_files
@@ -166,10 +167,13 @@ def test_a_scan_that_is_ahead_of_the_runs_is_caught(
         check_ways(decided.open(), QUESTIONS[0])
 
 
-def ask_beside_a_removal(world: GroupWorld, asked: Ask, patch: pytest.MonkeyPatch) -> bool:
+def ask_beside_a_removal(
+    world: GroupWorld, asked: Ask, patch: pytest.MonkeyPatch, memory: int | None = None
+) -> bool:
     """Asks twice, while a removal is decided after a scan was chosen: the same. Returns whether it was."""
     delete(world, 3)  # the first removal changes the options: then each question is asked again
-    wh, look, was_decided = world.open(), Session.scan_contents, False
+    wh, look, was_decided = world.open(memory=memory), Session.scan_contents, False
+    wh._session.costs.rates = Rates(bounds=1e9, slice=1e9, passed_row=1e9)
 
     def decide_first(session: Session, *of: Any) -> Any:
         nonlocal was_decided
@@ -193,6 +197,15 @@ def test_rows_do_not_come_back_after_a_removal_beside_the_choice_of_a_way(
     world: GroupWorld, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     assert ask_beside_a_removal(world, QUESTIONS[place], monkeypatch)
+
+
+def test_neither_do_they_where_live_rows_do_not_fit_and_the_scan_is_the_only_way(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(wh: Any, **more: Any) -> Any:
+        return wh.rank([-2, 0, 1], every=3 * HOUR, **more)
+
+    assert ask_beside_a_removal(world, asked, monkeypatch, memory=1)
 
 
 @pytest.mark.parametrize("place", RACED[:2])
