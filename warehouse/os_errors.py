@@ -116,7 +116,7 @@ def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     problem = "is missing" if is_missing else f"cannot be read ({one_line(str(error))})"
     return as_system_refused(f"reading {path}", error) or DamagedWarehouse(
         f"the file {path} {problem}. Run `tidemark verify` to see what else is damaged, and `tidemark "
-        "repair` to make it again from events; a file of events itself has to come back from a copy."
+        "repair`: it makes it again from events, or names it among the files that only a copy has."
     )
 
 

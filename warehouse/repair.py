@@ -149,16 +149,23 @@ def _faults_of_purges(store: Store) -> list[str]:
         purges.read_certificates(store)
     except (DamagedWarehouse, FileNotFoundError) as error:
         return [f"{PURGES} cannot be read: {error} Put its folder back from a copy."]
-    return []
+    return _size_faults(store, PURGES)
 
 
 def _faults_of_removed(store: Store) -> list[str]:
     """What is wrong with the files that tell which batches lost rows; a batch that comes again needs them."""
     if (reason := unreadable(store, REMOVED)) is not None:
         return [f"{REMOVED} cannot be read: {reason} Put its folder back from a copy."]
-    files = data_files.list_files(tables.open_table(store, REMOVED))
-    faults = (file_checks.size_fault(store, REMOVED, file) for file in files)
-    return [f"{REMOVED}/{fault}. Put the file back from a copy." for fault in faults if fault is not None]
+    return _size_faults(store, REMOVED)
+
+
+def _size_faults(store: Store, name: str) -> list[str]:
+    """The files of a table, if there is one, that are missing, cut, or others than were written."""
+    files = [
+        file for table in tables.find_tables(store, name) if table for file in data_files.list_files(table)
+    ]
+    faults = (file_checks.size_fault(store, name, file) for file in files)
+    return [f"{name}/{fault}. Put the file back from a copy." for fault in faults if fault is not None]
 
 
 @dataclass(slots=True)
@@ -274,7 +281,7 @@ class _Repair:
                 )
         is_known = len(found) == before
         if SIGNED in self.work.options.features:
-            found += _faults_of_removed(store) + _faults_of_purges(store)
+            found += _faults_of_removed(store) + _faults_of_purges(store) + _size_faults(store, REMOVALS)
         return is_known
 
     def _rejected(self) -> None:
@@ -288,6 +295,7 @@ class _Repair:
         if reason is None:
             try:
                 rejected.read(self.work.store, tables.open_table(self.work.store, REJECTED))
+                reason = " ".join(_size_faults(self.work.store, REJECTED)) or None
             except DamagedWarehouse as error:
                 reason = str(error)
         if reason is not None:

@@ -273,7 +273,7 @@ def test_a_purge_takes_kept_rows_out_of_runs_and_of_their_file(world: GroupWorld
 def test_what_comes_later_is_built_without_them_and_what_was_is_seen_again(
     world: GroupWorld, tmp_path: Path
 ) -> None:
-    """A new group and a wider type, an older moment, a copy, a restore, and a lost file of kept rows."""
+    """A new group and a wider type, an older moment, a copy, and a restore."""
     world.load_live()
     before, was = list(world.rows), world.open().pinned()
     delete(world, 3)
@@ -291,11 +291,25 @@ def test_what_comes_later_is_built_without_them_and_what_was_is_seen_again(
     world.rows[:] = before
     world._truths.clear()
     check(world)
+
+
+def test_maintenance_goes_on_without_a_lost_file_of_kept_rows(world: GroupWorld) -> None:
+    """As the error says: the runs are made again from events, and the rest of maintenance is done."""
+    world.load_live()
+    delete(world, 3)
+    keep(world, 3)
     for path in (world.path / REMOVED).glob("0-*.parquet"):
         path.unlink()
-    with pytest.raises(DamagedWarehouse, match="maintain"):
+    with pytest.raises(DamagedWarehouse, match=r"Run `tidemark maintain`") as told:
         world.open().quantile(0.5, "value")
+    assert "tidemark repair" not in str(told.value)
     assert not warehouse.verify(world.path).ok
+    for _ in range(2):
+        warehouse.maintain(None, world.path, tuning=KEEPS)
+        for look in (check_measures, check_groups, check_keys):
+            look(world, world.open(), None)
+    (left,) = warehouse.repair(None, world.path, tuning=KEEPS).only_a_copy
+    assert left.startswith(f"{REMOVED}/0-")
 
 
 def test_two_warehouses_are_asked_as_one(made: GroupWorld, tmp_path: Path) -> None:

@@ -231,8 +231,8 @@ def test_what_fails_while_a_file_is_read_is_told_in_one_form(
     )
     if kind is DamagedWarehouse:
         assert str(found.value).endswith(
-            "tidemark verify` to see what else is damaged, and `tidemark repair` to make it again from "
-            "events; a file of events itself has to come back from a copy."
+            "tidemark verify` to see what else is damaged, and `tidemark repair`: it makes it again from "
+            "events, or names it among the files that only a copy has."
         )
         assert found.value.__cause__ is error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -115,6 +116,26 @@ def test_a_horizon_that_another_tool_took_away_is_told_and_comes_back(tmp_path: 
     warehouse.expire(None, world.path, moment, tuning=TINY)
     assert broken(world.path) == set()
     assert warehouse.repair(None, world.path).outcome == "sound"
+
+
+@pytest.mark.parametrize("table", ["purges", "removals", "removed"])
+def test_a_file_of_another_size_is_told_by_repair_as_by_verify(
+    made: GroupWorld, tmp_path: Path, table: str
+) -> None:
+    """That of another warehouse, which reads well: only a copy has the own one."""
+    path = made.copy(tmp_path).path
+    if table == "purges":
+        warehouse.delete(None, path, "number = 2", purge=True, tuning=TINY)
+    for entry in (path / table / "_delta_log").glob("0*.json"):
+        entry.write_text(
+            re.sub(r'"size":(\d+)', lambda size: f'"size":{int(size[1]) + 1}', entry.read_text())
+        )
+    for checksum in (path / table / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    assert "files" in broken(path)
+    report = warehouse.repair(None, path)
+    assert (report.outcome, report.actions) == ("damaged", [])
+    assert all(told.startswith(f"{table}/") for told in report.only_a_copy)
 
 
 @pytest.mark.parametrize("how", ["a file gone", "a log cut"])

@@ -65,7 +65,8 @@ def expire_removed(store: Store, grace_us: int) -> None:
 def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
     """Takes kept rows that no run has any more out of the files of their removals.
 
-    A reader that saw older runs finds the old file for the grace, or looks again.
+    A reader that saw older runs finds the old file for the grace, or looks again. A file that cannot be read
+    stays as it is, for `verify` to tell: no run has its rows any more, and maintenance goes on.
     """
     events = tables.open_table(store, EVENTS)
     removed = removals.removed_at(store, events)
@@ -76,14 +77,19 @@ def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
         for run, files in run_tables.runs_of(table).items()
         for one in removed.pending(run.first, run.last, net_of(files[0].path))
     }
-    put_files(
-        store,
-        {
-            one: RemovedFile(read_replaced(store, one.file), read_batches(store, one.file))
-            for one in removed.removals
-            if one.kept and one.number not in wanted and has_rows(store, one.file)
-        },
-    )
+    done = (one for one in removed.removals if one.kept and one.number not in wanted)
+    bare = ((one, _without_rows(store, one.file)) for one in done)
+    put_files(store, {one: content for one, content in bare if content is not None})
+
+
+def _without_rows(store: Store, file: str) -> RemovedFile | None:
+    """What a file of removed rows has beside them; None if it has none of them, or cannot be read."""
+    try:
+        if not has_rows(store, file):
+            return None
+        return RemovedFile(read_replaced(store, file), read_batches(store, file))
+    except DamagedWarehouse:
+        return None
 
 
 def put_files(store: Store, contents: Mapping[Removal, RemovedFile]) -> None:

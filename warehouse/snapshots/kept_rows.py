@@ -123,8 +123,9 @@ def _rows_of(store: Store, file: str, steps: Sequence[int]) -> pa.Table:
         rows = store.column_names.of_table(read_rows(store, file))
     except (DamagedWarehouse, FileNotFoundError) as error:
         raise DamagedWarehouse(
-            f"{REMOVED}/{file} has rows that left and that runs still have, and it cannot be read: "
-            f"{error}. Run `tidemark maintain`: it makes these runs again from events."
+            f"{REMOVED}/{file} has rows that left and that runs still have, and it is missing or damaged. "
+            "Run `tidemark maintain`: it makes these runs again from events. Only a copy has the file, which "
+            "a restore of its rows needs."
         ) from error
     inside = np.flatnonzero(np.isin(as_numpy(rows.column(OF_STEP)), steps))
     return rows if len(inside) == rows.num_rows else rows.take(arrow_array(inside))
