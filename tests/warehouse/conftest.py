@@ -26,6 +26,7 @@ from tests.warehouse.committing import Broken, instant, new_store
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta import retries
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.private import secrets
 from tidemark.warehouse.sizes import Tuning
 
 SCHEMA = "t timestamp, k string, x double, n bigint"
@@ -127,6 +128,13 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def store(tmp_path: Path, waits: list[float]) -> Store:  # noqa: ARG001
     return new_store(tmp_path / "w")
+
+
+@pytest.fixture
+def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that knows the secrets of what its module made alone, and forgets those of a test."""
+    monkeypatch.setattr(secrets, "_read", {})
+    monkeypatch.setattr(secrets, "_known", dict(secrets._known))
 
 
 @pytest.fixture

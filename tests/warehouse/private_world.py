@@ -90,6 +90,14 @@ def secret_in(path: Path) -> Path:
     return path
 
 
+def created(folder: Path, **options: Any) -> Path:
+    """A warehouse with private columns in the folder `w`."""
+    given: dict[str, Any] = {"key": "user", "private": ["user", "card"], "time": "time", "schema": SCHEMA}
+    secret = secret_in(folder / "s")
+    warehouse.create(None, folder / "w", ["delay"], secret_file=secret, **{**given, **options})
+    return folder / "w"
+
+
 @contextlib.contextmanager
 def logged(into: list[str]) -> Iterator[None]:
     """What the package logs goes into the list."""
