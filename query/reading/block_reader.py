@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -96,6 +96,14 @@ class RowGroups(NamedTuple):
     columns: Sequence[str]
     dictionaries: Sequence[str] = ()
     copy: bool = True
+
+
+def _known(wanted: RowGroups) -> tuple[Hashable, ...]:
+    """What decoded row groups are kept by, beside their numbers."""
+    place = _place(wanted.root, wanted.file)
+    with place.reading():
+        file = place.store.uri, place.path, place.identity
+    return *file, tuple(wanted.columns), tuple(wanted.dictionaries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,13 +227,17 @@ class BlockReader:
             yield self.read(part)
 
     def _fetched(self, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
-        """The parts, each once it was fetched. A round counts once for all stores: they are asked at once."""
+        """The parts, each once it was fetched; what is kept is not.
+
+        A round counts once for all stores: they are asked at once.
+        """
         stores = [_place(part.root, part.file).far_files for part in parts]
         if not any(stores):
             yield from parts
             return
         wanted = [
-            [] if store is None else self._ranges(part) for part, store in zip(parts, stores, strict=True)
+            [] if store is None else self._ranges(self._not_kept(part))
+            for part, store in zip(parts, stores, strict=True)
         ]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
         rounds = sizes // ROUND_BYTES
@@ -234,10 +246,17 @@ class BlockReader:
             by_store: dict[FarFiles, list[ByteRange]] = {}
             for i in numbers:
                 store = stores[i]
-                if store is not None:
+                if store is not None and wanted[i]:
                     by_store.setdefault(store, []).extend(wanted[i])
             _fetch(by_store)
             yield from (parts[i] for i in numbers)
+
+    def _not_kept(self, part: RowGroups) -> RowGroups:
+        kept = self._kept
+        if kept is None:
+            return part
+        known = _known(part)
+        return part._replace(groups=[group for group in part.groups if (known, group) not in kept])
 
     def _ranges(self, wanted: RowGroups) -> list[ByteRange]:
         """The byte range of each row group that has its columns."""
@@ -254,10 +273,7 @@ class BlockReader:
         """
         if self._kept is None:
             return self._read(wanted)
-        place = _place(wanted.root, wanted.file)
-        with place.reading():
-            file = place.store.uri, place.path, place.identity
-        known = *file, tuple(wanted.columns), tuple(wanted.dictionaries)
+        known = _known(wanted)
         kept = [self._kept.at((known, group)) for group in wanted.groups]
         missing = [group for group, one in zip(wanted.groups, kept, strict=True) if one.value is None]
         read = iter(self._read(wanted._replace(groups=missing, copy=True)) if missing else ())

@@ -13,6 +13,7 @@ import pytest
 from tests.query.indexworld import SCHEMA, TINY, values
 from tests.stores.conftest import Place
 from tidemark import query, warehouse
+from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
 
@@ -47,3 +48,15 @@ def test_indexes_give_the_rows_of_a_scan(
         assert (plan.way, plan.is_covered) == ("index", is_covered), asked
     report = warehouse.verify(place.uri, **how)
     assert report.ok, str(report)
+
+    def read_again(last: str) -> set[str]:
+        """The tables whose files a statement reads whose row groups are kept, while nothing else is."""
+        wh.store.far_files.forget()
+        place.server.set()
+        assert wh.sql(f"SELECT x, f, n, m, k FROM events WHERE k > 'a' AND k < '{last}'").fetchall()
+        paths = [one.path.split("/flights/")[1] for one in place.server.requests()]
+        return {path.partition("/")[0] for path in paths if "_delta_log" not in path}
+
+    assert "index_runs" not in read_again("u")
+    monkeypatch.setattr(BlockReader, "_not_kept", lambda _, part: part)  # the broken variant
+    assert "index_runs" in read_again("t")
