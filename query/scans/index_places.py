@@ -148,11 +148,13 @@ class _Cover:
     covered  the files of which all of the indexes have all rows
     given    those of them whose rows of one index can be given in their place (`CoveredFiles.in_history`)
     read     the other covered ones
+    origins  the ids of the origin files of the rows of those that can be given, ascending
     """
 
     covered: CoveredFiles
     given: CoveredFiles
     read: CoveredFiles
+    origins: Ints
 
     @classmethod
     def of(cls, contents: Contents, chosen: Sequence[_Range]) -> _Cover:
@@ -162,7 +164,8 @@ class _Cover:
         if known is None:
             covered = CoveredFiles.of(contents, [one.index.places for one in chosen])
             given = covered.in_history(contents)  # what other files have may not be visible yet, and is read
-            known = contents.made[used] = cls(covered, given, covered.without(given))
+            origins = np.array(sorted(given.origin_ids), np.int64)
+            known = contents.made[used] = cls(covered, given, covered.without(given), origins)
         return known
 
 
@@ -233,7 +236,7 @@ def _with_values(scan: Found, one: _Range, cover: _Cover, needed: Set[str]) -> F
     found = one.index.rows(one.ends, needed)
     read = cover.read.rows_by_path(found.files, found.rows)
     rows = {path: np.empty(0, np.int64) for path in cover.given.paths} | read
-    return replace(scan, rows=rows, values=found.table(_of_files(found, cover.given)))
+    return replace(scan, rows=rows, values=found.table(_of_files(found, cover.origins)))
 
 
 def _may_hold(contents: Contents, chosen: Sequence[_Range]) -> list[DataFile]:
@@ -312,13 +315,13 @@ def bounded(contents: Contents, asked: Sought, names: Set[str]) -> Bounds:
     chosen = _chosen(contents, asked, {}, names)
     if chosen is None:
         return Bounds(0, rows, None)
-    covered = _Cover.of(contents, chosen).given
-    left = rows - covered.rows
+    cover = _Cover.of(contents, chosen)
+    left = rows - cover.given.rows
     most = sum(one.most for one in chosen)
     if not names or not _has_values(chosen, names) or most > _MOST_ROWS:
         return Bounds(most, left, None)
     found = chosen[0].index.rows(chosen[0].ends, names)
-    return Bounds(most, left, found.table(_of_files(found, covered)))
+    return Bounds(most, left, found.table(_of_files(found, cover.origins)))
 
 
 def _chosen(
@@ -349,9 +352,12 @@ def _has_values(chosen: Sequence[_Range], needed: Set[str]) -> bool:
     return len(chosen) == 1 and chosen[0].index.projection.has_values(needed)
 
 
-def _of_files(found: IndexRows, covered: CoveredFiles) -> Ints:
-    """The places, among the rows that were found, of the rows in these files."""
-    return np.flatnonzero(np.isin(found.files, np.array([*covered.origin_ids], np.int64)))
+def _of_files(found: IndexRows, ids: Ints) -> Ints:
+    """The places, among the rows that were found, of the rows with these origin files, which ascend."""
+    if not len(ids):
+        return np.empty(0, np.int64)
+    at = np.minimum(ids.searchsorted(found.files), len(ids) - 1)
+    return np.flatnonzero(ids[at] == found.files)
 
 
 def _rows_by_path(chosen: Sequence[_Range], covered: CoveredFiles) -> dict[str, Ints]:

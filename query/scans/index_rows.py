@@ -50,14 +50,13 @@ class IndexRows:
     values: tuple[pa.Array, ...]
 
     def table(self, chosen: Ints) -> pa.Table:
-        """The chosen rows with the columns that were asked for, as `events` has them."""
-        indices = arrow_array(chosen)
-        return arrow_table(
-            {
-                key.name: decoded_column(key, stored.take(indices))
-                for key, stored in zip(self.columns, self.values, strict=True)
-            }
-        )
+        """The chosen rows, ascending, with the columns that were asked for, as `events` has them."""
+        values = self.values
+        if len(chosen) < len(self.rows):
+            indices = arrow_array(chosen)
+            values = tuple(stored.take(indices) for stored in values)
+        named = zip(self.columns, values, strict=True)
+        return arrow_table({key.name: decoded_column(key, stored) for key, stored in named})
 
 
 def edges_of(marks: SpanMarks, ends: Ends) -> tuple[int, int]:

@@ -32,12 +32,12 @@ from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import RowsView, function_name, rows_views
 from tidemark.query.sql.pinned_readers import POSITIONAL, PinnedReaders
 from tidemark.query.sql.relations import Database, RowsSql
+from tidemark.query.sql.rows_in_memory import RowsInMemory
 from tidemark.query.sql.spark_sql import checked_name
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
-from tidemark.warehouse.os_errors import one_line
 from tidemark.warehouse.private.tokens import text_prefix
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, is_unicode
+from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.past import At, opened
 from tidemark.warehouse.snapshots.system_tables import PARTS, RUN_COLUMNS, STEP_COLUMNS
 
@@ -144,8 +144,8 @@ def _views(
     def rows(part: str, asked: str, site: str) -> str:
         return shown(site, f"query({rows_sql}('{part}', {literal(site)}, {asked}, {_NOW}))")
 
-    def rows_now(part: str, asked: str) -> str:
-        return _of_all(readers, lambda site: shown(site, f"({readers.rows_now(part, site, asked)})"))
+    def rows_now(part: str, asked: str, memory: RowsInMemory) -> str:
+        return _of_all(readers, lambda site: shown(site, f"({readers.rows_now(part, site, asked, memory)})"))
 
     views = {part: _of_all(readers, partial(rows, part, "''")) for part in (EVENTS, *PARTS)}
     views |= {name: _of_all(readers, partial(table, name)) for name in tables}
@@ -322,36 +322,6 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
         lock(connection, folders)
     has_tokens = any(wh.options.private for wh in warehouses.values())
     return Database(connection, folders, raised, views, macros, rows, has_tokens=has_tokens)
-
-
-def checked_query(statement: str, *, shows_text: bool = True) -> None:
-    """Raises InputError unless the text is one query; other statements have no use in this database.
-
-    shows_text: whether the error may quote the statement, which may have values of private columns.
-    """
-    import duckdb
-
-    if not isinstance(statement, str):
-        raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
-    if not is_unicode(statement):
-        raise InputError(
-            "sql cannot read the statement: half of a surrogate pair is no character. Leave it out."
-        )
-    statements: list[Any] | None
-    try:
-        statements = duckdb.extract_statements(statement)
-    except duckdb.Error as error:
-        if shows_text:
-            raise InputError(f"sql cannot read the statement: {one_line(str(error))}. Correct it.") from error
-        statements = None
-    if statements is None:  # not in the handler, whose error shows the text, too
-        raise InputError(
-            "sql cannot read the statement: its syntax is wrong. It may have private values, so that no part "
-            "of it is shown. Correct it."
-        )
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        kinds = ", ".join(parsed.type.name for parsed in statements) or "nothing"
-        raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")
 
 
 def _check_paths(wh: Reader) -> None:

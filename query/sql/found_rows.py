@@ -1,18 +1,20 @@
 """SQL of the rows of a view: all of them, or those for which a WHERE may be true, as indexes found them.
 
-Rows that the index has the values of are written to a small file, which DuckDB reads. Of other files it reads
-the rows that were found, or all. Files of which all rows are visible are read as they are; of the others rows
-of batches that are not visible are left out.
+Rows that the index has the values of stay in memory (rows_in_memory.py); for a relation that DuckDB runs by
+itself they are written to a small file. Of other files DuckDB reads the rows that were found, or all. Files
+of which all rows are visible are read as they are; of the others rows of batches that are not visible are
+left out.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
+from weakref import ref
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +31,7 @@ from tidemark.warehouse.events.visible_files import VisibleFile
 from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
 BY_NAME = "union_by_name = true"
+_QUERY_BYTES = 2**20  # of a query that is kept, beside its values: an upper bound
 _KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: the oldest goes while there are more files and more bytes
 
 
@@ -37,34 +40,41 @@ class ValueFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock, self._written = folder, Lock(), 0
-        self._kept: deque[tuple[Path, int]] = deque()
+        self._kept: deque[tuple[ref[pa.Table], Path, int]] = deque()
 
-    def write(self, values: pa.Table) -> str:
-        """Writes a file, and returns its path."""
+    def path_of(self, values: pa.Table) -> str:
+        """The path of a file of these rows: of the one that there is, or of a new one."""
         with self._lock:
+            for known, path, _ in self._kept:
+                if known() is values and path.exists():
+                    return str(path)
             self._written += 1
             path = self._folder / f"found-{self._written}.parquet"
         pq.write_table(values, path, compression="none", use_dictionary=False, write_statistics=False)
         with self._lock:
-            self._kept.append((path, path.stat().st_size))
-            size = sum(size for _, size in self._kept)
+            self._kept.append((ref(values), path, path.stat().st_size))
+            size = sum(size for _, _, size in self._kept)
             while len(self._kept) > _KEPT_FILES and size > _KEPT_BYTES:
-                oldest, its_size = self._kept.popleft()
+                _, oldest, its_size = self._kept.popleft()
                 oldest.unlink(missing_ok=True)
                 size -= its_size
         return str(path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FoundSql:
-    """A query of rows, and the file of values that it reads, if there is one."""
+    """A query of rows.
 
-    sql: str
-    values: str | None
+    values: those that an index has the values of; None: none. sql_of: the query, by SQL of these rows.
+    """
 
-    def is_there(self) -> bool:
-        """Whether the file of values was not deleted."""
-        return self.values is None or Path(self.values).exists()
+    values: pa.Table | None
+    sql_of: Callable[[str], str]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory, about."""
+        return _QUERY_BYTES + (0 if self.values is None else int(self.values.nbytes))
 
 
 class Files(Protocol):
@@ -102,9 +112,7 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
     whole, cut, pieces, values = dict[str, int](), dict[str, set[BatchRange]](), list[str](), None
     if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:
-        stored = files.names.stored_of(found.values.column_names)
-        values = files.values.write(found.values.rename_columns(stored))
-        whole[values] = found.values.num_rows
+        values = found.values.rename_columns(files.names.stored_of(found.values.column_names))
     is_plain = values is None and _has_all_columns(contents)
     for one in _visible(contents, part):
         rows = None if found is None or found.rows is None else found.rows.get(one.file.path)
@@ -123,15 +131,26 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
             cut.setdefault(path, set()).update(one.batches)
     if cut:
         pieces.append(_of_batches(parquet_rows([files.empty, *cut], BY_NAME), set().union(*cut.values())))
-    if pieces and not whole:
-        return FoundSql(" UNION ALL ".join(pieces), values)
     # The views name renamed and private columns, also those that the statement does not read.
-    if values is not None and [*whole] == [values] and not pieces and not _are_named(files, contents):
-        return FoundSql(f"SELECT * FROM {parquet_rows([values])}", values)
+    if values is not None and not whole and not pieces and not _are_named(files, contents):
+        return FoundSql(values, "SELECT * FROM {}".format)
+    if whole or values is not None or not pieces:
+        pieces.insert(0, f"SELECT * FROM {_rows_of_whole(files, whole, is_plain=is_plain)}")
+    if values is None:
+        sql = " UNION ALL ".join(pieces)
+        return FoundSql(None, lambda _: sql)
+    first, others = pieces[0], [f" UNION ALL {piece}" for piece in pieces[1:]]
+    return FoundSql(
+        values,
+        lambda rows: "".join([f"SELECT * FROM ({first} UNION ALL BY NAME SELECT * FROM {rows})", *others]),
+    )
+
+
+def _rows_of_whole(files: Files, whole: Mapping[str, int], *, is_plain: bool) -> str:
+    """SQL of the rows of whole files; is_plain: all of them have all columns."""
     first = _first(files, whole) if is_plain else None
     paths = [files.empty, *whole] if first is None else [first, *(path for path in whole if path != first)]
-    rows_of_whole = parquet_rows(paths, *([] if is_plain else [BY_NAME]))
-    return FoundSql(" UNION ALL ".join([f"SELECT * FROM {rows_of_whole}", *pieces]), values)
+    return parquet_rows(paths, *([] if is_plain else [BY_NAME]))
 
 
 def _are_named(files: Files, contents: Contents) -> bool:

@@ -29,19 +29,24 @@ class Macros:
         self, make: str, definitions: Mapping[str, Callable[[], str]], readers: PinnedReaders
     ) -> None:
         self._make, self._definitions, self._readers = make, dict(definitions), readers
+        self._names = {name: quoted(name)[1:-1].casefold() for name in definitions}  # as a text has them
+
+    def named_in(self, text: str | None) -> list[str]:
+        """Those that are named in a text; all if it is None."""
+        folded = None if text is None else text.casefold()
+        return [
+            name
+            for name, in_text in self._names.items()
+            if folded is None or _LISTS in folded or in_text in folded
+        ]
 
     def make(self, connection: DuckDBPyConnection, text: str | None = None) -> None:
         """Makes those that are named in a text; all if it is None. `connection` has no open result."""
-        folded = None if text is None else text.casefold()
-        names = [
-            name
-            for name in self._definitions
-            if folded is None or _LISTS in folded or quoted(name)[1:-1].casefold() in folded
-        ]
+        names = self.named_in(text)
         if not names:
             return
         self._readers.has_macros = False
         for name in names:
             connection.execute(f"{self._make} {quoted(name)}{self._definitions[name]()}")
-            del self._definitions[name]
+            del self._names[name]
         self._readers.has_macros = True

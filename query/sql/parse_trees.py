@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tidemark.query.reading.connections import lock
 from tidemark.query.reading.duckdb_errors import connect
 from tidemark.query.reading.sql_text import literal, quoted
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.os_errors import one_line
+from tidemark.warehouse.settings.option_checks import is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,6 +31,41 @@ def parsed(statement: str) -> Node | None:
     except RecursionError:
         return None
     return None if tree.get("error") or len(tree["statements"]) != 1 else tree
+
+
+def check_text(statement: Any) -> None:
+    """InputError for what is no text that DuckDB can read."""
+    if not isinstance(statement, str):
+        raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
+    if not is_unicode(statement):
+        raise InputError(
+            "sql cannot read the statement: half of a surrogate pair is no character. Leave it out."
+        )
+
+
+def check_query(statement: str, *, shows_text: bool = True) -> None:
+    """InputError unless the text is one query; other statements have no use in a database of views.
+
+    What has a tree is one. shows_text: whether the error may quote the statement, which may have values of
+    private columns.
+    """
+    import duckdb
+
+    statements: list[Any] | None
+    try:
+        statements = duckdb.extract_statements(statement)
+    except duckdb.Error as error:
+        if shows_text:
+            raise InputError(f"sql cannot read the statement: {one_line(str(error))}. Correct it.") from error
+        statements = None
+    if statements is None:  # not in the handler, whose error shows the text, too
+        raise InputError(
+            "sql cannot read the statement: its syntax is wrong. It may have private values, so that no part "
+            "of it is shown. Correct it."
+        )
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        kinds = ", ".join(one.type.name for one in statements) or "nothing"
+        raise InputError(f"sql takes one query, such as SELECT or FROM, got {kinds}.")
 
 
 def written(tree: Node) -> str:

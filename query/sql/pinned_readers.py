@@ -25,6 +25,7 @@ from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
 from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows, looked_up
 from tidemark.query.sql.registered import Registered
+from tidemark.query.sql.rows_in_memory import RowsInMemory
 from tidemark.query.sql.shown_types import NOT_GIVEN
 from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.delta import data_files, tables
@@ -42,6 +43,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
+_FOUND_BYTES = 2**25  # of the queries of rows that are kept
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
 _COPY_BYTES = 2**22  # read from a store at once
 _KNOWN_FILES = 2**10
@@ -177,7 +179,7 @@ class PinnedReaders:
         self._wh, self._lock = wh.twin(), threading.Lock()
         self._cache: LRUCache[Reader] = LRUCache(CACHED_MOMENTS)
         self._now: Reader | None = None  # inside `one_moment`
-        self._found: LRUCache[FoundSql] = LRUCache(CACHED_MOMENTS)
+        self._found: LRUCache[FoundSql] = LRUCache(_FOUND_BYTES)
         folder = Path(make_folder("sql-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self.sites = dict[str, SiteFiles]()
@@ -215,9 +217,16 @@ class PinnedReaders:
         finally:
             self._now = None
 
-    def rows_now(self, part: str, site: str, asked: str) -> str:
-        """As `rows_sql`, inside `one_moment`. It raises errors."""
-        return self._rows_sql(part, site, asked, cast("Reader", self._now).contents_by_site()[site])
+    def rows_now(self, part: str, site: str, asked: str, memory: RowsInMemory) -> str:
+        """As `rows_sql`, inside `one_moment`, for a statement that reads the memory. It raises errors."""
+        found = self._rows_found(part, site, asked, cast("Reader", self._now).contents_by_site()[site])
+        source = None if found.values is None else memory.sql(found.values)
+        return self._sql_of(site, found) if source is None else found.sql_of(source)
+
+    def _sql_of(self, site: str, found: FoundSql) -> str:
+        """The query of rows, whose values are in a file."""
+        values = found.values
+        return found.sql_of("" if values is None else parquet_rows([self.sites[site].values.path_of(values)]))
 
     @_refusing(_failing_sql)
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> str:
@@ -229,19 +238,21 @@ class PinnedReaders:
         own = self.sites[site]
         if not self.has_views or getattr(_columns_alone, "on", False):
             return f"SELECT * FROM {parquet_rows([own.empty])}"
-        return self._rows_sql(part, site, asked, self.at(moment).contents_by_site()[site])
+        found = self._rows_found(part, site, asked, self.at(moment).contents_by_site()[site])
+        return self._sql_of(site, found)
 
-    def _rows_sql(self, part: str, site: str, asked: str, contents: Contents) -> str:
+    def _rows_found(self, part: str, site: str, asked: str, contents: Contents) -> FoundSql:
         own, contents = self.sites[site], contents.listed()
         own.check_columns(contents.options)
         kept = self._found.at((part, asked), topic=site, sources=[contents])
-        if kept.value is not None and kept.value.is_there():  # a relation may be run again
-            return kept.value.sql
+        if kept.value is not None:  # a relation may be run again
+            return kept.value
         found = looked_up(own, contents, **json.loads(asked)) if asked else None
         if asked and found is None:  # all rows are read, whatever is asked
-            every = self._found.at((part, ""), topic=site, sources=[contents])
-            return kept.keep(every.value or every.keep(found_rows(own, contents, part, None))).sql
-        return kept.keep(found_rows(own, contents, part, found)).sql
+            rows = self._rows_found(part, site, "", contents)
+        else:
+            rows = found_rows(own, contents, part, found)
+        return kept.keep(rows, rows.nbytes)
 
     @_refusing(_first_row)
     def rows_of(self, name: str, site: str, moment: int) -> list[str]:

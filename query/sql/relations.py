@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial, wraps
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -22,8 +22,9 @@ from tidemark.query.reading.sql_text import quoted
 from tidemark.query.sql.explained import explained
 from tidemark.query.sql.macros import Macros
 from tidemark.query.sql.narrowed import Narrowed, Narrowing, Views
-from tidemark.query.sql.parse_trees import Bindings
+from tidemark.query.sql.parse_trees import Bindings, check_query
 from tidemark.query.sql.pinned_readers import PinnedReaders, binding_columns
+from tidemark.query.sql.rows_in_memory import RowsInMemory
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, TidemarkError
 from tidemark.warehouse.os_errors import one_line, unreadable_file_error
 from tidemark.warehouse.snapshots.system_tables import Contents
@@ -45,11 +46,18 @@ WHOLE = frozenset({
     "columns", "description", "df", "dtypes", "fetch_arrow_table", "fetchall", "fetchdf", "fetchnumpy", "pl",
     "shape", "to_arrow_table", "to_df", "types",
 })  # fmt: skip
+T = TypeVar("T")
+_OF_A_RESULT = ("df", "fetchall", "fetchdf", "fetchnumpy")  # those of them that a result of DuckDB has
+_TO_ARROW = "to_arrow_table"  # a result has it, too, and copies the rows once more than a relation
 _END = object()
 _OF_A_STATEMENT = re.compile(r"[A-Z][A-Za-z ]* Error: ")
 
 
-RowsSql: TypeAlias = Callable[[str, str], str]  # of a part, and what is asked of it: see `PinnedReaders`
+# For an error, the relation of the statement as it was written, or None.
+AsItIs: TypeAlias = "Callable[[Exception], DuckDBPyRelation | None]"
+# Of a part, what is asked of it, and where its rows may stay: see `PinnedReaders.rows_now`.
+Whole: TypeAlias = Mapping[str, Callable[[], Any]]
+RowsSql: TypeAlias = Callable[[str, str, RowsInMemory], str]
 
 
 class Database:
@@ -72,7 +80,7 @@ class Database:
         has_tokens: bool = False,
     ) -> None:
         self.connection, self._raised, self._views, self._macros = connection, raised, views, [*macros]
-        self._rows_of = rows
+        self._rows_of, self._memory = rows, RowsInMemory(connection)
         self._has_indexes = any(view.indexed for view in views.values())
         self._has_tokens, self._lock = has_tokens, threading.RLock()
         self._file = re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/[^\"'\n]*\.parquet")
@@ -80,36 +88,29 @@ class Database:
     def sql(self, statement: str, params: Any) -> Relation:
         """The relation of a query. InputError for a statement that DuckDB refuses."""
         with self._report():
-            found = self._narrowed(statement, params)
-            if found is not None:
-                return found
+            narrowing = Narrowing(())
+            if self._has_indexes:
+                narrowing = Narrowing.of(statement, params, self._views)
+            if not narrowing.parts:
+                check_query(statement, shows_text=not self._has_tokens)
+            narrowed = narrowing.statement(statement) if narrowing.parts else None
+            if narrowed is None:
+                whole = {read: partial(self._rows, statement, params, read) for read in _OF_A_RESULT}
+                found = self._shown(statement, params, whole)
+            else:
+                ask = partial(self._found, narrowing, statement, params)
+                whole = {read: partial(ask, read) for read in (*_OF_A_RESULT, _TO_ARROW)}
+                as_it_is = partial(self._as_it_is, statement, params)
+                # Before it is bound: one may have a name of DuckDB's.
+                self._make_macros(_texts(statement, params))
+                found = self._shown(narrowed, params, whole, as_it_is)
+                if self._bindings.has(statement, params):
+                    return found
             try:
-                relation = self._bound(statement, params)
-                return self._shown(lambda: relation, partial(self._rows, statement, params))
+                found.bind()
             except TypeError as error:
                 raise InputError(f"params are the values for ? or $name: {one_line(str(error))}.") from error
-
-    def _narrowed(self, statement: str, params: Any) -> Relation | None:
-        """The relation of a statement that indexes narrow; None if they do not, or it is refused."""
-        import duckdb
-
-        if not self._has_indexes:
-            return None
-        narrowing = Narrowing.of(statement, params, self._views)
-        narrowed = narrowing.statement(statement) if narrowing.parts else None
-        if narrowed is None:
-            return None
-        rows = partial(self._found, narrowing, statement, params)
-        self._make_macros(_texts(statement, params))  # before it is bound: one may have a name of DuckDB's
-        if self._bindings.has(statement, params):
-            return self._shown(partial(self._bound_narrowed, narrowed, statement, params), rows)
-        try:
-            found = self._bound(narrowed, params)
-        except (duckdb.Error, TypeError) as error:
-            if self._raised.behind(error) is not None:  # of a file of an index
-                raise
-            return None
-        return self._shown(lambda: found, rows)
+            return found
 
     @cached_property
     def _bindings(self) -> Bindings:
@@ -120,59 +121,67 @@ class Database:
             {name: list(zip(one.columns, map(str, one.types), strict=True)) for name, one in views.items()}
         )
 
-    def _bound_narrowed(self, narrowed: str, statement: str, params: Any) -> DuckDBPyRelation:
-        import duckdb
-
-        try:
-            return self._bound(narrowed, params)
-        except duckdb.Error:
-            return self._bound(statement, params)
-
     def _bound(self, statement: str, params: Any) -> DuckDBPyRelation:
         self._make_macros(_texts(statement, params))
         with binding_columns():  # when its rows are read, the relation is bound for them
             return self.connection.sql(statement, params=params)
 
-    def _shown(self, bound: Callable[[], DuckDBPyRelation], rows: Callable[[], list[Any]]) -> Relation:
-        return Relation(bound, self._report, self._make_macros, only_read=self._has_tokens, rows=rows)
-
-    def _found(self, narrowing: Narrowing, statement: str, params: Any) -> list[tuple[Any, ...]]:
-        """As `_rows` of a statement that indexes narrow, with the rows of this moment in the place of views.
-
-        What the statement is refused for is told of its own text.
-        """
+    def _as_it_is(self, statement: str, params: Any, error: Exception) -> DuckDBPyRelation | None:
+        """The statement as it was written, if the error is of a text in which views were replaced."""
         import duckdb
 
-        def rows_of(one: Narrowed) -> str:
-            return f"({self._rows_of[one.view.warehouse][1](one.view.part, one.told)})"
+        of_a_text = duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError
+        in_a_stream = isinstance(error, pa.ArrowException | OSError) and _OF_A_STATEMENT.match(str(error))
+        if not isinstance(error, of_a_text) and not in_a_stream:
+            return None
+        if self._raised.behind(error) is not None:  # of a file of an index
+            return None
+        return self._bound(statement, params)
 
-        with ExitStack() as moment:
+    def _shown(
+        self, statement: str, params: Any, whole: Whole, as_it_is: AsItIs = lambda _: None
+    ) -> Relation:
+        bound = partial(self._bound, statement, params)
+        return Relation(bound, self._report, self._make_macros, as_it_is, whole, only_read=self._has_tokens)
+
+    def _found(self, narrowing: Narrowing, statement: str, params: Any, read: str) -> Any:
+        """As `_rows` of a statement that indexes narrow, with rows of this moment in the place of views."""
+
+        def rows_of(one: Narrowed) -> str:
+            return f"({self._rows_of[one.view.warehouse][1](one.view.part, one.told, self._memory)})"
+
+        with self._memory.statement(), ExitStack() as moment:
             for readers, _ in self._rows_of.values():
                 moment.enter_context(readers.one_moment())
             written = narrowing.statement(statement, rows_of)
-            try:
-                return self._rows(statement if written is None else written, params)
-            except (duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError):
-                return self._rows(statement, params)
+            return self._rows(statement if written is None else written, params, read)
 
-    def _rows(self, statement: str, params: Any) -> list[tuple[Any, ...]]:
-        """All rows of a statement, read while DuckDB goes on; those of a relation are read at its end."""
+    def _rows(self, statement: str, params: Any, read: str) -> Any:
+        """All rows of a statement, read while DuckDB goes on; those of a relation are read at its end.
+
+        read: the method that reads them, one of _OF_A_RESULT, or _TO_ARROW.
+        """
         try:
-            return self.connection.execute(statement, params).fetchall()
+            if read == _TO_ARROW:
+                return self._bound(statement, params).to_arrow_table()
+            return getattr(self.connection.execute(statement, params), read)()
         except BaseException:
             self.connection.abort()  # what is not read to its end would keep the connection
             raise
 
     def _make_macros(self, text: str | None = None) -> None:
-        with self.connection.cursor() as maker:  # the connection may have a result that is not read yet
-            for macros in self._macros:
-                macros.make(maker, text)
+        named = [macros for macros in self._macros if macros.named_in(text)]
+        if named:
+            with self.connection.cursor() as maker:  # the connection may have a result that is not read yet
+                for macros in named:
+                    macros.make(maker, text)
 
     def explain(self, sites: Mapping[str, Mapping[str, Contents]], statement: str, params: Any) -> SqlPlan:
         """How each view in the statement is read whose indexes may serve its WHERE."""
-        if not self._has_indexes:
+        parts = Narrowing.of(statement, params, self._views).parts if self._has_indexes else ()
+        if not parts:
+            check_query(statement, shows_text=not self._has_tokens)
             return SqlPlan([])
-        parts = Narrowing.of(statement, params, self._views).parts
         with self.connection.cursor() as counting:  # the connection may have a result that is not read yet
             return explained(sites, parts, None if self._has_tokens else counting)
 
@@ -219,109 +228,157 @@ class Relation:
     bound: gives that of DuckDB, when it is needed first.
     make_macros: makes all macros, before what may need them: another method than WHOLE takes expressions, or
     gives rows of which some are read later. Until then the connection does not see macros that come.
-    rows: what fetchall gives; None: what that of the relation does.
+    as_it_is: for an error of `bound` or its rows, the relation of the statement as it was written, by which
+    it is answered or refused in the other's place; None: there is none.
+    whole: calls that give all rows, by the names of the methods in whose place they are.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_known", "_make_macros", "_only_read", "_report", "_rows")
+    __slots__ = (
+        "__weakref__", "_as_it_is", "_bound", "_known", "_make_macros", "_only_read", "_report", "_whole",
+    )  # fmt: skip
 
     def __init__(
         self,
         bound: Callable[[], DuckDBPyRelation],
         report: Callable[[], AbstractContextManager[None]],
         make_macros: Callable[[], None],
+        as_it_is: AsItIs,
+        whole: Whole,
         *,
         only_read: bool = False,
-        rows: Callable[[], list[tuple[Any, ...]]] | None = None,
     ) -> None:
         self._bound, self._report, self._only_read = bound, report, only_read
-        self._make_macros, self._rows = make_macros, rows
+        self._make_macros, self._as_it_is, self._whole = make_macros, as_it_is, whole
         self._known: Any = None
 
-    @property
-    def _relation(self) -> Any:
+    def bind(self) -> Any:
+        """The relation of DuckDB; InputError for a statement that it refuses."""
         if self._known is None:
             with self._report():
-                self._known = self._bound()
+                self._known = self._tried(self._bound, lambda as_it_is: as_it_is)
         return self._known
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_relation" or name in Relation.__slots__:
+        if name.startswith("__") or name in Relation.__slots__:
             raise AttributeError(name)
         with self._report():
             self._check(name)
-            if name == "fetchall" and self._rows is not None:
-                return self._method(self._rows)
+            if name in self._whole:
+                return self._method(name)
             if name not in WHOLE:
                 self._make_macros()
-            return self._reporting(getattr(self._relation, name))
+
+            def of(relation: Any) -> Any:
+                return getattr(relation, name)
+
+            found = self._tried(lambda: of(self.bind()), of if name in WHOLE else None)
+            is_method = callable(found) and not _is_relation(found)
+            return self._method(name) if is_method else self._reporting(found, of)
 
     def __getitem__(self, name: str) -> Any:
         with self._report():
             self._check(name)
-            return self._reporting(self._relation[name])
+            return self._reporting(self.bind()[name], lambda one: one[name])
 
     def __len__(self) -> int:
         with self._report():
-            return len(self._relation)
+            return self._tried(lambda: len(self.bind()), len)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._relation
+        return name in self.bind()
 
     def __repr__(self) -> str:
         with self._report():
-            return repr(self._relation)
+            return self._tried(lambda: repr(self.bind()), repr)
 
     def __str__(self) -> str:
         with self._report():
-            return str(self._relation)
+            return self._tried(lambda: str(self.bind()), str)
 
     def __dir__(self) -> list[str]:
-        return dir(self._relation)
+        return dir(self.bind())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         with self._report():
             self._make_macros()
-            reader = self._reporting(pa.RecordBatchReader.from_stream(self._relation))
-            return reader.__arrow_c_stream__(requested_schema)
+            reader = self._tried(lambda: pa.RecordBatchReader.from_stream(self.bind()))
+            return self._reporting(reader).__arrow_c_stream__(requested_schema)
 
     def _check(self, name: str) -> None:
         """InputError for a method that is not for reading rows, if a column is private."""
-        if self._only_read and name not in _READS and hasattr(self._relation, name):
+        if self._only_read and name not in _READS and hasattr(self.bind(), name):
             raise InputError(
                 f"{name} is not there, because the warehouse has private columns: it could compare their "
                 "tokens with text. Write it into the statement, or read the rows first: df, arrow, fetchall."
             )
 
-    def _reporting(self, found: Any) -> Any:
-        """What an attribute or a method gave; what runs later reports errors, too."""
-        import duckdb
+    def _tried(self, call: Callable[[], T], again: Callable[[Any], T] | None = None) -> T:
+        """What a call gives; if that fails, what `again` gives of the statement as it was written.
 
-        if isinstance(found, duckdb.DuckDBPyRelation):
-            return Relation(lambda: found, self._report, self._make_macros, only_read=self._only_read)
+        None: rows may have been given before, so that only its error is raised.
+        """
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001  it is raised below
+            first = error
+        as_it_is = self._as_it_is(first)
+        if as_it_is is not None:
+            if again is not None:
+                return again(as_it_is)
+            for _ in as_it_is.to_arrow_reader():
+                pass
+        raise first
+
+    def _reporting(self, found: Any, again: Callable[[Any], Any] | None = None) -> Any:
+        """What an attribute or a method gave; what runs later reports errors, too.
+
+        again: gives the same of the statement as it was written.
+        """
+        if _is_relation(found):
+
+            def as_it_is(error: Exception) -> Any:
+                other = None if again is None else self._as_it_is(error)
+                return None if other is None or again is None else again(other)
+
+            return Relation(
+                lambda: found, self._report, self._make_macros, as_it_is, {}, only_read=self._only_read
+            )
         if isinstance(found, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(found.schema, self._each(found))
-        if isinstance(found, Iterator):
-            return self._each(found)
-        return self._method(found) if callable(found) else found
+        return self._each(found) if isinstance(found, Iterator) else found
 
     def _each(self, rows: Iterator[Any]) -> Iterator[Any]:
         while True:
             with self._report():
-                one = next(rows, _END)
+                one = self._tried(lambda: next(rows, _END))
             if one is _END:
                 return
             yield one
 
-    def _method(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
+    def _method(self, name: str) -> Callable[..., Any]:
+        import duckdb
+
+        @wraps(getattr(duckdb.DuckDBPyRelation, name))
         def call(*given: Any, **named: Any) -> Any:
             with self._report():
-                bare = {name: _bare(value) for name, value in named.items()}
-                return self._reporting(method(*map(_bare, given), **bare))
+                values, by_name = [*map(_bare, given)], {key: _bare(value) for key, value in named.items()}
+
+                def of(relation: Any) -> Any:
+                    return getattr(relation, name)(*values, **by_name)
+
+                whole = None if given or named else self._whole.get(name)
+                found = self._tried(whole or (lambda: of(self.bind())), of if name in WHOLE else None)
+                return self._reporting(found, of)
 
         return call
 
 
+def _is_relation(found: Any) -> bool:
+    import duckdb
+
+    return isinstance(found, duckdb.DuckDBPyRelation)
+
+
 def _bare(given: Any) -> Any:
     """The relation of DuckDB in one of ours; other arguments as they are."""
-    return given._relation if isinstance(given, Relation) else given  # noqa: SLF001  of this module
+    return given.bind() if isinstance(given, Relation) else given

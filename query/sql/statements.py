@@ -9,7 +9,8 @@ from typing import Any
 
 from tidemark.query.answers.sql_plan import SqlPlan
 from tidemark.query.reader import Reader
-from tidemark.query.sql.duckdb_sql import checked_query, connected
+from tidemark.query.sql.duckdb_sql import connected
+from tidemark.query.sql.parse_trees import check_query, check_text
 from tidemark.query.sql.private_sql import columns_together, with_tokens
 from tidemark.query.sql.relations import Database, Relation
 from tidemark.query.sql.spark_sql import checked_name
@@ -42,8 +43,8 @@ class Statements:
             return database.explain(sites, *self._with_tokens(statement, _own(params)))
 
     def _database(self, statement: str) -> Database:
-        """The database of this thread, for a statement that is one query."""
-        checked_query(statement, shows_text=not any(wh.options.private for wh in self._warehouses.values()))
+        """The database of this thread, for a statement that is a text."""
+        check_text(statement)
         # One connection per thread, because a connection takes one call at a time. A cursor would not do: a
         # relation keeps its connection alive, and that must be the one with the functions. These have types
         # that depend on the options.
@@ -60,6 +61,7 @@ class Statements:
         private = [f"{name}_" if name else "" for name, wh in self._warehouses.items() if wh.options.private]
         if not private:
             return statement, params
+        check_query(statement, shows_text=False)
         columns = columns_together([dict(wh.options.columns) for wh in self._warehouses.values()])
         return with_tokens(statement, params, columns, private)
 

@@ -125,7 +125,7 @@ def test_what_one_thread_binds_takes_no_rows_of_another(path: Path) -> None:
         relation = other.submit(wh.sql, STATEMENT).result()
         assert other.submit(lambda: relation.columns).result() == ["n"]
         with pinned_readers.binding_columns():
-            assert other.submit(relation.to_arrow_table).result().to_pylist() == [{"n": n} for (n,) in ROWS]
+            assert other.submit(relation.to_df).result()["n"].tolist() == [n for (n,) in ROWS]
 
 
 def test_a_sign_that_all_threads_see_is_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ class NoLock(TriedLock):
             self.tried.set()
 
 
-def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -> tuple[Any, Any]:
+def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -> tuple[Any, ...]:
     """The rows of a relation for two threads: the second one begins while DuckDB runs for the first."""
     monkeypatch.setattr(relations, "threading", SimpleNamespace(RLock=lambda: lock))
     relation, honest = query.open(path).sql(STATEMENT), looked_up
@@ -170,18 +170,18 @@ def read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch, lock: TriedLock) -
 
         def meanwhile(*given: Any, **named: Any) -> Any:
             if not second:
-                second.append(pool.submit(relation.to_arrow_table))
+                second.append(pool.submit(relation.to_df))
                 lock.tried.wait(60)
             return honest(*given, **named)
 
         monkeypatch.setattr(pinned_readers, "looked_up", meanwhile)
-        return relation.to_arrow_table(), second[0].result()
+        return tuple(found["n"].tolist() for found in (relation.to_df(), second[0].result()))
 
 
 def test_threads_that_read_a_relation_wait_for_each_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = pa.table({"n": [n for (n,) in ROWS]})
+    expected = [n for (n,) in ROWS]
     assert read_at_once(path, monkeypatch, TriedLock()) == (expected, expected)
 
 
@@ -236,12 +236,12 @@ class Interrupted:
 def read_after_an_interrupt(path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     wh = query.open(path)
     many = wh.sql("FROM range(100000)")
-    database = many._rows.func.__self__  # type: ignore[union-attr]
+    database = many._whole["fetchall"].func.__self__  # type: ignore[attr-defined]
     with monkeypatch.context() as during:
         during.setattr(database, "connection", Interrupted(database.connection))
         with pytest.raises(KeyboardInterrupt):
             many.fetchall()
-    return wh.sql(STATEMENT).fetchnumpy()["n"].tolist()
+    return wh.sql(STATEMENT).to_df()["n"].tolist()
 
 
 def test_rows_that_are_not_read_to_their_end_leave_nothing(
