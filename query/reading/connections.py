@@ -156,22 +156,20 @@ def run_query(
     ask: Callable[[], T],
     progress: Progress | None = None,
     share: Callable[[], float] | None = None,
-    check: Callable[[], None] = spending.check,
 ) -> T:
     """Calls `ask`, which runs a statement, and returns its result.
 
     progress   gets the share that is done about four times a second, then 1
     share      returns the share that is done; by default DuckDB's own estimate
-    check      raises an error to end the statement
 
-    KeyboardInterrupt, and any error of `progress` and `check`, interrupts the statement and is raised
-    when it has ended.
+    KeyboardInterrupt, any error of `progress`, and the end of the question's time or way (spending.py)
+    interrupt the statement, and are raised when it has ended.
     """
     share = share or (lambda: max(0.0, connection.query_progress()) / 100)
     with ThreadPoolExecutor(1, thread_name_prefix="tidemark-scan") as pool:
         future = pool.submit(ask)
         try:
-            _wait_for(future, progress, share, check)
+            _wait_for(future, progress, share)
         except BaseException:
             while not future.done():
                 connection.interrupt()
@@ -180,12 +178,10 @@ def run_query(
         return future.result()
 
 
-def _wait_for(
-    future: Future[Any], progress: Progress | None, share: Callable[[], float], check: Callable[[], None]
-) -> None:
+def _wait_for(future: Future[Any], progress: Progress | None, share: Callable[[], float]) -> None:
     done = 0.0
     while wait([future], min(_REPORT_SECONDS, max(_LEAST_WAIT, spending.seconds_left()))).not_done:
-        check()
+        spending.check()
         if progress is not None:
             done = max(done, min(share(), 1.0))
             progress(done)
