@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, RowGroups
+from tidemark.query.reading.block_reader import BlockReader, RowGroups
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import (
     Key,
@@ -306,12 +306,9 @@ def read_blocks(
     parts, run_blocks = [], []
     for (run, file), groups in by_file.items():
         columns = COLUMNS_WITHOUT_TICKS if without_ticks and history.shares[run].whole else COLUMNS
-        for first in range(0, len(groups), GROUPS_PER_TASK):
-            chosen = list(groups)[first : first + GROUPS_PER_TASK]
-            parts.append(RowGroups(root, file, chosen, columns, dictionaries))
-            run_blocks.append([(run, groups[group]) for group in chosen])
-    for numbers, blocks in zip(run_blocks, history.blocks.read_each(parts), strict=True):
-        yield from zip(numbers, blocks, strict=True)
+        parts.append(RowGroups(root, file, list(groups), columns, dictionaries))
+        run_blocks += [(run, block) for block in groups.values()]
+    yield from zip(run_blocks, history.blocks.read_each(parts), strict=True)
 
 
 def _locate_block(marks: KeyMarks, block: int) -> tuple[RunFile, int]:

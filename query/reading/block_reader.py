@@ -217,14 +217,20 @@ class BlockReader:
         kept = self._footers.at(place)
         return kept.value or kept.keep(footer := _verified_footer(place, file), footer.nbytes)
 
-    def read_each(self, parts: Sequence[RowGroups]) -> Iterator[list[ColumnsByName]]:
-        """What `read` returns for each part, in order; between parts the question may be stopped.
+    def read_each(self, files: Sequence[RowGroups]) -> Iterator[ColumnsByName]:
+        """The row groups of all files, in order; a few are in memory at once. See `read`.
 
-        Those in object stores are fetched before, many at once, stores side by side.
+        Those in object stores are fetched before, many at once, stores side by side. Between the reads the
+        question may be stopped.
         """
+        parts = [
+            file._replace(groups=file.groups[first : first + GROUPS_PER_TASK])
+            for file in files
+            for first in range(0, len(file.groups), GROUPS_PER_TASK)
+        ]
         for part in self._fetched(parts):
             spending.check()
-            yield self.read(part)
+            yield from self.read(part)
 
     def _fetched(self, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
         """The parts, each once it was fetched; what is kept is not.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidemark.query.reading.block_reader import GROUPS_PER_TASK, BlockReader, Footer, RowGroups
+from tidemark.query.reading.block_reader import BlockReader, Footer, RowGroups
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.runs.marks import RunFile
 
@@ -60,13 +60,10 @@ def read_row_ranges(
             for group in row_groups(file, footer, wanted[i].start, wanted[i].stop):
                 by_group.setdefault(group, []).append(i)
         groups = sorted(by_group)
-        for first in range(0, len(groups), GROUPS_PER_TASK):
-            chosen = groups[first : first + GROUPS_PER_TASK]
-            parts.append(RowGroups(root, file, chosen, columns, dictionaries, copy))
-            needs.append([(file.first + int(footer.edges[group]), by_group[group]) for group in chosen])
-    for decoded, places in zip(blocks.read_each(parts), needs, strict=True):
-        for block, (position, ranges) in zip(decoded, places, strict=True):
-            yield ReadGroup(block, position, ranges)
+        parts.append(RowGroups(root, file, groups, columns, dictionaries, copy))
+        needs += [(file.first + int(footer.edges[group]), by_group[group]) for group in groups]
+    for block, (position, ranges) in zip(blocks.read_each(parts), needs, strict=True):
+        yield ReadGroup(block, position, ranges)
 
 
 def files_with_rows(files: Sequence[RunFile], start: int, stop: int) -> list[RunFile]:
