@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,8 @@ from tidemark.warehouse.events.removals import Removed
 from tidemark.warehouse.removals import finish
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.settings.changes import Asked, declared
+from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots import kept_rows, snapshot
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 
@@ -265,13 +267,30 @@ def test_repair_keeps_it_without_rows(world: GroupWorld) -> None:
     assert is_right(world, expected(0, 1, 2, 4))
 
 
-@pytest.mark.parametrize("is_broken", [False, True])
+def forget_merges(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "_keep_from_merges", lambda *_: None)
+
+
+def forget_earlier_kappas(patch: pytest.MonkeyPatch) -> None:
+    read = read_options
+    patch.setattr(finish, "read_options", lambda *given: replace(read(*given), least_kappa=None))
+
+
+@pytest.mark.parametrize(
+    ("kappa", "mistake"), [(None, None), (9, None), (None, forget_merges), (9, forget_earlier_kappas)]
+)
 def test_a_merge_that_began_before_does_not_bring_it_back(
-    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+    world: GroupWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    kappa: int | None,
+    mistake: Callable[[pytest.MonkeyPatch], None] | None,
 ) -> None:
-    """A load begins, and sorts its merge, just before the record; it commits the merge after the decision."""
-    if is_broken:
-        monkeypatch.setattr(finish, "_keep_from_merges", lambda *_: None)
+    """A load begins, and sorts its merge, just before the record; it commits the merge after the decision.
+
+    Meanwhile kappa may get a value with which no merge is due.
+    """
+    if mistake is not None:
+        mistake(monkeypatch)
     held, goes_on, seen = Event(), Event(), list[Told]()
 
     def merging(point: str) -> None:
@@ -287,17 +306,27 @@ def test_a_merge_that_began_before_does_not_bring_it_back(
         if point == "removal written":
             loading.start()
             held.wait(60)
+            if kappa is not None:
+                warehouse.alter(None, world.path, kappa=kappa, tuning=TINY)
         elif point == "decided":
             goes_on.set()
             loading.join(60)
 
     unload(world, 3, progress=unloading)
     assert seen
-    if is_broken:
+    if mistake is not None:
         assert seen[0] != expected(0, 1, 2, 4, 5)
     else:
         assert all(one == expected(0, 1, 2, 4, 5) for one in seen)
     assert is_right(world, expected(0, 1, 2, 4, 5))
+
+
+def test_the_smallest_kappa_so_far_is_kept() -> None:
+    options, found = Options(("x",), None, None, 0.1, 5, 0), []
+    for kappa in (5, 9, 3, 4):
+        options = declared(options, Asked.of(kappa=kappa), lambda: -1)
+        found.append((options.kappa, options.least_kappa))
+    assert found == [(5, None), (9, 5), (3, 3), (4, 3)]
 
 
 def test_a_merge_waits_for_the_decision(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:

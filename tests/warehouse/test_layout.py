@@ -41,6 +41,23 @@ def test_a_merge_that_is_not_committed_has_all_inputs_among_the_merging_runs(
         assert all(set(one.inputs) <= set(merging_runs(layout, kappa)) for one in planned)
 
 
+@given(st.lists(st.tuples(st.integers(2, 5), st.integers(1, 9), st.booleans()), max_size=12))
+def test_so_have_merges_of_any_kappa_so_far(changes: list[tuple[int, int, bool]]) -> None:
+    """Merges that are due when steps come end at once, or are under way until their inputs are gone."""
+    layout, least, planned = Layout(()), changes[0][0] if changes else 1, list[Merge]()
+    for kappa, steps, ends in changes:
+        least = min(least, kappa)
+        for _ in range(steps):
+            layout = layout.apply(Merge((), layout.add_step()))
+            while (merge := plan_merge(layout, kappa)) is not None:
+                planned.append(merge)
+                if not ends:
+                    break
+                layout = layout.apply(merge)
+            open_ones = [one for one in planned if set(one.inputs) <= set(layout.runs)]
+            assert all(set(one.inputs) <= set(merging_runs(layout, least)) for one in open_ones)
+
+
 def runs_of(levels: list[list[tuple[int, int]]]) -> set[Run]:
     return {Run(first, last, level) for level, runs in enumerate(levels) for first, last in runs}
 

@@ -133,8 +133,13 @@ def plan_merge(layout: Layout, kappa: int) -> Merge | None:
 def merging_runs(layout: Layout, kappa: int) -> list[Run]:
     """The runs that a merge may be reading which was planned before and is not committed.
 
-    They are on levels that are still too full, or inputs of the merge that is due.
+    kappa   the smallest one that a merge may have been planned with
+
+    The inputs of such a merge are there still. So the level where it begins has more than kappa runs, and
+    each further level that it takes in has kappa at least.
     """
-    merge, levels = plan_merge(layout, kappa), layout.levels()
-    due = () if merge is None else merge.inputs
-    return [run for run in layout.runs if run in due or levels[run.level] > kappa]
+    levels, reading = layout.levels(), set[int]()
+    for level in sorted(levels):
+        if levels[level] > kappa - (level - 1 in reading):
+            reading.add(level)
+    return [run for run in layout.runs if run.level in reading]

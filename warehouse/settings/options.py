@@ -67,6 +67,8 @@ class Options:
                         of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
     dropped             by runs table of what was dropped: when, in microseconds since 1970
+    least_kappa         the smallest kappa so far, which merges that have not ended may have; None if it never
+                        changed
     horizon             the tick before which rows have expired; None before the first expiry. It only rises
     added_columns       by name of the columns that came after the first batch: when, in microseconds since
                         1970. Older files lack them, and batches may lack them: these rows have NULL there
@@ -100,6 +102,7 @@ class Options:
     added_columns: Mapping[str, int] = field(default_factory=dict, hash=False)
     earlier_names: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
     features: Mapping[str, str] = field(default_factory=dict, hash=False)
+    least_kappa: int | None = None
     horizon: int | None = None
     private: tuple[str, ...] = ()
     fingerprint: str = ""

@@ -52,6 +52,7 @@ BESIDE: Mapping[str, str] = {
     "dropped": 'be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}',
     "added_columns": 'be an object that maps columns to microseconds: {"tip": 1764000000}',
     "features": 'be an object that maps names to versions: {"wide-marks": "0.3.0"}',
+    "least_kappa": "be a whole number above 1",
     "horizon": "be the number of a tick, such as 20000",
     "fingerprint": "be 32 hexadecimal digits",
     "earlier_names": 'map columns to lists of their earlier names: {"tip": ["extra"]}',
@@ -70,6 +71,8 @@ def _is_valid(name: str, value: Any) -> bool:
             return _are_numbers(value) and all(value)
         case "features":
             return features.are_valid(value)
+        case "least_kappa":
+            return type(value) is int and value > 1
         case "horizon":
             return type(value) is int and abs(value) < 2**63
         case "fingerprint":
