@@ -3,7 +3,8 @@
 `events` is the truth: every row that came and was not removed, and the options. Everything else is computed
 from it, by the code that a load, a stream and `alter` compute it with:
 
-    logs       one that cannot be opened is written again (warehouse/delta/log_repair.py)
+    logs       one that cannot be opened is written again; one that ends with a checkpoint without its commit
+               gets an empty commit (warehouse/delta/log_repair.py)
     steps      plans that are left from step 0 on stay; the batches of those that are lost become one new step
     runs       a damaged run is built from the batches of its steps, and so is a run for each gap
     ledger     what neither a plan nor a sound file of the ledger has is summarised again
@@ -27,10 +28,18 @@ from typing import TYPE_CHECKING
 from tidemark.warehouse.delta import data_files, idle_tables, table_open, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.data_files import DataFile
-from tidemark.warehouse.delta.log_repair import unreadable
+from tidemark.warehouse.delta.log_repair import bare_checkpoint, follow_checkpoint, unreadable
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, PURGES, REJECTED, REMOVALS, REMOVED, STEPS
+from tidemark.warehouse.delta.table_names import (
+    EVENTS,
+    LEDGER,
+    PURGES,
+    REJECTED,
+    REMOVALS,
+    REMOVED,
+    STEPS,
+)
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
@@ -177,6 +186,7 @@ class _Repair:
     report: RepairReport = field(default_factory=RepairReport)
 
     def run(self) -> None:
+        self._end_logs()
         self._check_sizes()
         self._rejected()
         if not self._knows_removals():
@@ -222,6 +232,20 @@ class _Repair:
             mend()
         except DamagedWarehouse as error:
             self.report.only_a_copy.append(f"{what} cannot be built: {error}")
+
+    def _end_logs(self) -> None:
+        """Lets commits follow where the newest entry of a log is a checkpoint whose commit is gone."""
+        store, own = self.work.store, self.work.options.projections
+        names = [EVENTS, STEPS, LEDGER, REJECTED, REMOVALS, REMOVED, PURGES]
+        for name in (*names, *(table for one in own for table in (one.runs_table, one.marks_table))):
+            version = bare_checkpoint(store, name)
+            if version is not None and unreadable(store, name) is None:
+                self._act(
+                    f"{name}: an empty commit is put after the checkpoint of version {version}, whose own "
+                    "commit is gone"
+                )
+                if not self.dry_run:
+                    follow_checkpoint(store, name, version)
 
     def _check_sizes(self) -> None:
         self.work.reached("events")

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from pyspark.sql import SparkSession
 from tests.soak import some
 from tests.warehouse.disk import tables_of
 from tests.warehouse.hereloader import Loader, rows_of
-from tidemark import query, warehouse
+from tidemark import query, stream, warehouse
 from tidemark.jobs.cli import main as cli
-from tidemark.warehouse import DamagedWarehouse, RepairReport
+from tidemark.warehouse import CommitFailed, DamagedWarehouse, RepairReport
 from tidemark.warehouse.delta import idle_tables, log_repair
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
@@ -282,6 +283,34 @@ def check_hints(loader: Loader) -> None:
 
 def test_a_hint_to_a_checkpoint_that_is_gone_costs_no_entry(loader: Loader) -> None:
     check_hints(loader)
+
+
+def leave_only_a_checkpoint(table: Path) -> None:
+    DeltaTable(table).create_checkpoint()
+    for entry in (table / "_delta_log").glob("*.json"):
+        entry.unlink()
+
+
+def stream_and_load(loader: Loader) -> None:
+    stream.append(None, loader.uri, rows_of(77), source="other", batch=0)
+    loader.load_live()
+
+
+@pytest.mark.parametrize("table", ["runs/x", "ledger", "events"])
+def test_a_log_of_which_only_a_checkpoint_is_left_takes_commits_again(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    leave_only_a_checkpoint(Path(loader.uri) / table)
+    with monkeypatch.context() as broken:
+        broken.setattr(import_module("tidemark.warehouse.repair"), "bare_checkpoint", lambda *_: None)
+        assert warehouse.repair(None, loader.uri).outcome == "sound"
+    with pytest.raises(CommitFailed, match=f"{table}.*not the commit.*nothing was changed.*tidemark repair"):
+        stream_and_load(loader)
+    assert warehouse.repair(None, loader.uri, dry_run=True).outcome == "planned"
+    report = warehouse.repair(None, loader.uri)
+    assert (report.outcome, report.actions[0].split(":")[0]) == ("repaired", table)
+    stream_and_load(loader)
+    assert warehouse.verify(loader.uri).ok
 
 
 def check_unseen(loader: Loader) -> None:

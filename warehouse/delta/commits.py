@@ -214,6 +214,11 @@ class _TableCommit(UnsureWrite):
         if found is True:
             kind = type(error).__name__
             _LOG.warning("%s: a commit raised %s, but it is in the log", self._log.place, kind)
+        if found is False and not self._log.has_entry(self._planned):
+            self.remedy = (
+                f"Its log has a checkpoint of version {self._planned} and not the commit, so no other can "
+                "follow: nothing was changed. Run `tidemark repair`, which puts that right."
+            )
         return found
 
 
@@ -275,9 +280,14 @@ class _Log:
             yield commit
             version += 1
 
+    def has_entry(self, version: int) -> bool:
+        """Whether the log has the file of the commit of a version."""
+        path = f"_delta_log/{commit_name(version)}"
+        return bool(self._files.get_file_info(path).type != fs.FileType.NotFound)
+
     def _entry(self, version: int) -> Commit | None:
         path = f"_delta_log/{commit_name(version)}"
-        if self._files.get_file_info(path).type == fs.FileType.NotFound:
+        if not self.has_entry(version):
             return None
         with self._files.open_input_stream(path) as stream:
             text = stream.read()

@@ -1,5 +1,8 @@
 """The log of a table that cannot be opened: its torn newest commit is removed, or the log is begun anew.
 
+A log that has nothing newer than a checkpoint, and not the commit of its version, opens, but delta-rs commits
+nothing after it: an empty commit is put there.
+
 A machine that stops while a commit is written may leave its newest entry cut. Nobody could read that version,
 so the table goes back to the one before it. Where that cannot be opened either, all entries are deleted: the
 caller creates the table again. Its data files stay in the folder; maintenance deletes them after the grace.
@@ -7,20 +10,24 @@ caller creates the table again. Its data files stay in the folder; maintenance d
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from pyarrow import fs
 
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.commits import first_line
-from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
+from tidemark.warehouse.delta.commits import commit_metadata, first_line
+from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, commit_name
 from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 
 _ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.")
 
 
 def unreadable(store: Store, name: str) -> str | None:
@@ -35,6 +42,28 @@ def unreadable(store: Store, name: str) -> str | None:
     except Exception as error:  # noqa: BLE001  delta-rs reads the log when its files are listed
         return f"{name}: {first_line(error)}"
     return None
+
+
+def bare_checkpoint(store: Store, name: str) -> int | None:
+    """The version of a checkpoint after which nothing can be committed; None if the log has no such end."""
+    files = store.files.log_names(name)
+    entries = [int(match[1]) for file in files if (match := _ENTRY.fullmatch(file))]
+    newest = max((int(match[1]) for file in files if (match := _CHECKPOINT.match(file))), default=-1)
+    return newest if newest > max(entries, default=-1) else None
+
+
+def follow_checkpoint(store: Store, name: str, version: int) -> None:
+    """Puts a commit without files after the checkpoint of this version, if there is none yet."""
+    info = {"timestamp": round(time.time() * 1000), "operation": "REPAIR", **commit_metadata()}
+    entry, objects = json.dumps({"commitInfo": info}).encode(), store.files.open_objects()
+    path = f"{name}/_delta_log/{commit_name(version + 1)}"
+    if objects is not None:
+        with suppress(FileExistsError):
+            objects.put_new(path, entry)
+    elif store.files.absent([path]):  # of a store that only delta-rs and pyarrow have access to
+        with store.filesystem().open_output_stream(path) as file:
+            file.write(entry)
+    store.files.forget()
 
 
 def remove_log(store: Store, name: str, *, whole: bool = False) -> bool:
