@@ -65,6 +65,7 @@ from tidemark.warehouse.loads.next_step import NextStep, Parts
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
+from tidemark.warehouse.runs.levels import plan_merge
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
@@ -183,6 +184,24 @@ def catch_up(work: Work) -> LoadReport:
     report = LoadReport(seconds=work.seconds)
     _finish_steps(work, newest_step(work.store), report)
     return report
+
+
+def is_caught_up(work: Work) -> bool:
+    """Whether `catch_up` has nothing to do, unless a removal is open. Marks are not looked at.
+
+    False, too, if that is not known, as where a table is missing.
+    """
+    projections = work.options.projections
+    names = [EVENTS, STEPS, *(one.runs_table for one in projections)]
+    events, steps, *runs = tables.find_tables(work.store, *names)
+    if events is None or steps is None or any(one is None for one in runs):
+        return False
+    options = read_options(work.store, events)
+    if options.projections != projections:
+        return False
+    layouts = [run_tables.read_layout(one) for one in runs if one is not None]
+    newest = newest_plan(read_step_plans(work.store, steps, work.step_files))
+    return all(one.last_step == newest and plan_merge(one, options.kappa) is None for one in layouts)
 
 
 def account(work: Work) -> None:

@@ -27,7 +27,7 @@ from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED
+from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import (
     Contended,
     InputError,
@@ -45,14 +45,23 @@ from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
-from tidemark.warehouse.load import account, bulk_batch, catch_up, load_live, reserve, step_tick, unloads
+from tidemark.warehouse.load import (
+    account,
+    bulk_batch,
+    catch_up,
+    is_caught_up,
+    load_live,
+    reserve,
+    step_tick,
+    unloads,
+)
 from tidemark.warehouse.maintain import maintain_store
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import RowCondition, given_conditions
 from tidemark.warehouse.removals.finish import Finished, finish_open
 from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
-from tidemark.warehouse.removals.reports import RemovalReport, planned, report_of
+from tidemark.warehouse.removals.reports import RemovalReport, known_report, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
 from tidemark.warehouse.removals.room import Room, room_for
 from tidemark.warehouse.removals.row_values import RowValues, all_of
@@ -318,6 +327,7 @@ def remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> Remova
 def _removed(work: Work, wanted: Wanted) -> RemovalReport:
     """Removes what is wanted; selects again as often as others make the selection void."""
     asked = work.options.names
+    tables.open_ahead(work.store, LEDGER, STEPS, *(one.runs_table for one in work.options.projections))
     for _ in range(_TRIES):
         work = _settled(work)
         if work.options.names != asked:
@@ -327,7 +337,7 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
             )
         finished = finish_open(work)
         if (known := _done_before(work, finished, wanted)) is not None:
-            return report_of(work, known)
+            return known_report(work, known)
         report = _attempt(work, wanted, finished)
         if report is not None:
             return report
@@ -340,7 +350,8 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
 def _settled(work: Work) -> Work:
     """The work with the options as they are once all steps are loaded, and all batches accounted for."""
     account(work)
-    catch_up(work)
+    if not is_caught_up(work):
+        catch_up(work)
     return replace(work, options=read_options(work.store))
 
 
@@ -413,7 +424,7 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     with work.phase("rewrite"):
         written = _write(work, found, digests=wanted.kind != "expire")
     work.reached("rewritten")
-    number = removals.next_number(records, removals.decided(tables.open_table(store, EVENTS)))
+    number = removals.next_number(records, finished.removed.number)  # any newer one has a record
     files = [*(one.file for one in written), *found.new_files]
     keeps = found.room.fits
     kept = rows_with_steps(found.plans, written) if keeps else None
@@ -424,17 +435,18 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     removal = Removal(number, wanted.kind, parts, kept=keeps, file=file, request=wanted.request)
     if not removals.commit_removal(store, Race(store, REMOVALS, table), removal):
         return None
-    del table
+    del table, finished  # a table that nobody uses is opened again sooner
     work.reached("removal planned")
     work = replace(work, options=read_options(store))
-    done = finish_open(work, with_kept=found.room.is_full)
+    done = replace(finish_open(work, with_kept=found.room.is_full), table=None)
     if all(one.number != number for one in done.removed.removals):
         return None  # it was void
     looks = own_files.Looks(store)
     while looks.lost([f"{REMOVED}/{file}"]):
         removed_rows.write_removed(store, number, content, file)
-    catch_up(work)
-    report = report_of(work, removal, known=False)
+    if not is_caught_up(work):
+        catch_up(work)
+    report = report_of(removal, content)
     size = sum(one.new.size for one in files if one.new is not None)
     report.runs_rewritten, report.bytes_written = dict(done.runs), done.bytes_written + size
     return report

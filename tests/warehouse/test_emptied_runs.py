@@ -15,7 +15,7 @@ import pytest
 from tests.killing import Killed, killer
 from tests.query.groupworld import HOUR, KEEPS, ONE, START, TINY, GroupWorld, Row
 from tidemark import warehouse
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import idle_tables, tables
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.removals import Removed
@@ -105,6 +105,33 @@ def test_the_unload_of_a_whole_run_writes_no_run_and_no_marks(world: GroupWorld)
     assert is_right(world, expected(0, 1, 2, 4))
     listed = world.open().sql("SELECT level, first_step, last_step FROM runs WHERE projection = 'value'")
     assert sorted(listed.fetchall()) == [(0, 3, 3), (0, 4, 4), (1, 0, 2)]  # it is still there
+
+
+def test_it_opens_no_marks(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, taken = set[str](), idle_tables.taken
+
+    def telling(store: Store, name: str) -> idle_tables.IdleTable:
+        opened.add(name)
+        return taken(store, name)
+
+    monkeypatch.setattr(idle_tables, "taken", telling)
+    unload(world, 3)
+    assert {"events", *layouts(world)} <= opened
+    assert not [name for name in opened if "marks" in name]
+
+
+@pytest.mark.parametrize("point", ["planned", "merge sorted"])
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_what_a_killed_load_left_is_done_first(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch, point: str, *, is_broken: bool
+) -> None:
+    """A step that no projection has, or a level with too many runs."""
+    if is_broken:
+        monkeypatch.setattr(import_module("tidemark.warehouse.remove"), "is_caught_up", lambda _: True)
+    with pytest.raises(Killed):
+        world.add(rows(5), load=True, progress=killer(point))
+    unload(world, 3)
+    assert all(len(runs) == 2 for runs in layouts(world).values()) is not is_broken
 
 
 def test_maintenance_puts_an_empty_run_in_its_place(world: GroupWorld) -> None:

@@ -42,7 +42,8 @@ def state(table: DeltaTable | None) -> Any:
         return None
     files = sorted((file.path, file.rows) for file in data_files.list_files(table))
     properties = sorted(table.metadata().configuration.items())
-    return table.version(), files, properties, table.schema().to_json(), table.transaction_version("app")
+    newest = [tables.newest_transaction(table, name) for name in ("app", "other")]
+    return table.version(), files, properties, table.schema().to_json(), newest
 
 
 def told(store: Store, find: Callable[[Store], DeltaTable | None]) -> Any:
@@ -187,6 +188,31 @@ def test_files_transactions_and_what_is_made_of_rows_are_asked_for_once_for_each
     found = asked(store)
     assert all(one != expected for one, expected in zip(found, (2, 4, 7), strict=True)) is is_broken
     assert (found == (2, 4, 7)) is not is_broken
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_after_a_commit_its_transactions_are_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    """Those that it set, and those that were asked for before; the broken variant forgets the former."""
+    if is_broken:
+        knows = table_facts.know_newest
+        monkeypatch.setattr(
+            tables, "know_newest", lambda table, version, _: knows(table, version, {"app": None})
+        )
+    assert tables.newest_transaction(tables.open_table(store, NAME), "other") == -1
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("asked"))
+        add(store, 3)
+        add(store, 4)
+        table = tables.open_table(store, NAME)
+        found = tables.newest_transaction(table, "app")
+        assert (found == 4) is not is_broken
+        if not is_broken:
+            assert tables.newest_transaction(table, "other") == -1
+        del table
+    add_as_others(store, 5)
+    assert tables.newest_transaction(tables.open_table(store, NAME), "app") == 4
 
 
 def test_a_table_that_is_in_use_is_nobody_else_s(store: Store) -> None:

@@ -5,6 +5,7 @@ A call opens the same small tables many times, so what is made of their rows is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,7 +31,8 @@ class TableFacts:
     made: dict[str, Any] = field(default_factory=dict)
 
 
-Facts: TypeAlias = dict[int, TableFacts]  # by version: only that of the version that was asked last
+# By version: of the version that was asked last, and of the next one after a commit.
+Facts: TypeAlias = dict[int, TableFacts]
 
 
 def facts_of(table: DeltaTable) -> TableFacts:
@@ -41,6 +43,11 @@ def facts_of(table: DeltaTable) -> TableFacts:
         known.clear()
         known[version] = found
     return found
+
+
+def know_newest(table: DeltaTable, version: int, newest: Mapping[str, int | None]) -> None:
+    """Says what a version, to which the table may come next, has of applications."""
+    all_facts(table)[version] = TableFacts(newest=dict(newest))
 
 
 def all_facts(table: DeltaTable) -> Facts:

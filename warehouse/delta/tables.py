@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -25,9 +26,9 @@ from tidemark.warehouse.delta.retention import (
     commits_between_checkpoints,
     retention_interval,
 )
-from tidemark.warehouse.delta.round_trips import in_rounds
+from tidemark.warehouse.delta.round_trips import at_once, in_rounds
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_facts import facts_of
+from tidemark.warehouse.delta.table_facts import facts_of, know_newest
 from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
 
@@ -128,6 +129,16 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
     return found
 
 
+def open_ahead(store: Store, *names: str) -> None:
+    """Opens tables of a disk at once: the next calls, which open one after the other, find them idle."""
+    if not store.files.takes_rounds:
+        at_once(partial(_look, store), names)
+
+
+def _look(store: Store, name: str) -> None:
+    find_tables(store, name)
+
+
 def _open_copies(store: Store, *names: str) -> list[DeltaTable | None]:
     """The tables whose logs can be copied from an object store; None for others."""
     if not store.files.takes_rounds:
@@ -163,12 +174,22 @@ def commit(
     notes: Mapping[str, str] = commits.NO_NOTES,
 ) -> LostRace | None:
     """Commits files, see `FileChange`, on top of the table's version; as `commits.commit_change`."""
-    return commits.commit_change(table, FileChange(tuple(actions), blind, tuple(transactions)), notes)
+    planned, newest = table.version(), facts_of(table).newest
+    change = FileChange(tuple(actions), blind, tuple(transactions))
+    lost = commits.commit_change(table, change, notes)
+    if lost is None and not blind:  # the next version has what this one has, and what was set
+        know_newest(table, planned + 1, newest | {one.app_id: one.version for one in transactions})
+    return lost
 
 
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
     """Whether the table has this version of the application, or a later one."""
     return newest_transaction(table, application) >= version
+
+
+def know_none(table: DeltaTable, application: str) -> None:
+    """Says that the table has no version of the application."""
+    facts_of(table).newest[application] = None
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:

@@ -129,7 +129,11 @@ def decided(events: DeltaTable) -> int:
 
 def voided(events: DeltaTable) -> int:
     """The newest removal that is void at this version of `events`; NONE if none ever was."""
-    return tables.newest_transaction(events, VOIDED) if is_signed(events) else NONE
+    if decided(events) == NONE:  # a void one is decided, too
+        if is_signed(events):
+            tables.know_none(events, VOIDED)
+        return NONE
+    return tables.newest_transaction(events, VOIDED)
 
 
 def is_signed(events: DeltaTable) -> bool:

@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import step_facts
 from tidemark.warehouse.events.reader import BatchRange
@@ -56,8 +57,14 @@ class StepPlan:
 def read_step_plans(
     store: Store, table: DeltaTable, cache: dict[str, pa.Table] | None = None
 ) -> list[StepPlan]:
-    """All plans, in the order of their steps. `cache` is that of `data_files.read`."""
-    return plans_of_rows(data_files.read(store, STEPS, table, cache))
+    """All plans, in the order of their steps; they are read once for a version of the table.
+
+    `cache` is that of `data_files.read`.
+    """
+    made = facts_of(table).made
+    if "plans" not in made:
+        made["plans"] = plans_of_rows(data_files.read(store, STEPS, table, cache))
+    return [*made["plans"]]
 
 
 def plans_of_rows(rows: pa.Table) -> list[StepPlan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -12,7 +12,7 @@ from tidemark.warehouse.delta import tables
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal, RemovedPart
-from tidemark.warehouse.events.removed_rows import read_batches, read_replaced
+from tidemark.warehouse.events.removed_rows import RemovedFile, read_batches, read_replaced
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.removals.room import room_for
 from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
@@ -61,19 +61,24 @@ class RemovalReport:
     certificate: Certificate | None = None
 
 
-def report_of(work: Work, removal: Removal, *, known: bool = True) -> RemovalReport:
-    """The report of a removal by its record and its file."""
-    done: Literal["corrected", "removed"] = "corrected" if removal.kind == "correct" else "removed"
+def report_of(removal: Removal, content: RemovedFile) -> RemovalReport:
+    """The report of a removal by its record and what its file has."""
     return RemovalReport(
-        "known" if known else done,
+        "corrected" if removal.kind == "correct" else "removed",
         removal.kind,
         removal.number,
         removal.rows,
         removal.rows_in,
         _rows_by_step(removal.parts),
-        batches=len(read_batches(work.store, removal.file)),
-        files_rewritten=sum(one.old is not None for one in read_replaced(work.store, removal.file)),
+        batches=len(content.batches),
+        files_rewritten=sum(one.old is not None for one in content.files),
     )
+
+
+def known_report(work: Work, removal: Removal) -> RemovalReport:
+    """The report of a removal that was done before."""
+    content = RemovedFile(read_replaced(work.store, removal.file), read_batches(work.store, removal.file))
+    return replace(report_of(removal, content), outcome="known")
 
 
 def _rows_by_step(parts: Iterable[RemovedPart]) -> dict[int, int]:

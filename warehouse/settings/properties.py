@@ -71,10 +71,8 @@ def _is_valid(name: str, value: Any) -> bool:
             return _are_numbers(value) and all(value)
         case "features":
             return features.are_valid(value)
-        case "least_kappa":
-            return type(value) is int and value > 1
-        case "horizon":
-            return type(value) is int and abs(value) < 2**63
+        case "horizon" | "least_kappa":
+            return type(value) is int and (abs(value) < 2**63 if name == "horizon" else value > 1)
         case "fingerprint":
             return is_fingerprint(value)
         case "earlier_names":
