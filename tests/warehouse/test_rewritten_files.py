@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.file_contents import files_with, forms_of_text
+from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import fingerprint
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
@@ -102,6 +104,70 @@ def check(folder: Path, batches: int) -> None:
 def test_rows_stay_as_they_were_and_what_left_is_told_by_batch(tmp_path: Path, batches: int) -> None:
     """Texts are read as the dictionaries that the file has; the new file has no entry of a row that left."""
     check(tmp_path / "w", batches)
+
+
+def test_an_entry_that_no_row_has_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dictionaries of the earlier file, as they are."""
+    monkeypatch.setattr(event_files, "with_used_entries", lambda rows, _: rows.unify_dictionaries())
+    with pytest.raises(AssertionError, match="events/"):
+        check(tmp_path / "w", 1)
+
+
+def codecs(file: Path) -> dict[str, str]:
+    footer = pq.read_metadata(file).row_group(0)
+    columns = [footer.column(place) for place in range(footer.num_columns)]
+    return {column.path_in_schema: column.compression for column in columns}
+
+
+def test_columns_that_compression_makes_hardly_smaller_are_written_as_they_are(tmp_path: Path) -> None:
+    """What it is for the rows is known from the earlier file; a new column is compressed."""
+    rows = rows_of(1)
+    drawn = pa.array(np.random.default_rng(1).random(ROWS))
+    lists = pa.array([[number] * 3 for number in range(ROWS)], pa.list_(pa.int64()))
+    rows = rows.append_column("drawn", drawn).append_column("lists", lists)
+    done, old = rewritten(tmp_path / "w", rows, np.arange(ROWS) % 3 == 0)
+    assert {*codecs(tmp_path / "w" / "events" / old).values()} == {"ZSTD"}
+    assert done.file.new is not None
+    found = codecs(tmp_path / "w" / "events" / done.file.new.path)
+    assert found["drawn"] == "UNCOMPRESSED"
+    assert found["note"] == found["lists.list.element"] == found["later"] == "ZSTD"
+    new = pq.read_table(tmp_path / "w" / "events" / done.file.new.path)
+    stay = pa.array(np.arange(ROWS) % 3 != 0)
+    assert new.drop_columns("later").equals(rows.filter(stay))
+
+
+def groups_of(folder: Path, rows: pa.Table) -> list[int]:
+    """The rows of each row group of a file to which ten rows are written at a time."""
+    store = Store.from_uri(str(folder), tuning=Tuning(group_bytes=30_000))
+    folder.joinpath("events").mkdir(parents=True)
+    with RowFile(store, with_plain_types(rows).schema) as file:
+        for start in range(0, rows.num_rows, 10):
+            file.write(rows.slice(start, 10))
+    footer = pq.read_metadata(folder / "events" / file.written().path)
+    return [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+
+
+def test_row_groups_end_by_the_bytes_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not by those of their dictionaries, which are few for any number of texts."""
+    texts = pa.array([["x" * 1000, "y" * 1000][number % 2] for number in range(90)])
+    plain, coded = pa.table({"text": texts}), pa.table({"text": texts.dictionary_encode()})
+    assert groups_of(tmp_path / "plain", plain) == groups_of(tmp_path / "coded", coded) == [30, 30, 30]
+    monkeypatch.setattr(event_files, "plain_bytes", lambda rows: rows.nbytes)
+    assert groups_of(tmp_path / "broken", coded) == [90]
+
+
+def test_texts_are_dictionaries_as_in_the_first_rows(tmp_path: Path) -> None:
+    """Whatever later rows have: texts, or dictionaries with other entries."""
+    texts = pa.table({"text": pa.array(["a", "b", None, "a"])})
+    others = pa.table({"text": pa.array(["c", "a"]).dictionary_encode()})
+    for number, pieces in enumerate(([others, texts, others], [texts, others])):
+        store = Store.from_uri(str(tmp_path / str(number)))
+        (tmp_path / str(number) / "events").mkdir(parents=True)
+        with RowFile(store, texts.schema) as file:
+            for piece in pieces:
+                file.write(piece)
+        found = pq.read_table(tmp_path / str(number) / "events" / file.written().path)
+        assert found.equals(pa.concat_tables([with_plain_types(piece) for piece in pieces]))
 
 
 def _other_rows(usual: Callable[..., pa.Table]) -> Callable[..., pa.Table]:

@@ -98,10 +98,14 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
     return rows
 
 
-def with_columns_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out."""
-    columns = [column_of(field, rows) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
+def with_columns_of(schema: pa.Schema, rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
+    """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out.
+
+    Those named in `coded` stay as they are.
+    """
+    columns = [rows.column(field.name) if field.name in coded else column_of(field, rows) for field in schema]
+    fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
 def column_of(field: pa.Field, rows: pa.Table) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_types import with_columns_of, with_plain_types
+from tidemark.warehouse.columns.coded_texts import coded_texts, plain_bytes, with_used_entries
 from tidemark.warehouse.columns.text_values import text_bounds
 from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
 from tidemark.warehouse.columns.value_encoding import Measure, encode_values, epoch_micros
@@ -47,6 +48,7 @@ from tidemark.warehouse.settings.options import Options
 # A column of integers gets no dictionary if of so many first rows more than this share differ: a dictionary
 # of numbers that seldom repeat takes several times as long to make as the numbers, and saves nothing.
 DICTIONARY_ROWS, MOST_DISTINCT = 2**14, 0.75
+LEAST_SAVING = 0.1  # the share that compression of a column has to save
 STATISTICS_COLUMNS = 35  # Delta's own 32 and the three system columns
 _DIGITS = 15  # a decimal with at most 15 digits survives as a float, as JSON readers parse it
 
@@ -182,7 +184,10 @@ class JoinFiles:
 
 
 class RowFile:
-    """A new file of `events`, written row group by row group; it is created with the first row group."""
+    """A new file of `events`, written row group by row group; it is created with the first row group.
+
+    Texts that come as dictionaries are written as such, with the entries that some row has and no others.
+    """
 
     def __init__(self, store: Store, schema: pa.Schema) -> None:
         self.rows, self._size = 0, 0
@@ -193,6 +198,8 @@ class RowFile:
         self._footers: list[pq.FileMetaData] = []
         self._writer: SealedWriter | None = None
         self._buffer: list[pa.Table] = []
+        self._coded: list[str] | None = None  # the columns that are dictionaries in the first rows
+        self._loose: set[str] = set()  # the Parquet columns that are not compressed
         self._nulls = Counter[str]()
         self._floats = {field.name: _FloatRange() for field in schema if pa.types.is_floating(field.type)}
         told = [field for field in list(schema)[:STATISTICS_COLUMNS] if not pa.types.is_nested(field.type)]
@@ -217,12 +224,25 @@ class RowFile:
         """The id of the file."""
         return origins.file_id(self._path)
 
+    def compress_as(self, earlier: pq.FileMetaData) -> None:
+        """Leaves columns as they are of which compression saved too little in a file with the same rows."""
+        groups = [earlier.row_group(group) for group in range(earlier.num_row_groups)]
+        for place in range(earlier.num_columns):
+            chunks = [group.column(place) for group in groups]
+            size = sum(chunk.total_uncompressed_size for chunk in chunks)
+            if sum(chunk.total_compressed_size for chunk in chunks) > (1 - LEAST_SAVING) * size:
+                self._loose.add(earlier.schema.column(place).path)
+
     def write(self, table: pa.Table, origins_of: tuple[Ints, Ints] | None = None) -> None:
-        """Adds rows of the file's schema.
+        """Adds rows of the file's schema, of which columns of text may be dictionaries (`coded_texts`).
 
         origins_of: for rows that are copied from earlier files, the origin file and the origin row of each.
             Either all rows of a file have an origin, or none.
         """
+        if self._coded is None:
+            self._coded = coded_texts(table.schema)
+        elif self._coded != coded_texts(table.schema):
+            table = with_plain_types(table, self._coded)
         if origins_of is not None:
             self._origins.add(table, origins_of)
         for name, bounds in self._floats.items():
@@ -232,21 +252,22 @@ class RowFile:
             room = self._group_rows - sum(rows.num_rows for rows in self._buffer)
             self._buffer.append(table.slice(0, room))
             table = table.slice(room)
-            size = sum(rows.nbytes for rows in self._buffer)
+            size = sum(map(plain_bytes, self._buffer))
             if self._buffer[-1].num_rows == room or size >= self._group_bytes:
                 self._flush()
 
     def _flush(self) -> None:
         if not self._buffer:
             return
-        group = pa.concat_tables(self._buffer)
+        group = with_used_entries(pa.concat_tables(self._buffer), self._coded or ())
         if self._writer is None:
             repeated = _repeated_columns(self._schema, group)
             self._writer = SealedWriter(
                 self._filesystem,
                 f"{EVENTS}/{self._path}",
-                self._schema,
-                compression="zstd",
+                group.schema,
+                store_schema=not self._coded,  # it would say that these texts are dictionaries
+                compression=self._codecs(),
                 store_decimal_as_integer=True,
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
@@ -258,6 +279,10 @@ class RowFile:
         self._writer.write(group)
         self.rows += group.num_rows
         self._buffer = []
+
+    def _codecs(self) -> str | dict[str, str]:
+        paths = _leaf_paths(self._schema, lambda _: True)
+        return {path: "zstd" for path in paths if path not in self._loose} if self._loose else "zstd"
 
     def written(self) -> NewFile:
         """The file for its add action, with statistics. It must be closed and have rows."""
@@ -288,8 +313,18 @@ class _FloatRange:
                 self.least = min(self.least, ends["min"].as_py())
 
 
-def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True, parent: str = "") -> list[str]:
-    """The paths of the Parquet columns that are no floats and, without `times`, no timestamps.
+def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True) -> list[str]:
+    """The paths of the Parquet columns that are no floats and, without `times`, no timestamps."""
+    return _leaf_paths(
+        fields,
+        lambda kind: not pa.types.is_floating(kind) and (times or not pa.types.is_timestamp(kind)),
+    )
+
+
+def _leaf_paths(
+    fields: Iterable[pa.Field], has: Callable[[pa.DataType], bool], parent: str = ""
+) -> list[str]:
+    """The paths of the Parquet columns of a type that `has` takes.
 
     parent: what the paths begin with, for nested columns.
     """
@@ -297,14 +332,13 @@ def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True, p
     for field in fields:
         path, kind = parent + field.name, field.type
         if pa.types.is_struct(kind):
-            paths += _columns_without_floats(kind.fields, times=times, parent=path + ".")
+            paths += _leaf_paths(kind.fields, has, path + ".")
         elif pa.types.is_list(kind):
-            items = [kind.value_field.with_name("element")]
-            paths += _columns_without_floats(items, times=times, parent=path + ".list.")
+            paths += _leaf_paths([kind.value_field.with_name("element")], has, path + ".list.")
         elif pa.types.is_map(kind):
             entry = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-            paths += _columns_without_floats(entry, times=times, parent=path + ".key_value.")
-        elif not pa.types.is_floating(kind) and (times or not pa.types.is_timestamp(kind)):
+            paths += _leaf_paths(entry, has, path + ".key_value.")
+        elif has(kind):
             paths.append(path)
     return paths
 

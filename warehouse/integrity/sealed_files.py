@@ -28,7 +28,8 @@ import xxhash
 from pyarrow import fs
 
 from tidemark.warehouse.columns.arrow_types import with_plain_types
-from tidemark.warehouse.integrity.digests import column_digest
+from tidemark.warehouse.columns.coded_texts import coded_texts
+from tidemark.warehouse.integrity.digests import column_digest, text_digest
 from tidemark.warehouse.integrity.parquet_writer import ParquetWriter
 from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead, is_remote
 from tidemark.warehouse.os_errors import report_unreadable_file
@@ -71,8 +72,7 @@ class SealedWriter:
     def write(self, rows: pa.Table, name: str = ROWS) -> None:
         """Writes the rows as one row group."""
         self._writer.write_table(rows.replace_schema_metadata(), row_group_size=max(1, rows.num_rows))
-        columns = {path: f"{column_digest(column):016x}" for path, column in _leaves(with_plain_types(rows))}
-        self._groups.append({"name": name, "rows": rows.num_rows, "columns": columns})
+        self._groups.append({"name": name, "rows": rows.num_rows, "columns": dict(_digests(rows))})
 
     def close(self) -> None:
         """Writes the footer."""
@@ -273,10 +273,17 @@ def _check_digests(rows: pa.Table, group: _SealedGroup, number: int, columns: Se
     for name in written if columns is None else written.intersection(columns):
         if name not in rows.column_names:
             raise ValueError(f"the column {name!r} of row group {number} is not there any more")
-    for path, column in _leaves(with_plain_types(rows)):
-        if group.columns.get(path) != f"{column_digest(column):016x}":
+    for path, digest in _digests(rows):
+        if group.columns.get(path) != digest:
             name = path.replace(_FIELD_SEPARATOR, ".").rstrip(".")
             raise ValueError(f"the column {name!r} of row group {number} is not what was written")
+
+
+def _digests(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    """The digest of each column by path, the same for a text and for a dictionary of texts."""
+    coded = coded_texts(rows.schema)
+    for path, column in _leaves(with_plain_types(rows, coded)):
+        yield path, f"{text_digest(column) if path in coded else column_digest(column):016x}"
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:

@@ -1,6 +1,6 @@
 """Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
-A task reads and writes one file, a row group at a time. It digests the removed rows, by batch, so that a
+A task reads and writes one file, a row group at a time; texts that repeat as dictionaries. It digests the removed rows, by batch, so that a
 batch that comes again can be compared with the rows it had. Rows that expire are only counted. So a file of
 which all rows expire is not read.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.arrow_types import column_of, with_columns_of, with_plain_types
+from tidemark.warehouse.columns.coded_texts import coded_texts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.columns.value_encoding import Measure, greatest_micros, single_array
 from tidemark.warehouse.delta.data_files import NewFile
@@ -77,13 +78,16 @@ class RewriteTask:
             open_sealed(self.store.filesystem(), path, repeated=True, checksums=True) as old,
         ):
             origins = StayingOrigins.of(old, self.selected.path, mask)
+            new.compress_as(old.metadata)
             for group in range(old.metadata.num_row_groups):
                 rows = with_plain_types(old.read_group(group), old.coded)
                 leaves = mask[start : start + rows.num_rows]
                 stays, goes = np.flatnonzero(~leaves), np.flatnonzero(leaves)
                 if len(stays):
                     of_rows = None if origins is None else origins.of_rows(start + stays, new.id, left)
-                    new.write(with_columns_of(self.schema, _rows_at(rows, stays)), of_rows)
+                    new.write(
+                        with_columns_of(self.schema, _rows_at(rows, stays), coded_texts(rows.schema)), of_rows
+                    )
                     left += len(stays)
                 start += rows.num_rows
                 if len(goes) and self.digests:
