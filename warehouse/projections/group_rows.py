@@ -171,25 +171,37 @@ def _sorted(
 ) -> GroupRows:
     """Sorts rows whose group has the names ``names[c][codes[c][i]]``, each column's names ascending."""
     code = combine_codes(codes, [len(column) for column in names]) * 3 + kinds
-    order = stable_order(code)
-    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    order, has_one_tick = stable_order(code), bool((ticks == ticks[:1]).all())
+    starts = _slice_starts(code, order)
     if len(starts) * _LEAST_SLICE > len(values):
         order = np.argsort(values)
         order = order[stable_order(code[order])]
         ordered = values[order]
     else:
-        ordered = _sorted_slices(values, ticks, order, [*starts.tolist(), len(values)])
-    return _grouped(names, [column[order] for column in codes], ordered, kinds[order], ticks[order])
+        ordered = _sorted_slices(values, order, [*starts.tolist(), len(values)], keep_order=not has_one_tick)
+    lengths, first = np.diff(starts, append=len(values)), order[starts]
+    slices = _grouped(names, [column[first] for column in codes], values[first], kinds[first], ticks[first])
+    codes_of_rows, kinds_of_rows = np.repeat(slices.codes, lengths), np.repeat(slices.kinds, lengths)
+    ticks_of_rows = ticks if has_one_tick else ticks[order]
+    return GroupRows(slices.groups, codes_of_rows, ordered, kinds_of_rows, ticks_of_rows)
+
+
+def _slice_starts(code: NDArray[np.int64], order: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Where the rows of each code begin once they are in the order, which is that of the codes."""
+    if int(code.max(initial=0)) <= len(code):
+        rows = np.bincount(code)
+        return (np.cumsum(rows) - rows)[rows > 0]
+    return np.flatnonzero(np.diff(code[order], prepend=-1))
 
 
 def _sorted_slices(
-    values: NDArray[Any], ticks: NDArray[np.int64], order: NDArray[np.intp], edges: Sequence[int]
+    values: NDArray[Any], order: NDArray[np.intp], edges: Sequence[int], *, keep_order: bool
 ) -> NDArray[Any]:
-    """The values in the order, each slice sorted; `order` is changed so that ticks stay with their values."""
-    ordered, has_one_tick = values[order], bool((ticks == ticks[:1]).all())
+    """The values in the order, each slice sorted; with `keep_order` the order is changed in the same way."""
+    ordered = values[order]
     for start, stop in pairwise(edges):
         own = slice(start, stop)
-        if has_one_tick:
+        if not keep_order:
             ordered[own].sort()
         else:
             inner = np.argsort(ordered[own])

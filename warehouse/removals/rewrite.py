@@ -1,8 +1,8 @@
 """Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
-A task reads and writes one file, a row group at a time; texts that repeat as dictionaries. It digests the removed rows, by batch, so that a
-batch that comes again can be compared with the rows it had. Rows that expire are only counted. So a file of
-which all rows expire is not read.
+A task reads and writes one file, a row group at a time; texts that repeat stay dictionaries. It digests the
+removed rows, by batch, so that a batch that comes again can be compared with the rows it had. Rows that
+expire are only counted. So a file of which all rows expire is not read.
 """
 
 from __future__ import annotations
