@@ -286,7 +286,8 @@ def test_what_is_broken_is_caught(broken: str, loader: Loader, monkeypatch: pyte
 
         monkeypatch.setattr("tidemark.warehouse.projections.sorted_groups.unsorted_rows", keeps_nulls)
     elif broken == "the order of kinds":
-        monkeypatch.setattr(group_rows, "NAN", -1)
+        monkeypatch.setattr(group_rows, "NAN", group_rows.NULL)
+        monkeypatch.setattr(group_rows, "NULL", 1)
     else:
         monkeypatch.setattr(
             GroupRows, "sort_key", lambda rows, i: (*rows.group(int(rows.codes[i])), 0, -math.inf)

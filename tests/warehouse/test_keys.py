@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as T
@@ -23,7 +24,7 @@ from tests.query.answers import single
 from tests.warehouse.keyworld import TINY, KeyWorld, Row, plain
 from tidemark import query, warehouse
 from tidemark.warehouse.columns.heavy_keys import HeavyKeys
-from tidemark.warehouse.columns.keys import Key, name_at
+from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.integrity.digests import columns_by_name
 from tidemark.warehouse.projections import key_counts, key_marks, key_rows
@@ -279,6 +280,34 @@ def test_the_statistics_of_long_text_are_short_and_bound_it(tmp_path: Path) -> N
     assert newest.stats["min.key"] == "m" * 32
     assert newest.stats["max.key"] > LONG
     assert len(newest.stats["max.key"]) == 33
+
+
+def check_counted(ticks: int, spread: int) -> None:
+    """Rows of six keys, and of as many ticks, are those that a Counter finds."""
+    rng = np.random.default_rng(1)
+    names, at = (rng.integers(0, most, 60) * spread - 7 for most in (6, ticks))
+    rows = key_rows.count_pairs(KeyColumn(names, None, np.zeros(60, bool)), at)
+    found = zip(rows.names[rows.codes].tolist(), rows.ticks.tolist(), rows.counts.tolist(), strict=True)
+    wanted = Counter(zip(names.tolist(), at.tolist(), strict=True))
+    assert [*found] == [(*pair, wanted[pair]) for pair in sorted(wanted)]
+
+
+@pytest.mark.parametrize("spread", [1, 2, 2**40])
+@pytest.mark.parametrize("ticks", [1, 3, 40])
+def test_rows_are_counted_with_and_without_a_sort(
+    ticks: int, spread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few possible pairs, with and without gaps, and many; counts of one for all are caught."""
+    check_counted(ticks, spread)
+    usual = key_rows._sums_by_pair
+
+    def of_one(*given: Any) -> Any:
+        pairs, sums = usual(*given)
+        return pairs, np.ones_like(sums)
+
+    monkeypatch.setattr(key_rows, "_sums_by_pair", of_one)
+    with pytest.raises(AssertionError):
+        check_counted(ticks, spread)
 
 
 def test_a_merge_that_does_not_sum_across_inputs_is_found(

@@ -156,6 +156,23 @@ def count_of_each(
         return KeyRows(names[:0], empty, empty, empty)
     tick_names, tick_codes = unique_codes(ticks)
     pairs = codes * len(tick_names) + tick_codes
+    pairs, sums = _sums_by_pair(pairs, counts, len(names) * len(tick_names))
+    codes, tick_codes = np.divmod(pairs, len(tick_names))
+    new = np.concatenate([[True], codes[1:] != codes[:-1]])
+    return KeyRows(take_names(names, codes[new]), np.cumsum(new) - 1, tick_names[tick_codes], sums)
+
+
+def _sums_by_pair(
+    pairs: NDArray[np.int64], counts: NDArray[np.int64] | None, possible: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The pairs of rows in any order, ascending and each once, and the sum of the counts of each.
+
+    possible: all pairs are less. If they are no more than the rows, they are counted without a sort.
+    """
+    if counts is None and possible <= len(pairs):
+        rows = np.bincount(pairs)
+        found = np.flatnonzero(rows)
+        return found, rows[found]
     if counts is None:
         pairs.sort()
     else:
@@ -163,6 +180,4 @@ def count_of_each(
         pairs, counts = pairs[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], pairs[1:] != pairs[:-1]]))
     sums = np.diff(starts, append=len(pairs)) if counts is None else np.add.reduceat(counts, starts)
-    codes, tick_codes = np.divmod(pairs[starts], len(tick_names))
-    new = np.concatenate([[True], codes[1:] != codes[:-1]])
-    return KeyRows(take_names(names, codes[new]), np.cumsum(new) - 1, tick_names[tick_codes], sums)
+    return pairs[starts], sums
