@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, zero_for_null
+from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools
 
 _TYPES = {pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.binary())}
 _OFFSET_BYTES = 4  # of a text in memory, beside its bytes
@@ -34,7 +35,7 @@ def plain_bytes(rows: pa.Table) -> int:
 
 
 def _text_bytes(chunk: pa.DictionaryArray) -> int:
-    lengths = np.from_dlpack(zero_for_null(pc.binary_length(chunk.dictionary)))
+    lengths = as_numpy(zero_for_null(pc.binary_length(chunk.dictionary)))
     return _OFFSET_BYTES * len(chunk) + int(lengths.take(_codes(chunk)).sum(dtype=np.int64))
 
 
@@ -57,13 +58,13 @@ def with_used_entries(rows: pa.Table, coded: Sequence[str]) -> pa.Table:
 def _renumbered(chunk: pa.DictionaryArray, used: NDArray[np.bool_]) -> pa.DictionaryArray:
     """The rows of a chunk with a dictionary of these entries alone."""
     numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    null = np.from_dlpack(chunk.is_null().cast(pa.uint8())).view(np.bool_) if chunk.null_count else None
-    codes = numbers.take(np.from_dlpack(zero_for_null(chunk.indices)))
+    null = as_numpy_bools(chunk.is_null()) if chunk.null_count else None
+    codes = numbers.take(as_numpy(zero_for_null(chunk.indices)))
     entries = chunk.dictionary.take(arrow_array(np.flatnonzero(used)))
     return pa.DictionaryArray.from_arrays(arrow_array(codes, null), entries)
 
 
 def _codes(chunk: pa.DictionaryArray) -> NDArray[np.int32]:
     """The entries of the rows that are not NULL."""
-    codes: NDArray[np.int32] = np.from_dlpack(chunk.indices.drop_null())
+    codes: NDArray[np.int32] = as_numpy(chunk.indices.drop_null())
     return codes
