@@ -287,7 +287,8 @@ def check_counted(ticks: int, spread: int) -> None:
     rng = np.random.default_rng(1)
     names, at = (rng.integers(0, most, 60) * spread - 7 for most in (6, ticks))
     rows = key_rows.count_pairs(KeyColumn(names, None, np.zeros(60, bool)), at)
-    found = zip(rows.names[rows.codes].tolist(), rows.ticks.tolist(), rows.counts.tolist(), strict=True)
+    found_names: Any = rows.names
+    found = zip(found_names[rows.codes].tolist(), rows.ticks.tolist(), rows.counts.tolist(), strict=True)
     wanted = Counter(zip(names.tolist(), at.tolist(), strict=True))
     assert [*found] == [(*pair, wanted[pair]) for pair in sorted(wanted)]
 
