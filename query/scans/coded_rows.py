@@ -30,20 +30,28 @@ from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import Ints, RankedValues, no_ends
 from tidemark.query.scans.divided_rows import present
+from tidemark.query.scans.plain_files import PlainFile, Rows, read_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import combine_codes, stable_order, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
-from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
 
 Codes = NDArray[np.integer[Any]]
+Span = tuple[int, int]  # the least number of a column, and how many there are from it to the greatest
 
 MOST_CODES = 2**16  # that are sorted in one pass
 PIECE_ROWS = 2**15
+READ_WEIGHT = 8  # how many times as long as to go through a row it takes to read it
 _BYTES, _COLUMN_BYTES = 48, 16  # of a row: as it was read, sorted, and put in its place
 FEW_GROUPS = 2**6  # whose stretches are taken piece by piece
 FEWEST_GROUPS = 8  # that are found sooner one by one than by a sort
 _NUMBERS, _LIVE, _NANS, _NULLS = range(4)  # rows of counts
+
+
+class _Outside(Exception):
+    """A number is not in the span of its column."""
 
 
 class Piece(NamedTuple):
@@ -84,34 +92,67 @@ class CodedRows:
 
         The last column is left out if no rows are.
         """
-        columns = table.columns[:width]
-        spans = [_span(column) for column in columns]
-        sizes = [size for _, size in spans]
-        codes = prod(sizes)
-        if codes > MOST_CODES:  # the statistics that another tool wrote are wrong
+        spans = [_span(column) for column in table.columns[:width]]
+        if codes_of(spans) > MOST_CODES:  # the statistics that another tool wrote are wrong
             return cls._of_any(table, width)
+        most = max(PIECE_ROWS, codes_of(spans))
+        batches = [batch for batch in table.to_batches(max_chunksize=most) if len(batch)]
 
-        def code_of(batch: pa.RecordBatch) -> Ints:
-            numbers = [as_numpy(batch.column(i)) - low for i, (low, _) in enumerate(spans)]
-            return combine_codes(numbers, sizes)
+        def rows(first: int, last: int) -> Iterator[Rows]:
+            return (_rows(batch, width) for batch in batches[first:last])
 
-        batches = [batch for batch in table.to_batches(max_chunksize=max(PIECE_ROWS, codes)) if len(batch)]
-        shares = shares_of(np.array([len(batch) for batch in batches], np.int64))
-        found = each_share(lambda first, last: _share(batches[first:last], width, code_of, codes), shares)
+        return cls._of_spans(spans, rows, [len(batch) for batch in batches], _dtype(table, width))
+
+    @classmethod
+    def of_files(
+        cls, files: Sequence[PlainFile], spans: Sequence[Span], measure: Measure, by: Sequence[Key]
+    ) -> CodedRows | None:
+        """From files; None if their numbers are not in the spans, which statistics tell."""
+        most = max(PIECE_ROWS, codes_of(spans))
+
+        def rows(first: int, last: int) -> Iterator[Rows]:
+            return read_rows(files[first:last], measure, by, most)
+
+        try:
+            return cls._of_spans(spans, rows, [file.rows for file in files], measure.dtype, READ_WEIGHT)
+        except _Outside:
+            return None
+
+    @classmethod
+    def _of_spans(
+        cls,
+        spans: Sequence[Span],
+        rows: Callable[[int, int], Iterator[Rows]],
+        sizes: Sequence[int],
+        dtype: np.dtype[Any],
+        weight: int = 1,
+    ) -> CodedRows:
+        """rows: of a share of items of these sizes."""
+        codes = codes_of(spans)
+
+        def code_of(groups: Sequence[Ints]) -> Ints:
+            numbers = [column - low for column, (low, _) in zip(groups, spans, strict=True)]
+            for own, (_, size) in zip(numbers, spans, strict=True):
+                if own.min(initial=0) < 0 or own.max(initial=0) >= size:
+                    raise _Outside
+            return combine_codes(numbers, [size for _, size in spans])
+
+        shares = shares_of(np.array(sizes, np.int64), weight)
+        found = each_share(lambda first, last: _share(rows(first, last), code_of, codes), shares)
         counts = np.stack([share.counts for share in found]).sum(axis=0)
         filled = np.flatnonzero(counts[_NUMBERS] + counts[_NANS] + counts[_NULLS])
-        places = np.unravel_index(filled, sizes)
+        places = np.unravel_index(filled, [size for _, size in spans])
         stored = [arrow_array(own + low) for own, (low, _) in zip(places, spans, strict=True)]
-        return cls._of_shares(stored, found, filled, _dtype(table, width))
+        return cls._of_shares(stored, found, filled, dtype)
 
     @classmethod
     def _of_any(cls, table: pa.Table, width: int) -> CodedRows:
-        """The same, whatever the integers are."""
+        """As `of`, whatever the integers are."""
         coded = [unique_codes(as_numpy(column)) for column in table.columns[:width]]
         combined = combine_codes([own for _, own in coded], [len(names) for names, _ in coded])
         _, firsts, codes = np.unique(combined, return_index=True, return_inverse=True)
         (batch,) = table.combine_chunks().to_batches()
-        found = _share([batch], width, lambda _: codes, len(firsts))
+        found = _share(iter([_rows(batch, width)]), lambda _: codes, len(firsts))
         stored = table.select(range(width)).take(arrow_array(firsts))
         stored = list(map(single_array, stored.columns))
         return cls._of_shares(stored, [found], np.arange(len(firsts)), _dtype(table, width))
@@ -214,6 +255,11 @@ class CodedRows:
             yield Stretches(numbers[order], edges, groups[edges[:-1]].astype(np.int64))
 
 
+def codes_of(spans: Sequence[Span]) -> int:
+    """How many codes there are."""
+    return prod(size for _, size in spans)
+
+
 def bytes_a_row(columns: int) -> int:
     """How many bytes a row takes, with so many columns of the group."""
     return _BYTES + _COLUMN_BYTES * columns
@@ -226,30 +272,31 @@ class _Share(NamedTuple):
     pieces: list[Piece]
 
 
-def _share(
-    batches: Sequence[pa.RecordBatch], width: int, code_of: Callable[[pa.RecordBatch], Ints], codes: int
-) -> _Share:
-    """The rows of some batches; `codes` is how many there are."""
+def _share(rows: Iterator[Rows], code_of: Callable[[Sequence[Ints]], Ints], codes: int) -> _Share:
+    """Some of the rows; `codes` is how many there are."""
     found = _Share(np.zeros((4, codes), np.int64), [])
     kind = np.min_scalar_type(max(0, codes - 1))
-    for batch in batches:
-        own = code_of(batch)
-        values, is_null = present(batch.column(width))
-        is_out = is_null
-        if batch.num_columns > width + 1:
-            is_live = as_numpy(batch.column(width + 1)).view(bool)
-            _count(found.counts[_LIVE], own, is_live & ~is_null if len(is_null) else is_live)
+    for groups, values, is_null, is_live in rows:
+        own, numbers, is_out = code_of(groups), values, is_null
+        _count(found.counts[_LIVE], own, is_live & ~is_null if len(is_null) and len(is_live) else is_live)
         _count(found.counts[_NULLS], own, is_null)
         if values.dtype.kind == "f":
             is_nan = np.isnan(values)
             _count(found.counts[_NANS], own, is_nan)
             is_out = is_nan | is_null if len(is_null) else is_nan
         if is_out.any():
-            own, values = own[~is_out], values[~is_out]
+            own, numbers = own[~is_out], values[~is_out]
         _count(found.counts[_NUMBERS], own)
         if len(own):
-            found.pieces.append(Piece(own.astype(kind), values))
+            found.pieces.append(Piece(own.astype(kind), numbers))
     return found
+
+
+def _rows(batch: pa.RecordBatch, width: int) -> Rows:
+    """The rows of a batch; see `CodedRows.of`."""
+    values, is_null = present(batch.column(width))
+    is_live = as_numpy(batch.column(width + 1)) if batch.num_columns > width + 1 else np.zeros(0, np.uint8)
+    return Rows([as_numpy(batch.column(i)) for i in range(width)], values, is_null, is_live.view(bool))
 
 
 def _count(counts: Ints, codes: Ints, chosen: NDArray[np.bool_] | None = None) -> None:
@@ -264,8 +311,8 @@ def _dtype(table: pa.Table, width: int) -> np.dtype[Any]:
     return np.dtype(np.float64 if pa.types.is_floating(table.schema.field(width).type) else np.int64)
 
 
-def _span(column: pa.ChunkedArray) -> tuple[int, int]:
-    """The least number of a column without NULL, and how many numbers there are from it to the greatest."""
+def _span(column: pa.ChunkedArray) -> Span:
+    """That of a column without NULL."""
     ends = pc.min_max(column)
     least, greatest = (ends[end].as_py() or 0 for end in ("min", "max"))
     return least, greatest - least + 1

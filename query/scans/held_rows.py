@@ -59,10 +59,7 @@ class HeldRows:
         """
         parts: NumberParts | CodedRows
         if source.most_codes <= MOST_CODES:
-            live = [quoted(LIVE)] if source.has_live else []
-            columns = source.group_columns
-            rows = asker.table(f"SELECT {', '.join([*columns, quoted(VALUE), *live])} FROM {relation}")
-            parts = CodedRows.of(rows, len(columns))
+            parts = _coded(source, relation, asker)
             stored, counts = parts.stored, parts.counts
         else:
             stored, *divided = divided_rows(source, relation, asker)
@@ -93,6 +90,17 @@ class HeldRows:
     def ends(self) -> NDArray[Any]:
         """See `ScannedRows.ends`."""
         return self._parts.ends()[self._order]
+
+
+def _coded(source: RowSource, relation: str, asker: Asker) -> CodedRows:
+    """The rows by group; they are read without DuckDB where that is possible."""
+    if source.plain and source.measure is not None:
+        rows = CodedRows.of_files(source.plain, source.spans, source.measure, source.by)
+        if rows is not None:
+            return rows
+    given = [*source.group_columns, quoted(VALUE), *([quoted(LIVE)] if source.has_live else [])]
+    table = asker.table(f"SELECT {', '.join(given)} FROM {relation}")
+    return CodedRows.of(table, len(source.group_columns))
 
 
 def _numbers(values: NDArray[Any], edges: Ints, m: Ints, nulls: Ints) -> tuple[NDArray[Any], Ints, Ints]:

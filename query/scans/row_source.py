@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +37,7 @@ from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.query.scans.encoded_rows import is_wanted, names_of_values, native_column, stored_column
 from tidemark.query.scans.expressions import Expression
 from tidemark.query.scans.picked_rows import FILE_ROW, PickedRows, RowConditions
+from tidemark.query.scans.plain_files import PlainFile, is_plain
 from tidemark.query.scans.stored_sql import among_sql, batches_sql, measure_sql, stored_sql
 from tidemark.query.scans.window_buckets import BUCKET, PART, Buckets
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -46,6 +47,7 @@ from tidemark.warehouse.columns.schema import arrow_fields
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import (
     BatchRange,
@@ -145,6 +147,8 @@ class RowSource:
     texts       the columns of the group, as SQL, that are text in the relation; `stored` makes bytes of them
     most_codes  about how many groups there may be, if their columns are integers: as many as the statistics
                 of the files leave room for; else infinite
+    spans       of each of these columns the least number and how many there may be from it on; else empty
+    plain       the files, if all their rows are selected, and plain_files.py reads them; else empty
     """
 
     contents: AnyContents
@@ -165,6 +169,8 @@ class RowSource:
     texts: frozenset[str] = field(default=frozenset(), init=False)
     most_rows: float = field(default=0, init=False)
     most_codes: float = field(default=inf, init=False)
+    spans: list[tuple[int, int]] = field(default_factory=list, init=False)
+    plain: list[PlainFile] = field(default_factory=list, init=False)
     rows_left: int | None = field(default=None, init=False)
     _picked: PickedRows = field(init=False)
     _wanted: dict[Key, Any] = field(init=False)
@@ -200,7 +206,9 @@ class RowSource:
         by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
-        self.most_codes = self._codes_of(files)
+        self.spans = self._spans_of(files)
+        self.most_codes = prod(size for _, size in self.spans) if self.spans or not self.by else inf
+        self.plain = [] if others else self._plain_files(by_duckdb, files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
         self.has_live = any(place.is_live for place in by_duckdb) or any(one.is_live for _, one in others)
         if self.as_text and by_duckdb and not others:
@@ -215,19 +223,39 @@ class RowSource:
             return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
         return " UNION ALL ".join(parts), None
 
-    def _codes_of(self, files: Sequence[Located]) -> float:
-        """See `most_codes`."""
-        codes = 1 if self.buckets is None else int(self.buckets.edges.max() - self.buckets.edges.min()) + 1
+    def _spans_of(self, files: Sequence[Located]) -> list[tuple[int, int]]:
+        """See `spans`."""
+        ends = []
         for key in self.by:
-            ends: list[Any] = [
+            own: list[Any] = [
                 one.file.stats.get(f"{end}.{store.column_names.stored(key.name)}")
                 for store, one in files
                 for end in ("min", "max")
             ]
-            if key.name in self.computed or not key.column_type.is_integer or None in ends:
-                return inf
-            codes *= max(ends, default=0) - min(ends, default=0) + 1
-        return codes
+            if key.name in self.computed or not key.column_type.is_integer or None in own:
+                return []
+            ends.append((min(own, default=0), max(own, default=0)))
+        if self.buckets is not None:
+            ends.append((int(self.buckets.edges.min()), int(self.buckets.edges.max())))
+        return [(least, greatest - least + 1) for least, greatest in ends]
+
+    def _plain_files(
+        self, by_duckdb: Mapping[_Place, list[str]], files: Sequence[Located]
+    ) -> list[PlainFile]:
+        """See `plain`, of files that DuckDB reads by itself."""
+        is_filtered = self.expression is not None or self.equal or self.times or self.ticks or self.buckets
+        places = by_duckdb.keys()
+        if is_filtered or self.measure is None or self.computed or not is_plain(self.measure, self.by):
+            return []
+        if any(place.is_cut or place.batches or place.rows for place in places):
+            return []
+        rows = {store.table(f"{EVENTS}/{one.file.path}"): one.file.rows for store, one in files}
+        names = [*(key.name for key in self.by), self.measure.name]
+        return [
+            PlainFile(path, tuple(place.store.column_names.stored_of(names)), rows[path], place.is_live)
+            for place, paths in by_duckdb.items()
+            for path in paths
+        ]
 
     def stored(self, rows: str) -> str:
         """SQL of rows of the relation, with text of the group as bytes."""

@@ -7,19 +7,26 @@ import random
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tidemark.query.scans import coded_rows, divided_rows, event_scan
+from tidemark.query.scans import coded_rows, divided_rows, event_scan, plain_files
 from tidemark.query.scans.coded_rows import CodedRows, Piece
+from tidemark.query.scans.plain_files import PlainFile
+from tidemark.warehouse.columns import value_encoding
 from tidemark.warehouse.columns.code_sums import EachSums
 from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
+from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.value_encoding import Measure
 
 SPANS = [[7], [0, 1], [-3, 5, 300], range(1000), [-(2**63), 0, 2**63 - 1]]
 
@@ -95,9 +102,70 @@ def check(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(
             coded_rows,
             "shares_of",
-            lambda sizes, cut=cut: list(pairwise([0, int(cut * len(sizes)), len(sizes)])),
+            lambda sizes, _=1, cut=cut: list(pairwise([0, int(cut * len(sizes)), len(sizes)])),
         )
         assert shown(CodedRows.of(table, width)) == truth(table, width)
+
+
+def check_files(folder: Path) -> None:
+    """Of whole files, also with NULL in columns of the group, some of them live."""
+    rng = random.Random(5)
+    for number in range(20):
+        tables = [world(rng)[0].select(["group 0", "value"]) for _ in range(3)]
+        kind = tables[0].schema.field("value").type
+        tables = [one for one in tables if one.schema.field("value").type == kind]
+        if any(abs(one or 0) > 1000 for table in tables for one in table.column(0).to_pylist()):
+            continue
+        files, rows = [], []
+        for place, drawn in enumerate(tables):
+            groups = [None if rng.random() < 0.1 else one for one in drawn.column(0).to_pylist()]
+            table = drawn.set_column(0, "group 0", pa.array(groups, pa.int32()))
+            path = str(folder / f"{number} {place}.parquet")
+            pq.write_table(table, path, row_group_size=70)
+            files.append(PlainFile(path, ("group 0", "value"), len(table), place == 1))
+            live = pa.array([int(place == 1)] * len(table), pa.uint8())
+            rows.append(table.append_column("live", live).filter(table.column(0).is_valid()))
+        table = pa.concat_tables(rows)
+        measure = Measure("value", "double" if kind == pa.float64() else "long")
+        span = coded_rows._span(table.column(0))
+        by = [Key("group 0", "integer")]
+        found = CodedRows.of_files(files, [span], measure, by)
+        assert found is not None
+        assert shown(found) == truth(table, 1)
+        smaller = [(span[0], span[1] - 1)]
+        assert len(table) == 0 or CodedRows.of_files(files, smaller, measure, by) is None
+
+
+def test_whole_files_are_read_as_they_are(tmp_path: Path) -> None:
+    check_files(tmp_path)
+
+
+def _live_files_are_history(patch: pytest.MonkeyPatch) -> None:
+    right = plain_files.read_rows
+    patch.setattr(
+        coded_rows,
+        "read_rows",
+        lambda files, *rest: right([one._replace(is_live=False) for one in files], *rest),
+    )
+
+
+def _null_is_the_group_0(patch: pytest.MonkeyPatch) -> None:
+    right = value_encoding.encode_column
+
+    def encode(kind: Any, column: pa.Array) -> Any:
+        found = right(kind, column)
+        return replace(found, null=np.zeros_like(found.null))
+
+    patch.setattr(plain_files, "encode_column", encode)
+
+
+@pytest.mark.parametrize("broken", [_live_files_are_history, _null_is_the_group_0])
+def test_files_that_are_read_wrongly_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError):
+        check_files(tmp_path)
 
 
 def check_memory(patch: pytest.MonkeyPatch) -> None:

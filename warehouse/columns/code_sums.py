@@ -169,9 +169,10 @@ class CodeSums:
                 found[at, :-1] = digits[:, start:stop] @ digits[:, start:stop].T
                 found[at, -1] = digits[:, start:stop].sum(axis=1)
                 continue
-            for i, one in enumerate(rows):
-                for j, other in enumerate(digits[: i + 1]):
-                    found[at, i, j] = one[start:stop] @ other[start:stop]
+            own = [row[start:stop] for row in rows]
+            for i, one in enumerate(own):
+                for j, other in enumerate(own[: min(i + 1, len(digits))]):
+                    found[at, i, j] = one.dot(other)
         return found
 
 
