@@ -37,6 +37,7 @@ from tidemark import query
 from tidemark.warehouse import SnapshotReader, open_snapshot, verify
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.runs import run_tables
 
 PHIS = (0, 0.001, 0.07, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1)
 
@@ -205,7 +206,9 @@ def wrong_at_rest(uri: str, truth: Truth) -> list[str]:
     for measure in MEASURES:
         view = asked._session.newest_view(measure)
         stored = sum(run.rows for run in view.runs)
-        held = sum(file.rows for file in data_files.list_files(tables.open_table(asked.store, view.root)))
+        emptied = open_snapshot(uri).current().state.emptied(view.root)  # runs that count as empty
+        runs = run_tables.runs_of(tables.open_table(asked.store, view.root))
+        held = sum(file.rows for run in runs.keys() - emptied for file in runs[run])
         if held != stored:
             found.append(f"{measure}: the files of the runs hold {held} rows, their marks say {stored}")
         stored -= 0 if view.kept is None else len(view.kept.rows)
