@@ -69,10 +69,10 @@ class Reader(KeyReader):
     between: (start, end), the end exclusive, None for an open side. Quantile windows are whole ticks; the
         `window` of an answer shows which. Windows of keys may start and end inside a tick, but
         those of `every` are whole ticks.
-    mode: for measures "quick" (error <= eps * N, from memory), "accurate" (reads a few blocks of history;
-        error 0 while the live rows fit into memory, else <= eps * m) or "exact" (error 0; reads the live rows
-        from files if they do not fit into memory). For keys "approximate" (error <= key_eps * m with
-        probability 1 - key_delta) or "exact" (also reads the live rows).
+    mode: for measures "quick" (error <= eps * N; reads blocks only for narrow windows), "accurate" (reads a
+        few blocks of history; error 0 while the live rows fit into memory, else <= eps * m) or "exact" (error
+        0; reads the live rows from files if they do not fit into memory). For keys "approximate" (error
+        <= key_eps * m with probability 1 - key_delta) or "exact" (also reads the live rows).
     where: only rows with these values: a mapping of columns to a value or a list of values, or a condition
         as text, in DuckDB's SQL, such as "distance > 500 AND dest LIKE 'S%'".
     by: one answer for each value of a column, or of several columns; a row with NULL there belongs to none.

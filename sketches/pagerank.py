@@ -16,8 +16,9 @@ k / (d + k), and from there on anew. Each step is then drawn from all edges alik
 walks are distributed as if they had been drawn in the graph as it is (Bahmani et al., section 2.2).
 
 Guarantee. At any moment, with probability 1 - delta over the draws, lo <= pi(v) <= hi for all nodes together,
-if the edges do not depend on the draws. C_v is a sum of independent draws of 0 and 1, so a share q of N is at
-least as far from p_v as it is with probability at most exp(-N KL(q || p_v)) (Hoeffding 1963, theorem 1).
+if the edges do not depend on the draws. C_v is a sum of independent draws of 0 and 1, so C_v / N is as far
+from p_v as q, or farther on the same side, with probability at most exp(-N KL(q || p_v)) (Hoeffding 1963,
+theorem 1).
 
 Cost: memory and first draws O(N / (1 - damping)); an edge from a node u, the d-th, draws N pi(u) / (d (1 -
 damping)) walks anew in the mean, and looks at those that pass u.
@@ -62,7 +63,7 @@ class PageRank:
     >>> [round(share, 1) for share in ranks.ranks().estimate]
     [0.5, 0.5, 0.1]
 
-    walks: from each node, at least 1. damping: between 0 and 1. seed: of the draws.
+    walks: from each node, at least 1. damping: above 0 and below 1. seed: of the draws.
 
     Raises InvalidInput for other values.
     """
@@ -81,7 +82,9 @@ class PageRank:
 
     def __init__(self, walks: int = 100, damping: float = 0.85, seed: int = 0) -> None:
         if walks < 1 or not 0 < damping < 1:
-            raise InvalidInput(f"got {walks} walks and damping {damping}; expected at least 1, and 0 to 1")
+            raise InvalidInput(
+                f"got walks = {walks}, damping = {damping}; expected walks >= 1 and 0 < damping < 1"
+            )
         self.walks, self.damping = walks, damping
         self._random = random.Random(seed)  # noqa: S311  no secrets are drawn
         self._number: dict[int, int] = {}  # of a node; edges, targets and walks are by number

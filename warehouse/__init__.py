@@ -5,7 +5,7 @@ None for spark, this process does the work:
 
     warehouse.create(spark, uri, measures=["delay"], key="origin", time="time", eps=0.001, kappa=10)
     warehouse.create(spark, uri, measures=["delay"], keys=["origin", ["origin", "dest"]], groups=["origin"])
-    warehouse.register_companion(kind)
+    warehouse.register_companion(kind)                      # a kind of yours, here with the name hll
     warehouse.create(spark, uri, ["delay"], companions={"users": ("hll", "user_id")})
     warehouse.alter(spark, uri, add_group="dest")           # built from events, step by step; resumable
     warehouse.alter(spark, uri, drop_measure="delay", kappa=4)

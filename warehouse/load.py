@@ -5,9 +5,9 @@
                race reads the table again and plans again
     sort       tasks sort bounded shares of `events`; if there are several, the sorted chunks are merged
                without a shuffle
-    marks      the marks of the run are appended
-    run        one commit adds the run to history. Readers see a bulk load once the first projection has the
-               step (snapshots/behind.py); they saw the rows of streams before
+    marks      the marks of the run are appended. Readers see a bulk load once the first marks of its step are
+               there (snapshots/behind.py); they saw the rows of streams before
+    run        one commit adds the run to history
     merge      while a level holds more than kappa runs: files, marks, one commit
 
 Recovery. Running the same load again continues after a crash at any point:

@@ -126,10 +126,10 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     the table `events` fails at the first removal, because files are replaced.
 
     The cost is that of writing the files of `events` with rows of the batch. Runs that have only such rows
-    count as empty from then on, and maintenance replaces them. If other runs have some, these rows are at
-    most `Tuning.kept_rows`, and a quarter of those that stay, and no column has an index, then runs keep them
-    until they are written again, and readers subtract them. Else each run that has some is sorted again, for
-    each projection.
+    count as empty from then on, and maintenance replaces them. If other runs have some, no column has
+    an index, and these rows and those that runs kept before are at most `Tuning.kept_rows`, and a quarter of
+    those that stay, then runs keep them until they are written again, and readers subtract them. Else each
+    run that has some is sorted again, for each projection.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):
@@ -205,9 +205,10 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
 
     The cost: one read of the columns of the condition and of the keys; with keys or a time, only in files of
     `events` whose least and greatest values allow such rows. The keys are held in memory. The files with
-    deleted rows are written again. If these rows are at most `Tuning.kept_rows`, and a quarter of the rows
-    that stay, and no column has an index, runs keep them until maintenance, and readers subtract them. Else,
-    and in a purge, each run that has some is sorted again from `events`, for each projection.
+    deleted rows are written again. If no column has an index, and these rows and those that runs kept before
+    are at most `Tuning.kept_rows`, and a quarter of the rows that stay, runs keep them until maintenance, and
+    readers subtract them. Else, and in a purge, each run that has some is sorted again from `events`, for
+    each projection.
     """
     began = time.perf_counter()
     if where is None and keys is None:

@@ -1,1 +1,1 @@
-"""The commands that query: quantiles, keys, figures, and results that are refreshed."""
+"""The commands that query: quantiles, keys, figures, steps, alerts, and results that refresh (`watch`)."""

@@ -1,8 +1,9 @@
 """/metrics for Prometheus: freshness, rows, runs, live batches, lost races, quantiles, latency of questions.
 
-A scrape asks in mode quick, from memory. If that takes longer than WAIT_SECONDS, as where an object store
-does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old it is. At
-most MOST_SERIES series of a warehouse are returned; tidemark_series_left_out says how many are left out.
+A scrape asks in mode quick, mostly from memory. If that takes longer than WAIT_SECONDS, as where an object
+store does not answer, the scrape gets what the last one found, and tidemark_view_age_seconds says how old
+that is. At most MOST_SERIES series of a warehouse are returned; tidemark_series_left_out says how many are
+left out.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_runs": ("Sorted runs of measures, keys and groups, by level.", ("kind", "projection", "level")),
     "tidemark_site_rows": ("Rows of one of several warehouses that are asked as one.", ("site",)),
     "tidemark_site_newest_row_timestamp_seconds": ("The start of its newest tick with rows.", ("site",)),
-    "tidemark_quantile_value": ("A quantile of a measure, from memory.", ("measure", "phi")),
+    "tidemark_quantile_value": ("A quantile of a measure, in mode quick.", ("measure", "phi")),
     "tidemark_quantile_low": ("The exact quantile is certainly at least this.", ("measure", "phi")),
     "tidemark_quantile_high": ("The exact quantile is certainly at most this.", ("measure", "phi")),
 }

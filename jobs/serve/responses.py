@@ -1,7 +1,7 @@
 """What the server tells: documents of JSON, and errors with their status.
 
-A client gets the text of an error about its own request. Of errors of the server's side, which may name files
-and addresses, it gets that there is one; the log has the text.
+A client gets the text of an error about its own request. Of an error on the server's side, whose text may
+name files and addresses, it learns only that there is one; the log has the text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RETRY_SECONDS = "1"
 
 
 class Refused(TidemarkError):
-    """A request that is not answered; with its status."""
+    """Why a request is not answered, with the status of the response."""
 
     def __init__(self, status: int, kind: str, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""The JSON type of each parameter of a question: for the description, and to check bodies."""
+"""The JSON type of each parameter of a question: for the OpenAPI document, and to check request bodies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_types(given: Mapping[str, Any]) -> None:
 
 
 def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value of JSON is of the type; bounds and lengths are looked at by the question."""
+    """Whether a value of JSON is of the type; bounds and lengths are checked later (questions.py)."""
     if "anyOf" in schema:
         return any(_fits(value, one) for one in schema["anyOf"])
     kind = schema["type"]

@@ -1,4 +1,4 @@
-"""Answers of many groups or windows as columns: an answer is an object only when somebody takes it out.
+"""Many answers held as columns, one for each field; an answer becomes an object when it is taken out.
 
 A *cell* is what one question would be about, such as a group in a window. The answers of a cell, such as one
 for each of several quantiles, follow each other.

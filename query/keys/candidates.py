@@ -1,8 +1,9 @@
-"""Keys that may have a number of rows, or be among the most frequent, and the bounds of their rows.
+"""Keys that may have as many rows as asked, or be among the most frequent, and the bounds of their rows.
 
-A key that no list names has at most the sum of (floor - 1) of all lists. If that is not below the number of
-rows that is asked, all keys are counted. Warehouses that do not answer have lists, too (silent_keys.py), and
-their other keys cannot be counted.
+A *name* is a key as memory holds it (columns/keys.py). A name in no list has at most as many rows as
+the sum of (floor - 1) over all lists. If that is not below the number of rows that is asked, all keys are
+counted. Warehouses that do not answer have lists, too (silent_keys.py), but their other keys cannot be
+counted.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameCounts:
-    """The counts of names, which ascend; arrays of shape (k,).
+    """The counts of ascending names; arrays of shape (k,).
 
     whole: rows in history's whole ticks, exact.
     partial_estimate: the estimated rows in history's partial ticks, by the covered share of each tick.
-    partial_most: the most rows in history's partial ticks: those of the whole ticks.
+    partial_most: the most rows in history's partial ticks: all rows of these ticks.
     live: the live rows, and all those of warehouses that do not answer.
     """
 
@@ -64,8 +65,9 @@ class NameCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Names that ascend, their counts, and the most rows of a name that is not among them.
+    """Ascending names and their counts.
 
+    omitted: the most rows of any other name; 0 if all other names have too few rows to be wanted.
     rows_scanned: the rows that were read to count all names; None if the marks list enough of them.
     """
 
@@ -119,7 +121,7 @@ def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None,
     A name that no silent warehouse lists has at most `unlisted_max` rows there. So it has `wanted` rows only
     if it has `wanted - unlisted_max` rows in the others, and a scan finds all of these.
 
-    StoreUnavailable if the silent warehouses alone may have more rows of other names than are wanted.
+    StoreUnavailable if a name that no silent warehouse lists may have `least` rows in these alone.
     """
     listed = question.source.listed(question.history(question.window.overlapping))
     names = joined_names([listed.names, question.live.names, silent.names])
@@ -141,8 +143,9 @@ def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None,
             found = key_scan.names_with(rows, here)
         else:
             raise StoreUnavailable(
-                f"{silent.told}. Keys that are not known of it may have {silent.unlisted_max:,} rows there, "
-                f"and keys with {wanted:,} rows are asked for. Ask for a greater share of the rows."
+                f"{silent.told}. A key that is in none of the lists read before may have "
+                f"{silent.unlisted_max:,} rows there, and keys with {wanted:,} rows are asked for. Ask for a "
+                "greater share of the rows."
             )
         scanned = rows.stored_rows + question.live_totals.rows
         possible = joined_names([possible, found.names])
@@ -180,7 +183,7 @@ def _exact_in_history(listed: ListedKeys, names: Names) -> Ints:
 
 
 def _most_certain(question: KeyQuestion, listed: ListedKeys) -> int:
-    """No name certainly has more rows than this, by the lists: no lower bound of `_bounds_of_lists` is above.
+    """A number of rows that no lower bound of `_bounds_of_lists` exceeds.
 
     O(listed keys), without a look at their names.
     """
@@ -189,7 +192,7 @@ def _most_certain(question: KeyQuestion, listed: ListedKeys) -> int:
 
 
 def _bounds_of_lists(question: KeyQuestion, listed: ListedKeys, names: Names) -> tuple[Ints, Ints]:
-    """Certain bounds (low, high) of the rows of names, which ascend, by the lists of marks and ledger.
+    """Certain bounds (low, high) of the rows of ascending names, by the lists of marks and ledger.
 
     listed: the listed keys of all ticks that overlap the window. Where some of these are partial, they give
         an upper bound only; the lower bound then comes from the whole ticks.
@@ -207,7 +210,7 @@ def _bounds_of_lists(question: KeyQuestion, listed: ListedKeys, names: Names) ->
 
 
 def count_candidates(question: KeyQuestion, names: Names, known: Ints | None = None) -> NameCounts:
-    """The counts of names, which ascend.
+    """The counts of ascending names.
 
     known: history's rows of each name where they are known, else -1; only the names with -1 are read.
     """

@@ -35,10 +35,10 @@ BoundedEstimate = tuple[int, float, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedNames:
-    """Names, which ascend, and their rows; arrays of shape (k,).
+    """Ascending names and their rows; arrays of shape (k,).
 
     whole: in history's whole ticks. partial_estimate, partial_most: in its partial ticks. live: live.
-    omitted: the most rows that any other name has.
+    omitted: the most rows of any other name; 0 in what `names_with` returns.
     """
 
     names: Names

@@ -83,7 +83,7 @@ class Source:
         return cls(listed.rows, listing.starts, whole, slack, timed=False, share=number)
 
     def rows_of(self, names: Names, window: Window) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
-        """The rows of names, which ascend, in a window: for each the index of its name, its tick and count.
+        """The rows of ascending names in a window: for each the index of its name, its tick and count.
 
         The last array, shape (names,), says for which names these are all rows of the source.
         """

@@ -229,7 +229,7 @@ class LiveSide:
         return sum(total.lo for total in totals), sum(total.hi for total in totals)
 
     def listed(self, names: Names) -> tuple[Ints, Ints]:
-        """Certain bounds (least, most) of the live rows of names, which ascend, by the listings alone.
+        """Certain bounds (least, most) of the live rows of ascending names, by the listings alone.
 
         O(names + listed keys); `count` is narrower.
         """
@@ -240,7 +240,7 @@ class LiveSide:
         return least, most
 
     def count(self, names: Names) -> LiveCounts:
-        """The live counts of names, which ascend.
+        """The live counts of ascending names.
 
         O(parts * names), plus the hashes of the names.
         """
@@ -257,7 +257,7 @@ class LiveSide:
     def by_part(
         self, names: Names, hashed: NDArray[np.uint64], parts: Ints | None = None
     ) -> tuple[Ints, Ints]:
-        """Certain bounds (least, most) of the rows of names, which ascend, in each part: (parts, names).
+        """Certain bounds (least, most) of the rows of ascending names, in each part: (parts, names).
 
         hashed: the digests of the names. parts: the parts in question, ascending; None for all.
         """
@@ -290,7 +290,7 @@ class LiveSide:
 
 
 def exact_counts(rows: KeyRows, names: Names) -> LiveCounts:
-    """The rows of names, which ascend."""
+    """The rows of ascending names."""
     sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
     joined, (summed_places, places) = unify_names([rows.names, names])
     joined_sums = np.zeros(len(joined), np.int64)

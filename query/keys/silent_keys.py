@@ -103,7 +103,7 @@ class UnreadHistory:
     runs: tuple[UnreadRun, ...]
 
     def bounds(self, names: Names) -> tuple[Ints, Ints]:
-        """Certain bounds (least, most) of the rows of names, which ascend."""
+        """Certain bounds (least, most) of the rows of ascending names."""
         found = [run.bounds(names) for run in self.runs]
         zeros = np.zeros(len(names), np.int64)
         least, most = (sum((one[end] for one in found), zeros) for end in (0, 1))
@@ -153,12 +153,12 @@ class SilentKeys:
         return sum(runs) + self.live.unlisted_max
 
     def listed(self, names: Names) -> tuple[Ints, Ints]:
-        """Certain bounds (least, most) of the rows of names, which ascend; `counts` is narrower."""
+        """Certain bounds (least, most) of the rows of ascending names; `counts` is narrower."""
         (least, most), (live_least, live_most) = self._in_history(names), self.live.listed(names)
         return least + live_least, most + live_most
 
     def counts(self, names: Names, *, exact: bool) -> LiveCounts:
-        """The rows of names, which ascend; exact: the likely lower bound is the certain one."""
+        """The rows of ascending names; exact: the likely lower bound is the certain one."""
         (least, most), live = self._in_history(names), self.live.count(names)
         likely = live.least if exact else live.likely
         return LiveCounts(

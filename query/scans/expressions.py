@@ -82,7 +82,7 @@ class Expression:
 
 
 def checked_expression(text: str, columns: Mapping[str, str]) -> Expression:
-    """The text as an expression over the columns, which are Delta's types by name.
+    """The text as an expression over the columns; `columns` has Delta's type of each.
 
     System columns and columns of nested types cannot be used. Column names match without regard to the case
     of ASCII letters, as in DuckDB.

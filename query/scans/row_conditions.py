@@ -67,7 +67,7 @@ class WhereCondition:
 
 
 def where_condition(text: str, columns: Mapping[str, str]) -> WhereCondition:
-    """The condition that the text is, over columns, which are Delta's types by name.
+    """The condition that the text is; `columns` has Delta's type of each column.
 
     InputError as `checked_expression`.
     """

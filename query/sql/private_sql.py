@@ -1,11 +1,11 @@
-"""Statements of `sql` over a warehouse with private columns: which may run, and their tokens.
+"""Statements of `sql` over a warehouse with private columns: which may run, and the tokens in them.
 
-In SQL a token is a struct, which DuckDB compares with no text. A cast or a function could make text of it,
-and comparing that would find nothing, without a word. So the parse tree of a statement is looked at: a
-private column, under any name that the statement gives it, stands in a list of columns, in GROUP BY, in a
-count, or beside =, <>, IN and IS NULL. Text, whole numbers and parameters beside it are replaced by tokens.
-What could give it a name that the tree does not show is refused: text that is a statement, columns that are
-named by position, UNION of columns of which one is private.
+In SQL a token is a struct, which DuckDB compares with no text. A cast or a function could make text of a
+token, and comparing that text would silently find nothing. So the parse tree of a statement is checked: a
+private column, under any name that the statement gives it, may stand only in a list of columns, in GROUP BY,
+in a count, or beside =, <>, IN and IS NULL. Text, whole numbers and parameters that are compared with it are
+replaced by tokens. What could give the column a name that the tree does not show is refused: text that is a
+statement, columns that are named by position, UNION of columns of which one is private.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _TABLES = {"BASE_TABLE", "SUBQUERY", "TABLE_FUNCTION", "JOIN"}
 _OTHER_TABLES = {"SHOW_REF", "PIVOT"}
 _SET_OPERATIONS = {"SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"}
 _ALLOWED = (
-    "It may stand in the list of columns, in GROUP BY and count(), and beside =, <>, IN or IS NULL, with "
-    "text, whole numbers, parameters or private columns on the other side."
+    "A private column may stand in the list of columns, in GROUP BY and count(), and beside =, <>, IN or IS "
+    "NULL, with text, whole numbers, parameters or private columns on the other side."
 )
 
 
 def columns_together(columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """The columns of several warehouses, Delta's types by name in lower case.
+    """Delta's type of each column of several warehouses, by the name in lower case.
 
     InputError for a name that is private in one and not in another, and for private columns of two secrets:
     a statement does not tell of which warehouse a name is.
@@ -50,7 +50,7 @@ def columns_together(columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
         if (private and known != kind) or len(tokens) > 1:
             raise InputError(
                 f"the private columns of the warehouses do not go together: {name!r} is not private in all "
-                "of them, or two have different secrets. Ask them one by one."
+                "of them, or two have different secrets. Ask the warehouses one by one."
             )
     return found
 
@@ -65,10 +65,10 @@ def with_tokens(
 ) -> tuple[str, Any]:
     """The statement and its parameters with tokens for the values that private columns are compared with.
 
-    columns    those of the warehouses, Delta's types by name
-    prefixes   of the names of the functions of those with private columns
+    columns    Delta's type of each column of the warehouses
+    prefixes   of function names, of each warehouse with private columns
 
-    InputError for another use of a private column, and where a value is compared and this process has no
+    InputError for another use of a private column, and if a value is compared but this process has no
     secret. The errors do not show the statement.
     """
     kinds = {name: find_column_type(kind) for name, kind in columns.items()}
@@ -86,9 +86,9 @@ def with_tokens(
 
     tree = parsed(statement)
     if tree is None:
-        raise _refused("it cannot be looked at as one SELECT")
+        raise _refused("it could not be parsed as one SELECT")
     found = _Replaced(tree, set(private) | _of_answers(tree, prefixes), token)
-    return written(found.tree), _with_token_params(kind, params, found.params)
+    return written(found.tree), _with_token_params(kind, params, found.private_params)
 
 
 def _text(kind: ColumnType, value: Any) -> str:
@@ -97,7 +97,7 @@ def _text(kind: ColumnType, value: Any) -> str:
 
 
 def _with_token_params(kind: ColumnType, params: Any, compared: set[str]) -> Any:
-    """The parameters, with tokens for those that are compared with private columns, by their identifiers."""
+    """The parameters; those whose identifiers are in `compared` as tokens."""
 
     def given(identifier: Any, value: Any) -> Any:
         is_name = str(identifier) in compared and value is not None
@@ -113,16 +113,16 @@ def _with_token_params(kind: ColumnType, params: Any, compared: set[str]) -> Any
 
 
 class _Replaced:
-    """A tree with tokens; `params` are the identifiers of the parameters that stand for private values."""
+    """A tree with tokens; `private_params` identify the parameters that are compared with private columns."""
 
     def __init__(self, tree: Node, private: set[str], token: Any) -> None:
         self._token, self.tree = token, tree
-        self._computed: set[int] = set()  # the names in ORDER BY, by id(), that are of what is computed
-        self.params: set[str] = set()
+        self._computed: set[int] = set()  # id() of each name in ORDER BY that means a computed item
+        self.private_params: set[str] = set()
         tables = {str(node.get(name, "")).lower() for node in nodes(tree) for name in ("table_name", "alias")
                   if node.get("type") in _TABLES}  # fmt: skip
         self._columns = private
-        self._names = self._columns | (tables - {""})  # a table is a struct of its rows
+        self._names = self._columns | (tables - {""})  # a table's name, as a value, is a struct
         while not self._columns >= (more := set(self._aliases())):
             self._columns |= more
             self._names |= more
@@ -135,7 +135,7 @@ class _Replaced:
                 yield str(node["alias"]).lower()
 
     def _orders_by_computed(self, node: Node) -> Iterator[Node]:
-        """The names in ORDER BY that the SELECT gives to what it computes: DuckDB looks for these first."""
+        """The names in ORDER BY that the SELECT gives to computed items: DuckDB looks for these first."""
         items = node.get("select_list") or ()
         if any(item.get("class") == "STAR" for item in items):
             return
@@ -184,7 +184,7 @@ class _Replaced:
                 "private column has"
             )
         if any(node.get(name) for name in _RENAMES):
-            raise _refused("columns get names beside the list of columns, instead of by AS in it")
+            raise _refused("columns get names elsewhere than by AS in the list of columns")
         if node.get("type") in _OTHER_TABLES:
             raise _refused("it describes or pivots a table")
         match node.get("class"):
@@ -202,13 +202,16 @@ class _Replaced:
             self._check_branches(node)
 
     def _check_subquery(self, node: Node, place: str) -> None:
-        """Refuses a query in an expression that gives private columns and is not compared with one."""
+        """Refuses a query that gives a private column and is compared with none, or the reverse."""
         if "EXISTS" in str(node.get("subquery_type")):
             return
         gives = self._gives_private(node["subquery"]["node"])
         child = node.get("child")
         if gives != (self._is_private(child) if child is not None else place == "private"):
-            raise _refused("a query in it is compared with another thing than a private column")
+            raise _refused(
+                "a query in it gives a private column and is compared with none, or is compared with one and "
+                "gives none"
+            )
 
     def _check_branches(self, node: Node) -> None:
         """Refuses UNION and the like if a column of them is private in one branch and not in another."""
@@ -224,7 +227,7 @@ class _Replaced:
                 )
 
     def _replace(self, node: Node) -> bool:
-        """Whether a comparison is one with a private column; then values in it become tokens."""
+        """Whether a private column is compared here; then the values beside it become tokens."""
         operands = node.get("children") or [node["left"], node["right"]]
         if not any(map(self._is_private, operands)):
             return False
@@ -240,16 +243,16 @@ class _Replaced:
         if self._is_private(node):
             return node
         if node.get("class") == "PARAMETER":
-            self.params.add(str(node.get("identifier")))
+            self.private_params.add(str(node.get("identifier")))
             return node
         if node.get("class") == "SUBQUERY" and self._gives_private(node["subquery"]["node"]):
             return node
         if node.get("class") != "CONSTANT":
-            raise _refused("a private column is compared with what is computed")
+            raise _refused("a private column is compared with something computed")
         if given.get("kind") == "NULL_LITERAL":
             return node
         if given.get("kind") not in {"STRING", "INTEGER"}:
-            raise _refused("a private column is compared with what is no text and no whole number")
+            raise _refused("a private column is compared with a value that is no text and no whole number")
         made: Node = self._token(given["text"])
         return made
 

@@ -1,6 +1,6 @@
 """The stored form of a GK sketch: kind b"GKQS", version 1, inside the envelope.
 
-    offset  bytes  field (offsets inside the payload; add 20 for the stored bytes)
+    offset  bytes  field (offsets in the payload; in stored bytes 20 more)
     0       8      eps, float64
     8       8      n, unsigned
     16      4      k, the number of tuples, unsigned

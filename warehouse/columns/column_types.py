@@ -1,4 +1,4 @@
-"""The table of column types: what tidemark knows about each type that a column of `events` may have.
+"""What tidemark knows about each type that a column of `events` may have: names, storage and roles.
 
 Each type has one `ColumnType`: the names of the type in other systems, how its values are stored and read
 back, and the roles that a column of the type may have:
@@ -9,8 +9,8 @@ back, and the roles that a column of the type may have:
     event time  those with `unit_us`: a stored number is a number of such units since 1970
 
 A type is stored as DOUBLE, as BIGINT, or as text. Other modules look a type up here, by Delta's name
-(`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). The table has
-no decimals: `decimal_type` makes their `ColumnType` from precision and scale.
+(`column_type`), by the SQL name (`sql_column_type`) or by the Arrow type (`arrow_column_type`). `_ALL` has no
+decimals: `decimal_type` makes their `ColumnType` from precision and scale.
 
 To add a type that Delta has: add its `ColumnType` to `_ALL` below, of a class of its own if its values are
 not those of another type. `encode` and `decode` must keep the order of the values. Give `exact_of` if the

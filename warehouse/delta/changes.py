@@ -1,4 +1,4 @@
-"""What a commit changes of a table: a value of each kind, which delta-rs applies on top of a version."""
+"""What one commit changes in a Delta table: files, columns or properties, as values that delta-rs applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits that other writers may win: after each lost race the change is planned anew on the newest version.
+"""Commits that may lose a race to other writers: then the change is planned anew on the newest version.
 
     race = Race(store, name)
     while is_wanted(race.table):
@@ -37,8 +37,8 @@ class Race:
     first   the table for the first try, opened before; each further try opens the newest version. A commit on
             top of an old version loses the race, so an old snapshot costs a try and changes nothing else
 
-    The methods that commit return whether they did. After a lost race they pause first, and raise Contended
-    after the last try of PATIENCE; CommitFailed as `tables.commit`.
+    The methods that commit return whether they did. After a lost race they pause before they return; if the
+    last try of `retries.PATIENCE` loses, they raise Contended. CommitFailed comes as from `tables.commit`.
     """
 
     def __init__(self, store: Store, name: str, first: DeltaTable | None = None) -> None:
@@ -67,21 +67,24 @@ class Race:
         transactions: Sequence[Transaction] = (),
         notes: Mapping[str, str] = NO_NOTES,
     ) -> bool:
-        """As `tables.commit`."""
+        """Commits files as `tables.commit` does; whether it did.
+
+        blind   see `FileChange`
+        """
         noted = {**notes, **self._lost_note}
         lost = tables.commit(self.table, actions, blind=blind, transactions=transactions, notes=noted)
         return self._is_won(lost)
 
     def commit_numbered(self, source: str, number: int, actions: Sequence[AddAction]) -> bool:
-        """Commits, and records the number as one that the table has of the source.
+        """Commits, and notes that the table has this number of the source.
 
-        `tables.has_transaction` then finds it, and all below it.
+        `tables.has_transaction` then finds the number, and all below it.
         """
         newest = max(number, tables.newest_transaction(self.table, source))
         return self.commit(actions, transactions=[Transaction(source, newest)])
 
     def change(self, change: Change) -> bool:
-        """Commits a change of columns or properties; `table` is opened again, with it."""
+        """Commits a change of columns or properties; then `table` is opened anew."""
         is_won = self._is_won(commit_change(self.table, change, self._lost_note))
         self._table = None
         return is_won
@@ -136,7 +139,7 @@ def add_files(store: Store, name: str, added: Sequence[AddAction], first: DeltaT
 
 
 def replace_files(store: Store, name: str, gone: Collection[str], added: Sequence[AddAction] = ()) -> None:
-    """Removes the files with these paths, and adds others, in one commit; nothing if the table has none."""
+    """Removes the files with these paths, and adds others, in one commit; does nothing if none is there."""
     race = Race(store, name)
     while removed := [file for file in data_files.list_files(race.table) if file.path in gone]:
         if race.commit([*map(data_files.remove_action, removed), *added]):

@@ -46,7 +46,10 @@ class ReadAhead(io.RawIOBase):
         self._expected = (start, stop)
 
     def read_at_once(self, ranges: Sequence[Range]) -> None:
-        """Reads several ranges that are needed next in one round, unless they are too long or expected."""
+        """Reads ranges that are needed next in one round.
+
+        Nothing is read if they are too long together, if `expect` has all of them, or if the object is small.
+        """
         self._pieces = []
         first, stop = self._expected
         is_short = sum(end - start for start, end in ranges) <= AT_ONCE_BYTES

@@ -1,4 +1,4 @@
-"""The step that is planned next, and the race of loads for its number."""
+"""Plans the next step of a load: its number and batches, and the race of loads for this number."""
 
 from __future__ import annotations
 

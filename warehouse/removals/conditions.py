@@ -1,7 +1,7 @@
 """Which rows leave: those of a condition in the language of scans, of a range of times, or before a tick.
 
-A condition is asked in tasks, of rows of history alone. It depends on the row alone. Rows that are found by
-the values of keys or other columns are in row_values.py.
+A condition is asked in tasks, and depends on the row alone. Rows that are found by the values of keys or
+other columns are in row_values.py.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class RowCondition(Protocol):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """The texts and numbers in it, as text: a record that has one may be of a row that it selects."""
+        """The texts and numbers in it, as text: a rejected record with one of them may be such a row."""
 
     def share(self, stats: Mapping[str, Any]) -> Share:
-        """Which share of the rows of a file it selects, by its statistics; "some" if they do not tell."""
+        """Which share of a file's rows it selects, by the file's statistics; "some" if they do not tell."""
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which of the rows it selects; a row for which it is NULL is not selected.
 
-        `rows` have its columns in plain types. InputError if it cannot be evaluated on one of them.
+        `rows` have the columns of the condition in plain types. InputError if it fails on a row.
         """
 
 
@@ -102,8 +102,8 @@ class TimeRange:
         edges = [plain(one) for one in between] if isinstance(between, (list, tuple)) else []
         if len(edges) != 2 or edges == [None, None]:
             raise InputError(
-                f"between must be (start, end), the end exclusive, got {shortened(between)}. None leaves a "
-                "side open."
+                f"between must be (start, end), the end exclusive, got {shortened(between)}. One of them "
+                "may be None: that side is open."
             )
         start, stop = (None if one is None else first_us(one) for one in edges)
         if start is not None and stop is not None and start >= stop:
@@ -148,7 +148,7 @@ def given_conditions(
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:
-    """The condition that the text is, over columns, which are Delta's types by name.
+    """The condition that the text is; `columns` has Delta's type of each column.
 
     InputError unless it is one expression, as `wh.quantile(where=...)` takes it.
     """

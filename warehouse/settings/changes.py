@@ -1,4 +1,4 @@
-"""What changes of the options of a living warehouse: pure functions, from options to options.
+"""How `alter`, and batches with new columns, change the options: pure functions, from options to options.
 
     declared   measures, keys, groups and indexes that are added, and other options that get a new value
     without    measures, keys, groups and indexes that are dropped

@@ -139,8 +139,8 @@ QUESTION = (
         "--mode",
         choices=MODES,
         default="accurate",
-        help="quick: from memory, error <= eps * N. accurate (the default): reads a few blocks; error 0 "
-        "while the live rows fit into memory, else <= eps * m. exact: error 0",
+        help="quick: error <= eps * N, mostly from memory. accurate (the default): reads a few blocks; "
+        "error 0 while the live rows fit into memory, else <= eps * m. exact: error 0",
     ),
 )
 
