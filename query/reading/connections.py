@@ -157,22 +157,33 @@ def run_query(
     progress: Progress | None = None,
     share: Callable[[], float] | None = None,
 ) -> T:
-    """Calls `ask`, which runs a statement, and returns its result.
+    """Calls `ask`, which runs a statement, as `run_watched`.
 
-    progress   gets the share that is done about four times a second, then 1
-    share      returns the share that is done; by default DuckDB's own estimate
-
-    KeyboardInterrupt, any error of `progress`, and the end of the question's time or way (spending.py)
-    interrupt the statement, and are raised when it has ended.
+    share: by default DuckDB's own estimate.
     """
     share = share or (lambda: max(0.0, connection.query_progress()) / 100)
+    return run_watched(ask, connection.interrupt, progress, share)
+
+
+def run_watched(
+    ask: Callable[[], T], stop: Callable[[], None], progress: Progress | None, share: Callable[[], float]
+) -> T:
+    """Calls `ask` in a thread, and returns its result.
+
+    stop       makes `ask` end soon; called again until it has ended
+    progress   gets the share that is done about four times a second, then 1
+    share      returns the share that is done
+
+    KeyboardInterrupt, any error of `progress`, and the end of the question's time or way (spending.py)
+    stop it, and are raised when it has ended.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="tidemark-scan") as pool:
         future = pool.submit(ask)
         try:
             _wait_for(future, progress, share)
         except BaseException:
             while not future.done():
-                connection.interrupt()
+                stop()
                 wait([future], _INTERRUPT_SECONDS)
             raise
         return future.result()

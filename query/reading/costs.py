@@ -7,7 +7,7 @@ store, divided by the estimate. The first scan about a topic sets the factor of 
 answer of another way after more than PATIENCE, and one of a trial. A way that was stopped takes at least the
 time until then. Each later answer applies a share of the correction to the factor of its way, or, if the
 answer before it erred to the same side, the less of the two corrections. A scan that also had to compare
-files with their digests, which is done once in a process, is not used to correct the factors.
+files with their digests, which is done once in a process, corrects no factor, but it is an answer.
 
 A way is *measured* once it has answered about the topic. The first question is answered by the way with the
 least estimate, later ones by the measured way with the least, k. A way that might be faster is *tried* before
@@ -295,15 +295,17 @@ class Costs:
         *,
         is_trial: bool = False,
         is_stopped: bool = False,
+        has_compared: bool = False,
     ) -> None:
         """Corrects the factor of the way by the time that it took, or after which it was stopped.
 
         A trial and the first scan set it, and a first answer that took longer than a new process explains.
+        has_compared: it compared files as well, so its answer corrects nothing.
         """
         took = seconds * 1e6
         if not is_stopped:
             self._measured.add((topic, way))
-        if took < SLACK and not is_trial:
+        if (took < SLACK and not is_trial) or (has_compared and not is_stopped):
             return
         least, most = _FACTORS
         ratio = min(max(max(took, SLACK) / max(cost, SLACK), least), most)
@@ -368,11 +370,15 @@ class Attempt:
         has_answered = error is None and not self._is_refused
         if has_answered and self.is_told:
             spent.plan.took(spent.way or self.way)
-        is_learned = has_answered and spent.way == self.way and not spent.compared
-        if is_learned or is_stopped:
-            took = spent.seconds() - self._began
+        if is_stopped or (has_answered and spent.way == self.way):
             self.costs.learn(
-                self.topic, self.way, self.cost, took, is_trial=self.is_trial, is_stopped=is_stopped
+                self.topic,
+                self.way,
+                self.cost,
+                spent.seconds() - self._began,
+                is_trial=self.is_trial,
+                is_stopped=is_stopped,
+                has_compared=spent.compared,
             )
         spent.way = self._outer
         spent.limits.remove(self._limit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import Context, copy_context
 from itertools import pairwise
 from typing import TypeVar
@@ -47,7 +47,7 @@ def equal_shares(items: int) -> list[Share]:
 
 
 def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T]:
-    """What the work gives for each share, in their order. Its errors are raised.
+    """What the work gives for each share, in their order. Its errors are raised once no share runs.
 
     Reads in it count for the question of this thread (spending.py).
     """
@@ -61,7 +61,11 @@ def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T
         finally:
             _inside.a_share = False
 
-    return list(_threads().map(one, shares, [copy_context() for _ in shares]))
+    futures = [_threads().submit(one, share, copy_context()) for share in shares]
+    try:
+        return [future.result() for future in futures]
+    finally:  # what stops one share stops the others, too, while the caller waits here
+        wait([future for future in futures if not future.cancel()])
 
 
 def _is_share() -> bool:

@@ -30,7 +30,7 @@ from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import Ints, RankedValues, no_ends
 from tidemark.query.scans.divided_rows import present
-from tidemark.query.scans.plain_files import PlainFile, Rows, read_rows
+from tidemark.query.scans.plain_files import FileReading, PlainFile, Rows, read_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import combine_codes, stable_order, unique_codes
@@ -105,13 +105,18 @@ class CodedRows:
 
     @classmethod
     def of_files(
-        cls, files: Sequence[PlainFile], spans: Sequence[Span], measure: Measure, by: Sequence[Key]
+        cls,
+        files: Sequence[PlainFile],
+        spans: Sequence[Span],
+        measure: Measure,
+        by: Sequence[Key],
+        reading: FileReading,
     ) -> CodedRows | None:
         """From files; None if their numbers are not in the spans, which statistics tell."""
         most = max(PIECE_ROWS, codes_of(spans))
 
         def rows(first: int, last: int) -> Iterator[Rows]:
-            return read_rows(files[first:last], measure, by, most)
+            return read_rows(files[first:last], measure, by, most, reading)
 
         try:
             return cls._of_spans(spans, rows, [file.rows for file in files], measure.dtype, READ_WEIGHT)
@@ -302,7 +307,7 @@ def _rows(batch: pa.RecordBatch, width: int) -> Rows:
 def _count(counts: Ints, codes: Ints, chosen: NDArray[np.bool_] | None = None) -> None:
     """Adds the rows of each code; only those that are chosen, if that is given."""
     if chosen is not None:
-        codes = codes[: len(chosen)][chosen] if chosen.any() else codes[:0]
+        codes = codes[chosen] if chosen.any() else codes[:0]
     if len(codes):
         counts += np.bincount(codes, minlength=len(counts))
 

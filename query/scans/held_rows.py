@@ -18,6 +18,7 @@ from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.coded_rows import MOST_CODES, CodedRows
 from tidemark.query.scans.divided_rows import divided_rows, present, without
+from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
 from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -94,8 +95,14 @@ class HeldRows:
 
 def _coded(source: RowSource, relation: str, asker: Asker) -> CodedRows:
     """The rows by group; they are read without DuckDB where that is possible."""
-    if source.plain and source.measure is not None:
-        rows = CodedRows.of_files(source.plain, source.spans, source.measure, source.by)
+    files, measure = source.plain, source.measure
+    if files and measure is not None:
+        reading = FileReading(files)
+        rows = asker.watched(
+            lambda: CodedRows.of_files(files, source.spans, measure, source.by, reading),
+            reading.stop,
+            lambda: reading.share,
+        )
         if rows is not None:
             return rows
     given = [*source.group_columns, quoted(VALUE), *([quoted(LIVE)] if source.has_live else [])]

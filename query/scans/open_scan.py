@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
@@ -18,6 +19,7 @@ from tidemark.query.reading.connections import (
     ScanConnection,
     give_back,
     run_query,
+    run_watched,
     take_connection,
 )
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
@@ -154,6 +156,11 @@ class OpenScan:
     def table(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in some pieces."""
         return self._ask(lambda: self.connection.sql(statement).to_arrow_table())
+
+    def watched(self, read: Callable[[], T], stop: Callable[[], None], share: Callable[[], float]) -> T:
+        """What `read` gives, which reads without a statement; `stop` ends it, `share` is how much is done."""
+        context = copy_context()  # its reads are of the question of this thread
+        return run_watched(lambda: context.run(read), stop, self._progress, share)
 
     def keep(self, name: str, rows: str) -> None:
         """Keeps rows, SQL, in a table of this name until the scan is closed."""

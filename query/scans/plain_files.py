@@ -1,7 +1,8 @@
 """Whole files of `events` whose rows are all selected: read without DuckDB, which hands rows over slowly.
 
 They are files that DuckDB could read by itself (duckdb_files.py), so they were compared with their digests.
-Values are encoded as loads encode them. Each thread reads files of its own.
+Values are encoded as loads encode them. Each thread reads files of its own. Another thread waits for all of
+them, reports how much is read, and may stop the reading.
 
 Cost: about two thirds of what DuckDB takes to read numbers and hand them over.
 """
@@ -9,9 +10,11 @@ Cost: about two thirds of what DuckDB takes to read numbers and hand them over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -49,28 +52,71 @@ def is_plain(measure: Measure, by: Sequence[Key]) -> bool:
     return (kind.is_double or kind.is_integer) and all(key.column_type.is_integer for key in by)
 
 
-def read_rows(files: Sequence[PlainFile], measure: Measure, by: Sequence[Key], most: int) -> Iterator[Rows]:
+class Stopped(Exception):
+    """The reading was stopped by the thread that waits for it."""
+
+
+class FileReading:
+    """How much of some files is read by threads; another thread looks at it, and may stop them."""
+
+    def __init__(self, files: Sequence[PlainFile]) -> None:
+        self._rows, self._lock = sum(file.rows for file in files), Lock()
+        self._read, self._is_stopped = 0, False
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that is read, from 0 to 1."""
+        return self._read / self._rows if self._rows else 1.0
+
+    def add(self, rows: int) -> None:
+        """So many more rows are read."""
+        with self._lock:
+            self._read += rows
+
+    def stop(self) -> None:
+        """Threads stop at their next row group."""
+        self._is_stopped = True
+
+    def check(self) -> None:
+        """Ends a thread: Stopped, or as `spending.check`."""
+        spending.check()
+        if self._is_stopped:
+            raise Stopped
+
+
+def read_rows(
+    files: Sequence[PlainFile], measure: Measure, by: Sequence[Key], most: int, reading: FileReading
+) -> Iterator[Rows]:
     """The rows of files without NULL in a column of the group, at most so many at once.
 
-    DamagedWarehouse if a file cannot be read.
+    DamagedWarehouse if a file cannot be read. It stops between row groups as `reading` says.
     """
-    nothing = np.zeros(0, bool)
     for file in files:
-        with report_unreadable_file(file.path), pq.ParquetFile(file.path, pre_buffer=False) as opened:
+        with report_unreadable_file(file.path):
+            opened = pq.ParquetFile(file.path, pre_buffer=False)
+        with opened:
             for number in range(opened.num_row_groups):
-                spending.check()
-                table = opened.read_row_group(number, [*set(file.columns)], use_threads=False)
-                *columns, values = (single_array(table.column(name)) for name in file.columns)
-                own = encode_values(measure, values)
-                keys = [encode_column(key.column_type, one) for key, one in zip(by, columns, strict=True)]
-                groups = [key.stored for key in keys]
-                numbers, is_null = own.stored, own.null if values.null_count else nothing
-                if any(column.null_count for column in columns):
-                    kept = ~np.any([key.null for key in keys], axis=0)
-                    groups = [column[kept] for column in groups]
-                    numbers, is_null = numbers[kept], is_null[kept] if len(is_null) else is_null
-                for first in range(0, len(numbers), most):
+                reading.check()  # not inside: a reading that is stopped is no damage
+                with report_unreadable_file(file.path):
+                    table = opened.read_row_group(number, [*set(file.columns)], use_threads=False)
+                    rows = _encoded(table, file, measure, by)
+                reading.add(len(table))
+                for first in range(0, len(rows.values), most):
                     here = slice(first, first + most)
-                    count = len(numbers[here])
-                    is_live = np.ones(count, bool) if file.is_live else nothing
-                    yield Rows([column[here] for column in groups], numbers[here], is_null[here], is_live)
+                    groups = [column[here] for column in rows.groups]
+                    yield Rows(groups, rows.values[here], rows.is_null[here], rows.is_live[here])
+
+
+def _encoded(table: pa.Table, file: PlainFile, measure: Measure, by: Sequence[Key]) -> Rows:
+    """The rows of a row group without NULL in a column of the group."""
+    nothing = np.zeros(0, bool)
+    *columns, values = (single_array(table.column(name)) for name in file.columns)
+    own = encode_values(measure, values)
+    keys = [encode_column(key.column_type, one) for key, one in zip(by, columns, strict=True)]
+    groups = [key.stored for key in keys]
+    numbers, is_null = own.stored, own.null if values.null_count else nothing
+    if any(column.null_count for column in columns):
+        kept = ~np.any([key.null for key in keys], axis=0)
+        groups = [column[kept] for column in groups]
+        numbers, is_null = numbers[kept], is_null[kept] if len(is_null) else is_null
+    return Rows(groups, numbers, is_null, np.ones(len(numbers), bool) if file.is_live else nothing)

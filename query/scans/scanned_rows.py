@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,7 @@ class ScannedRows(Protocol):
 
 
 class Asker(Protocol):
-    """Runs statements of DuckDB."""
+    """Runs statements of DuckDB, and what reads in their place."""
 
     @property
     def connection(self) -> DuckDBPyConnection:
@@ -143,3 +145,6 @@ class Asker(Protocol):
 
     def table(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in some pieces."""
+
+    def watched(self, read: Callable[[], T], stop: Callable[[], None], share: Callable[[], float]) -> T:
+        """What `read` gives, which `stop` ends; meanwhile `share` is how much is done."""

@@ -8,7 +8,6 @@ left out.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,32 +31,39 @@ from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
 BY_NAME = "union_by_name = true"
 _QUERY_BYTES = 2**20  # of a query that is kept, beside its values: an upper bound
-_KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: the oldest goes while there are more files and more bytes
+_KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: these newest files stay, older ones up to so many bytes
 
 
 class ValueFiles:
-    """Files of rows that indexes found, in a folder, for statements that run now; old ones are deleted."""
+    """Files of rows that indexes found, in a folder, for statements that run now; old ones are deleted.
+
+    DuckDB asks for the path anew whenever it runs a relation or a prepared statement. So a file is needed
+    from this moment to the end of the run, and as long as there are queries of these rows.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock, self._written = folder, Lock(), 0
-        self._kept: deque[tuple[ref[pa.Table], Path, int]] = deque()
+        self._kept: dict[Path, tuple[ref[pa.Table], int]] = {}  # its rows and bytes, the newest use last
 
     def path_of(self, values: pa.Table) -> str:
         """The path of a file of these rows: of the one that there is, or of a new one."""
         with self._lock:
-            for known, path, _ in self._kept:
+            for path, (known, _) in self._kept.items():
                 if known() is values and path.exists():
+                    self._kept[path] = self._kept.pop(path)
                     return str(path)
             self._written += 1
             path = self._folder / f"found-{self._written}.parquet"
         pq.write_table(values, path, compression="none", use_dictionary=False, write_statistics=False)
         with self._lock:
-            self._kept.append((ref(values), path, path.stat().st_size))
-            size = sum(size for _, _, size in self._kept)
-            while len(self._kept) > _KEPT_FILES and size > _KEPT_BYTES:
-                _, oldest, its_size = self._kept.popleft()
-                oldest.unlink(missing_ok=True)
-                size -= its_size
+            self._kept[path] = ref(values), path.stat().st_size
+            size = sum(size for _, size in self._kept.values())
+            for oldest in [*self._kept][:-_KEPT_FILES]:
+                known, its_size = self._kept[oldest]
+                if known() is None or size > _KEPT_BYTES:
+                    del self._kept[oldest]
+                    oldest.unlink(missing_ok=True)
+                    size -= its_size
         return str(path)
 
 

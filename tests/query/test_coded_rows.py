@@ -20,7 +20,7 @@ import pytest
 
 from tidemark.query.scans import coded_rows, divided_rows, event_scan, plain_files
 from tidemark.query.scans.coded_rows import CodedRows, Piece
-from tidemark.query.scans.plain_files import PlainFile
+from tidemark.query.scans.plain_files import FileReading, PlainFile
 from tidemark.warehouse.columns import value_encoding
 from tidemark.warehouse.columns.code_sums import EachSums
 from tidemark.warehouse.columns.codes import stable_order
@@ -129,11 +129,12 @@ def check_files(folder: Path) -> None:
         measure = Measure("value", "double" if kind == pa.float64() else "long")
         span = coded_rows._span(table.column(0))
         by = [Key("group 0", "integer")]
-        found = CodedRows.of_files(files, [span], measure, by)
+        found = CodedRows.of_files(files, [span], measure, by, FileReading(files))
         assert found is not None
         assert shown(found) == truth(table, 1)
         smaller = [(span[0], span[1] - 1)]
-        assert len(table) == 0 or CodedRows.of_files(files, smaller, measure, by) is None
+        found = CodedRows.of_files(files, smaller, measure, by, FileReading(files))
+        assert len(table) == 0 or found is None
 
 
 def test_whole_files_are_read_as_they_are(tmp_path: Path) -> None:

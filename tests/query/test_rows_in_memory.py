@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.query.indexworld import IndexWorld, grown
 from tidemark import query
-from tidemark.query.sql import relations, rows_in_memory
+from tidemark.query.sql import found_rows, relations, rows_in_memory
 from tidemark.query.sql.found_rows import ValueFiles
 from tidemark.query.sql.rows_in_memory import RowsInMemory
 from tidemark.warehouse import InputError
@@ -103,6 +105,43 @@ def test_rows_beyond_the_limit_are_given_in_files(
     monkeypatch.setattr(rows_in_memory, "_MOST", most)
     for statement in STATEMENTS[:3]:
         assert answers(world, statement) == expected(world, statement)
+
+
+def check_old_files(folder: Path) -> None:
+    """Beyond the newest uses, files are gone with their rows; others stay, and are given again."""
+    files, kept, used = ValueFiles(folder), pa.table({"a": [1]}), pa.table({"a": [2]})
+    first, second = files.path_of(kept), files.path_of(used)
+    for number in range(20):
+        assert pq.read_table(files.path_of(pa.table({"a": [number]}))).to_pydict() == {"a": [number]}
+        assert len([*folder.iterdir()]) <= found_rows._KEPT_FILES + 2
+        assert files.path_of(used) == second
+    assert files.path_of(kept) == first
+    assert pq.read_table(first) == kept
+    del used  # a statement that was given its path may still read it
+    assert pq.read_table(files.path_of(pa.table({"a": [3]}))).to_pydict() == {"a": [3]}
+    assert Path(second).exists()
+
+
+@pytest.mark.parametrize("broken", [None, "files stay", "the oldest goes, used or not"])
+def test_files_are_deleted_once_nobody_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str | None
+) -> None:
+    monkeypatch.setattr(found_rows, "_KEPT_FILES", 3)
+    if broken is None:
+        check_old_files(tmp_path)
+        return
+    lost: Any = (lambda rows: lambda: rows) if broken == "files stay" else (lambda _: lambda: None)
+    monkeypatch.setattr(found_rows, "ref", lost)
+    with pytest.raises(AssertionError):
+        check_old_files(tmp_path)
+
+
+def test_files_beyond_the_bytes_go_with_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_rows, "_KEPT_FILES", 3)
+    monkeypatch.setattr(found_rows, "_KEPT_BYTES", 0)
+    files, rows = ValueFiles(tmp_path), [pa.table({"a": [number]}) for number in range(5)]
+    paths = [Path(files.path_of(one)) for one in rows]
+    assert [path.exists() for path in paths] == [False, False, True, True, True]
 
 
 def test_rows_are_let_go_with_their_statement() -> None:

@@ -44,8 +44,11 @@ class Asked:
     is_trial: bool
 
 
-def asked(worlds: Sequence[World], read: float = 0.0) -> list[Asked]:
-    """Some questions. read: what it takes once to read the runs, estimated as they."""
+def asked(worlds: Sequence[World], read: float = 0.0, *, compares: bool = False) -> list[Asked]:
+    """Some questions.
+
+    read: what it takes once to read the runs, estimated as they. compares: each scan compares files.
+    """
     clock, chooser, found = Work(), Costs(), list[Asked]()
     unread, payments = read, LRUCache[float](1)
 
@@ -60,6 +63,8 @@ def asked(worlds: Sequence[World], read: float = 0.0) -> list[Asked]:
         for attempt in chooser.attempts("rows", given, reading):
             is_trial = is_trial or attempt.is_trial
             with attempt:
+                if compares and attempt.way == "scan":
+                    spending.compared_files()
                 step = true[attempt.way] / STEPS
                 while attempt.way == "runs" and unread > 0:
                     clock.step(read / STEPS)
@@ -222,6 +227,37 @@ def test_rates_that_are_corrected_late_are_caught(monkeypatch: Patch, learn: Any
     monkeypatch.setattr(Costs, "learn", learn)
     with pytest.raises(AssertionError):
         check_fifth()
+
+
+def check_compared() -> None:
+    """A batch comes between any two questions, so each scan has new files to compare."""
+    world = {"index": 0.2, "scan": 0.1}, {"index": 0.1, "scan": 1.0}
+    found = asked([world] * QUESTIONS, compares=True)
+    assert max(one.seconds for one in found[FIRST:]) <= 1.5 * 0.1 + SLACK
+
+
+def _forget_what_compared(self: Costs, *given: Any, **more: Any) -> None:
+    if not more["has_compared"]:
+        LEARN(self, *given, **more)
+
+
+def test_a_way_that_compared_files_has_answered(monkeypatch: Patch) -> None:
+    """The broken variant forgets such an answer, and takes the slower way for ever."""
+    check_compared()
+    monkeypatch.setattr(Costs, "learn", _forget_what_compared)
+    with pytest.raises(AssertionError):
+        check_compared()
+
+
+def test_a_way_that_compared_files_corrects_no_factor() -> None:
+    clock, chooser = Work(), Costs()
+    with clock.questions(), spending.spending() as spent:
+        (attempt,) = chooser.attempts("rows", {"scan": 1e6})
+        with attempt:
+            clock.step(3.0)
+            spending.compared_files()
+    assert spent.compared
+    assert chooser.corrected("rows", "scan", 1.0) == 1.0
 
 
 def test_a_reader_that_tries_no_way_is_caught(monkeypatch: Patch) -> None:
