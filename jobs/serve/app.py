@@ -42,7 +42,7 @@ from tidemark.warehouse.errors import InputError, shortened
 
 BODY_BYTES = 2**21
 BODY_SECONDS = 20.0
-PIECE_BYTES = 2**18  # of an answer, which are given to the connection at once
+PIECE_BYTES = 2**14  # of an answer, which are given to the connection at once, see connections.py
 ANSWER_BYTES = 2**26
 
 Handler = Callable[[HttpRequest], Awaitable[Response]]

@@ -5,7 +5,11 @@
 * At most MOST_WAITING connections wait for the head of their first request, and before it for the end of the
   TLS handshake; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
-* A connection whose client takes nothing of its answer for SEND_SECONDS is closed.
+* A connection whose client takes nothing of its answer for SEND_SECONDS is closed. Linux counts what the
+  other side has acknowledged. Elsewhere taken is what asyncio gets rid of: whatever the kernel has room for,
+  but over TLS about 64 KiB at once. The last of an answer over TLS, at most about 80 KiB, is outside of this,
+  since asyncio does not tell whether it has gone. It is given up with its connection: KEEP_SECONDS after the
+  last piece was written uvicorn begins to close it, and 30 seconds later asyncio ends that.
 * A connection whose request had no valid token is closed after the answer (hosts.py).
 
 So clients without a token cannot keep others out by holding connections open. The size and the time of bodies
@@ -17,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import sys
 from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, cast
@@ -26,11 +31,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
 SEND_SECONDS = 60.0
+KEEP_SECONDS = 15
 HEAD_BYTES = 2**16
 MOST_WAITING = 128
 MOST = 1024
+_ACKNOWLEDGED_AT = 120  # tcpi_bytes_acked, 8 bytes, in Linux's struct tcp_info
 
 _waiting: OrderedDict[int, socket.socket] = OrderedDict()  # without a first request, by number, oldest first
+
+
+def _acknowledged(one: socket.socket) -> int:
+    """How many bytes the other side has acknowledged so far; 0 where the kernel does not tell."""
+    if not hasattr(socket, "TCP_INFO"):
+        return 0
+    told = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED_AT + 8)
+    return int.from_bytes(told[_ACKNOWLEDGED_AT:], sys.byteorder)
 
 
 class Door(socket.socket):
@@ -59,15 +74,17 @@ class GuardedProtocol(H11Protocol):
     most = MOST
     _timer: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
-    _number = -1  # of its socket
+    _socket: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client came."""
         super().connection_made(transport)
-        self._number = transport.get_extra_info("socket").fileno()
+        self._socket = transport.get_extra_info("socket")
         if len(self.connections) > self.most:
             transport.abort()
             return
+        # `pause_writing` comes as soon as anything is left: TLS means "as much as", TCP "more than".
+        transport.set_write_buffer_limits(high=1 if self.scheme == "https" else 0)
         self._start()
 
     def data_received(self, data: bytes) -> None:
@@ -95,15 +112,19 @@ class GuardedProtocol(H11Protocol):
         super().resume_writing()
 
     def _look_whether_taken(self, before: int | None) -> None:
-        """Closes the connection if as much is left to send as SEND_SECONDS before."""
-        left = cast("Any", self.transport).get_write_buffer_size()
-        if before is not None and left >= before:
+        """Closes the connection if no more is taken than SEND_SECONDS before."""
+        taken = self._taken()
+        if before is not None and taken <= before:
             # At once: else the kernel would go on to offer what it has taken of the answer.
             at_once = struct.pack("ii", 1, 0)
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
             cast("Any", self.transport).abort()
             return
-        self._sending = self.loop.call_later(self.send_seconds, self._look_whether_taken, left)
+        self._sending = self.loop.call_later(self.send_seconds, self._look_whether_taken, taken)
+
+    def _taken(self) -> int:
+        """A number that grows, while no more is written, when the client takes something of its answer."""
+        return _acknowledged(self._socket) - int(cast("Any", self.transport).get_write_buffer_size())
 
     def _sent(self) -> None:
         if self._sending is not None:
@@ -117,7 +138,7 @@ class GuardedProtocol(H11Protocol):
         self._timer = self.loop.call_later(self.head_seconds, self._late)
 
     def _stop(self) -> None:
-        _waiting.pop(self._number, None)
+        _waiting.pop(self._socket.fileno(), None)  # -1 once it is closed: another one may have its number
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

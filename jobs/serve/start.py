@@ -179,7 +179,7 @@ def server_of(
     """The server of an application; it ends once `stopping` is set. With a certificate it speaks TLS."""
     import uvicorn
 
-    from tidemark.jobs.serve.connections import HEAD_BYTES, GuardedProtocol
+    from tidemark.jobs.serve.connections import HEAD_BYTES, KEEP_SECONDS, GuardedProtocol
 
     class Server(uvicorn.Server):
         """Whoever runs it handles the signals."""
@@ -202,7 +202,7 @@ def server_of(
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=15,
+            timeout_keep_alive=KEEP_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             h11_max_incomplete_event_size=HEAD_BYTES,
             ssl_certfile=certificate,

@@ -101,8 +101,9 @@ def serving(
     queue: QuestionQueue | None = None,
     origins: tuple[str, ...] = (),
     certificate: tuple[Path, Path] | None = None,
+    send_bytes: int | None = None,
 ) -> Iterator[Site]:
-    """A server on a free port until the end of the block."""
+    """A server on a free port until the end of the block; its kernel holds so many bytes of an answer."""
     queue = queue or QuestionQueue(parallel=2, waiting=8, seconds=60)
     metrics = Metrics(warehouses)
     served = Served(warehouses, tokens or Tokens([all_rights("tests", TOKEN)]), queue, metrics)
@@ -110,10 +111,13 @@ def serving(
     stopping, files = threading.Event(), map(str, certificate or ())
     server = server_of(app, stopping, *files)
     with listening("127.0.0.1", 0) as door:
+        if send_bytes is not None:  # connections inherit it
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[door])))
         thread.start()
         try:
-            yield Site(door.getsockname()[1], queue)
+            secure = None if certificate is None else ssl.create_default_context(cafile=certificate[0])
+            yield Site(door.getsockname()[1], queue, secure)
         finally:
             stopping.set()
             thread.join()
