@@ -26,7 +26,7 @@ STATEMENTS = [
     "SELECT a.x, b.x FROM events a JOIN events b ON a.n = b.n WHERE a.k = 'a' AND b.k = 'b'",
     "WITH e AS NOT MATERIALIZED (SELECT x FROM events WHERE k = 'a') FROM e a JOIN e b USING (x)",
     "SELECT k, count(*), count(x) FROM events WHERE k >= 'u' GROUP BY GROUPING SETS ((k), ())",
-    "SELECT x FROM events WHERE k = 'a' ORDER BY x LIMIT 2",
+    "SELECT x FROM events WHERE k = 'a' ORDER BY x, signbit(x) LIMIT 2",
     "SELECT count(*) FROM events WHERE k >= ''",
     "SELECT x FROM events WHERE k = 'nobody'",
 ]
