@@ -31,7 +31,7 @@ class TableFacts:
     made: dict[str, Any] = field(default_factory=dict)
 
 
-# By version: of the version that was asked last, and of the next one after a commit.
+# By version: of the one that was asked last, or of the next one after a commit.
 Facts: TypeAlias = dict[int, TableFacts]
 
 
@@ -46,8 +46,10 @@ def facts_of(table: DeltaTable) -> TableFacts:
 
 
 def know_newest(table: DeltaTable, version: int, newest: Mapping[str, int | None]) -> None:
-    """Says what a version, to which the table may come next, has of applications."""
-    all_facts(table)[version] = TableFacts(newest=dict(newest))
+    """Says what the version that the table comes to next has of applications; older ones are forgotten."""
+    facts = all_facts(table)
+    facts.clear()
+    facts[version] = TableFacts(newest=dict(newest))
 
 
 def all_facts(table: DeltaTable) -> Facts:
