@@ -158,21 +158,14 @@ def _faults_of_purges(store: Store) -> list[str]:
         purges.read_certificates(store)
     except (DamagedWarehouse, FileNotFoundError) as error:
         return [f"{PURGES} cannot be read: {error} Put its folder back from a copy."]
-    return _size_faults(store, PURGES)
-
-
-def _faults_of_removed(store: Store) -> list[str]:
-    """What is wrong with the files that tell which batches lost rows; a batch that comes again needs them."""
-    if (reason := unreadable(store, REMOVED)) is not None:
-        return [f"{REMOVED} cannot be read: {reason} Put its folder back from a copy."]
-    return _size_faults(store, REMOVED)
+    return _size_faults(store, PURGES) if table_open.exists(store, PURGES) else []
 
 
 def _size_faults(store: Store, name: str) -> list[str]:
-    """The files of a table, if there is one, that are missing, cut, or others than were written."""
-    files = [
-        file for table in tables.find_tables(store, name) if table for file in data_files.list_files(table)
-    ]
+    """What is wrong with the log of a table, or its files that are missing, cut, or not those written."""
+    if (reason := unreadable(store, name)) is not None:
+        return [f"{name} cannot be read: {reason} Put its folder back from a copy."]
+    files = data_files.list_files(tables.open_table(store, name))
     faults = (file_checks.size_fault(store, name, file) for file in files)
     return [f"{name}/{fault}. Put the file back from a copy." for fault in faults if fault is not None]
 
@@ -305,7 +298,9 @@ class _Repair:
                 )
         is_known = len(found) == before
         if SIGNED in self.work.options.features:
-            found += _faults_of_removed(store) + _faults_of_purges(store) + _size_faults(store, REMOVALS)
+            # Of `removed`, a batch that comes again needs to know which batches lost rows.
+            found += _size_faults(store, REMOVED) + _faults_of_purges(store)
+            found += _size_faults(store, REMOVALS) if table_open.exists(store, REMOVALS) else []
         return is_known
 
     def _rejected(self) -> None:

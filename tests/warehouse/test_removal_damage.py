@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.killing import Killed, killer
 from tests.query.groupworld import HOUR, START, TINY, GroupWorld
 from tidemark import warehouse
 from tidemark.warehouse.delta import tables
@@ -56,6 +57,21 @@ def test_lost_records_are_refused_by_readers_and_writers(uri: Path) -> None:
         with pytest.raises(DamagedWarehouse, match="removals is behind"):
             call()
     assert DeltaTable(uri / "events").version() == version
+
+
+@pytest.mark.parametrize("point", ["removal written", "removal planned"])
+def test_a_torn_log_before_the_first_decision_is_told(tmp_path: Path, point: str) -> None:
+    """No row left so far, so nobody else reads the records."""
+    world = GroupWorld.create(tmp_path, groups=[], keys=["origin"])
+    world.add([(START + i * HOUR, "ab"[i % 2], i % 5, float(i), None) for i in range(20)], load=True)
+    with pytest.raises(Killed):
+        warehouse.delete(None, world.path, "number = 1", tuning=TINY, progress=killer(point))
+    (world.path / "removals/_delta_log" / f"{0:020d}.json").write_text("torn")
+    report = warehouse.repair(None, world.path)
+    assert (report.outcome, report.actions) == ("damaged", [])
+    (told,) = report.only_a_copy
+    assert told.startswith("removals cannot be read: ")
+    assert told.endswith("Put its folder back from a copy.")
 
 
 def test_lost_files_of_removals_are_told(uri: Path) -> None:
