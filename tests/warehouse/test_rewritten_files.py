@@ -19,7 +19,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import fingerprint
-from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
+from tidemark.warehouse.integrity.sealed_files import SEAL, SealedFile, open_sealed
 from tidemark.warehouse.removals import rewrite
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
 from tidemark.warehouse.removals.select import Selected
@@ -136,6 +136,21 @@ def test_columns_that_compression_makes_hardly_smaller_are_written_as_they_are(t
     assert new.drop_columns("later").equals(rows.filter(stay))
 
 
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY"])
+def test_what_others_hardly_compressed_is_compressed(tmp_path: Path, codec: str) -> None:
+    """With our seal, the same file would say that compression saves nothing."""
+    rows, earlier = rows_of(1), tmp_path / "earlier.parquet"
+    tmp_path.joinpath("events").mkdir()
+    found = []
+    for metadata in ({}, {SEAL: b""}):
+        pq.write_table(rows.replace_schema_metadata(metadata), earlier, compression=codec)
+        with RowFile(Store.from_uri(str(tmp_path)), rows.schema) as file:
+            file.compress_as(pq.read_metadata(earlier))
+            file.write(rows)
+        found.append({*codecs(tmp_path / "events" / file.written().path).values()})
+    assert found == [{"ZSTD"}, {"UNCOMPRESSED" if codec == "NONE" else "ZSTD"}]
+
+
 def groups_of(folder: Path, rows: pa.Table) -> list[int]:
     """The rows of each row group of a file to which ten rows are written at a time."""
     store = Store.from_uri(str(folder), tuning=Tuning(group_bytes=30_000))
@@ -152,6 +167,11 @@ def test_row_groups_end_by_the_bytes_of_texts(tmp_path: Path, monkeypatch: pytes
     texts = pa.array([["x" * 1000, "y" * 1000][number % 2] for number in range(90)])
     plain, coded = pa.table({"text": texts}), pa.table({"text": texts.dictionary_encode()})
     assert groups_of(tmp_path / "plain", plain) == groups_of(tmp_path / "coded", coded) == [30, 30, 30]
+    measured, usual = list[int](), event_files.plain_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(event_files, "plain_bytes", lambda rows: measured.append(rows.num_rows) or usual(rows))
+        assert groups_of(tmp_path / "again", coded) == [30, 30, 30]
+    assert sum(measured) == 90, "each row is measured once"
     monkeypatch.setattr(event_files, "plain_bytes", lambda rows: rows.nbytes)
     assert groups_of(tmp_path / "broken", coded) == [90]
 
@@ -160,7 +180,8 @@ def test_texts_are_dictionaries_as_in_the_first_rows(tmp_path: Path) -> None:
     """Whatever later rows have: texts, or dictionaries with other entries."""
     texts = pa.table({"text": pa.array(["a", "b", None, "a"])})
     others = pa.table({"text": pa.array(["c", "a"]).dictionary_encode()})
-    for number, pieces in enumerate(([others, texts, others], [texts, others])):
+    wide = others.cast(pa.schema([("text", pa.dictionary(pa.int64(), pa.string()))]))
+    for number, pieces in enumerate(([others, texts, others, wide], [texts, others])):
         store = Store.from_uri(str(tmp_path / str(number)))
         (tmp_path / str(number) / "events").mkdir(parents=True)
         with RowFile(store, texts.schema) as file:

@@ -87,7 +87,7 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
         if pa.types.is_null(kind):
             continue
         if field.name in coded:
-            if field.type in {pa.dictionary(pa.int32(), kind), pa.dictionary(pa.int64(), kind)}:
+            if field.type == pa.dictionary(pa.int32(), kind):
                 continue
             column = _decoded(column, kind).dictionary_encode()
         elif field.type != kind:

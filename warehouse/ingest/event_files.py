@@ -40,7 +40,7 @@ from tidemark.warehouse.ingest.private_rows import WrappedTokens
 from tidemark.warehouse.ingest.rejected import write_rejected
 from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_rows
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample, RowSampler
-from tidemark.warehouse.integrity.sealed_files import SealedWriter, open_sealed
+from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
@@ -198,6 +198,7 @@ class RowFile:
         self._footers: list[pq.FileMetaData] = []
         self._writer: SealedWriter | None = None
         self._buffer: list[pa.Table] = []
+        self._buffer_rows, self._buffer_bytes = 0, 0
         self._coded: list[str] | None = None  # the columns that are dictionaries in the first rows
         self._loose: set[str] = set()  # the Parquet columns that are not compressed
         self._nulls = Counter[str]()
@@ -225,12 +226,18 @@ class RowFile:
         return origins.file_id(self._path)
 
     def compress_as(self, earlier: pq.FileMetaData) -> None:
-        """Leaves columns as they are of which compression saved too little in a file with the same rows."""
+        """Leaves columns as they are of which compression saved too little in a file with the same rows.
+
+        Of files that others wrote without compression, or with a weaker one, nothing is known.
+        """
+        known = {"ZSTD", "UNCOMPRESSED"} if SEAL in (earlier.metadata or {}) else {"ZSTD"}
         groups = [earlier.row_group(group) for group in range(earlier.num_row_groups)]
         for place in range(earlier.num_columns):
             chunks = [group.column(place) for group in groups]
             size = sum(chunk.total_uncompressed_size for chunk in chunks)
-            if sum(chunk.total_compressed_size for chunk in chunks) > (1 - LEAST_SAVING) * size:
+            least = (1 - LEAST_SAVING) * size
+            is_known = known.issuperset(chunk.compression for chunk in chunks)
+            if is_known and sum(chunk.total_compressed_size for chunk in chunks) > least:
                 self._loose.add(earlier.schema.column(place).path)
 
     def write(self, table: pa.Table, origins_of: tuple[Ints, Ints] | None = None) -> None:
@@ -249,11 +256,12 @@ class RowFile:
             bounds.add(table.column(name))
         self._nulls.update({name: table.column(name).null_count for name in table.column_names})
         while table.num_rows:
-            room = self._group_rows - sum(rows.num_rows for rows in self._buffer)
-            self._buffer.append(table.slice(0, room))
-            table = table.slice(room)
-            size = sum(map(plain_bytes, self._buffer))
-            if self._buffer[-1].num_rows == room or size >= self._group_bytes:
+            room = self._group_rows - self._buffer_rows
+            part, table = table.slice(0, room), table.slice(room)
+            self._buffer.append(part)
+            self._buffer_rows += part.num_rows
+            self._buffer_bytes += plain_bytes(part)
+            if part.num_rows == room or self._buffer_bytes >= self._group_bytes:
                 self._flush()
 
     def _flush(self) -> None:
@@ -278,7 +286,7 @@ class RowFile:
             )
         self._writer.write(group)
         self.rows += group.num_rows
-        self._buffer = []
+        self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
     def _codecs(self) -> str | dict[str, str]:
         paths = _leaf_paths(self._schema, lambda _: True)
