@@ -100,10 +100,38 @@ def test_a_mistake_with_dictionaries_is_caught(mistake: str, monkeypatch: pytest
         check()
 
 
-def test_an_index_of_damaged_bytes_is_an_error() -> None:
+def check_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six bytes stand for the 2 GiB that an array of texts can have."""
+    monkeypatch.setattr(digests, "_MOST_BYTES", 6)
+    usual = digests._texts_of
+
+    def texts_of(chunk: pa.DictionaryArray) -> pa.Array:
+        found = usual(chunk)
+        assert sum(len(text.encode()) for text in found.to_pylist() if text is not None) <= 6
+        return found
+
+    monkeypatch.setattr(digests, "_texts_of", texts_of)
+    check()
+
+
+def test_texts_are_taken_in_parts_that_an_array_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_parts(monkeypatch)
+    monkeypatch.setattr(digests, "_parts", lambda chunk: [chunk])
+    with pytest.raises(AssertionError):
+        check_parts(monkeypatch)
+
+
+@pytest.mark.parametrize("index", [-1, 2, 2**31 - 1])
+def test_an_index_of_damaged_bytes_is_an_error(index: int) -> None:
     """Arrow does not compare the indices that it reads with the entries."""
-    damaged = pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([0, -1], np.int32))])
+    damaged = pa.Array.from_buffers(pa.int32(), 2, [None, pa.py_buffer(np.array([0, index], np.int32))])
     entries = pa.array(["ab", "cd"])
     found = pa.DictionaryArray.from_arrays(damaged, entries, safe=False)
-    with pytest.raises(IndexError):
-        text_digest(pa.chunked_array([found]))
+    rows = pa.table({"text": found})
+    for use in (
+        lambda: text_digest(rows["text"]),
+        lambda: plain_bytes(rows),
+        lambda: with_used_entries(rows, ["text"]),
+    ):
+        with pytest.raises(IndexError):
+            use()

@@ -43,6 +43,9 @@ def with_used_entries(rows: pa.Table, coded: Sequence[str]) -> pa.Table:
     """The rows with one dictionary for each of these columns, of the entries that some row has."""
     if not coded:
         return rows
+    for name in coded:
+        for chunk in rows.column(name).chunks:
+            _codes(chunk)  # Arrow numbers them anew without a look at how many entries there are
     rows = rows.unify_dictionaries()
     for name in coded:
         column = rows.column(name)
@@ -64,7 +67,9 @@ def _renumbered(chunk: pa.DictionaryArray, used: NDArray[np.bool_]) -> pa.Dictio
     return pa.DictionaryArray.from_arrays(arrow_array(codes, null), entries)
 
 
-def _codes(chunk: pa.DictionaryArray) -> NDArray[np.int32]:
-    """The entries of the rows that are not NULL."""
-    codes: NDArray[np.int32] = as_numpy(chunk.indices.drop_null())
+def _codes(chunk: pa.DictionaryArray) -> NDArray[np.uint32]:
+    """The entries of the rows that are not NULL; IndexError for one that a damaged file does not have."""
+    codes: NDArray[np.uint32] = as_numpy(chunk.indices.drop_null()).view(np.uint32)  # a negative one is great
+    if len(codes) and codes.max() >= len(chunk.dictionary):
+        raise IndexError(f"index {codes.max()} of a dictionary of {len(chunk.dictionary)} entries")
     return codes

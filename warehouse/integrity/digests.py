@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,6 +56,7 @@ _ROW_SEED = np.uint64(0xBB67AE8584CAA73B)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
 _WORDS_PER_CHUNK = 2**13  # mixed at a time, so that they stay in the processor's cache
 _BYTES_PER_CHUNK = 2**14  # of texts, summed at a time
+_MOST_BYTES = 2**31 - 1  # of the texts of an array
 
 
 # Columns
@@ -141,9 +143,17 @@ def text_digest(column: pa.ChunkedArray) -> int:
     It is made from the entries: no text is copied out of them alone.
     """
     kind = plain_type(column.type)
+    column = pa.chunked_array(chain.from_iterable(map(_parts, column.chunks)), column.type)
     if column.null_count == len(column) or any(chunk.dictionary.null_count for chunk in column.chunks):
         return column_digest(pa.chunked_array(map(_texts_of, column.chunks), kind))
     return _digest_of_words(kind, column, _coded_words)
+
+
+def _parts(chunk: pa.DictionaryArray) -> list[pa.DictionaryArray]:
+    """The rows in parts, each with as much text at most as an array of texts can have."""
+    longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 1
+    rows = _MOST_BYTES // longest
+    return [chunk.slice(start, rows) for start in range(0, len(chunk), rows)]
 
 
 def _texts_of(chunk: pa.DictionaryArray) -> pa.Array:
