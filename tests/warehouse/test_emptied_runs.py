@@ -354,6 +354,11 @@ def test_the_smallest_kappa_so_far_is_kept() -> None:
         options = declared(options, Asked.of(kappa=kappa), lambda: -1)
         found.append((options.kappa, options.least_kappa))
     assert found == [(5, None), (9, 5), (3, 3), (4, 3)]
+    assert options.smallest_kappa == 3
+    by_earlier_version = replace(options, kappa=2)  # it does not know of the smallest one
+    assert by_earlier_version.smallest_kappa == 2
+    later = declared(by_earlier_version, Asked.of(kappa=6), lambda: -1)
+    assert (later.kappa, later.least_kappa) == (6, 2)
 
 
 def test_a_merge_waits_for_the_decision(world: GroupWorld, monkeypatch: pytest.MonkeyPatch) -> None:

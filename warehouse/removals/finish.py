@@ -164,7 +164,7 @@ def _keep_from_merges(work: Work, removal: Removal) -> None:
         name: run_tables.runs_of(table)
         for name, table in zip(names, tables.find_tables(store, *names), strict=True)
     }
-    kappa = work.options.least_kappa or work.options.kappa
+    kappa = work.options.smallest_kappa
     merging = {name: merging_runs(Layout.of(runs), kappa) for name, runs in found.items()}
     lose = {run for runs in merging.values() for run in runs if removal.steps.intersection(run.steps)}
     if not lose:

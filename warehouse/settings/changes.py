@@ -165,7 +165,7 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
     if wanted == options:
         return options
     if wanted.kappa != options.kappa:
-        wanted = replace(wanted, least_kappa=min(options.least_kappa or options.kappa, wanted.kappa))
+        wanted = replace(wanted, least_kappa=min(options.smallest_kappa, wanted.kappa))
     if (wanted.eps, wanted.key_eps) != (options.eps, options.key_eps):
         wanted = replace(
             wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}

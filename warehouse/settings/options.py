@@ -115,6 +115,11 @@ class Options:
         return None if self.tick_us is None else TickGrid(self.tick_us, self.horizon)
 
     @property
+    def smallest_kappa(self) -> int:
+        """The smallest kappa so far. Earlier versions change kappa and leave `least_kappa` as it is."""
+        return min(self.least_kappa or self.kappa, self.kappa)
+
+    @property
     def reveals(self) -> bool:
         """Whether tokens of private columns are sealed values."""
         return self.fingerprint.startswith(REVEAL)
