@@ -15,6 +15,7 @@ from tidemark.stream.changes import FeedCorrections, newest_correction
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.correct import Missing
+from tidemark.warehouse.delta.addresses import in_home
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import BatchRange
@@ -123,7 +124,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
     latest_time(ahead)  # refuses what is no duration
-    checkpoint = os.path.expanduser(os.fspath(checkpoint))
+    checkpoint = in_home(os.fspath(checkpoint))
     check_checkpoint(spark, checkpoint)
     executor = executor_for(spark)
     options = read_options(store)

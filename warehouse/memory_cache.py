@@ -17,6 +17,8 @@ from tidemark.warehouse.errors import InputError, shortened
 
 T = TypeVar("T")
 
+# Python refuses to read numbers of more than 4,300 digits.
+_SIZE = re.compile(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([A-Za-z]*)\s*")
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", start=1)}
 _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
@@ -29,7 +31,7 @@ def parse_bytes(size: str | int) -> int:
     """
     if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
         return size
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", size) if isinstance(size, str) else None
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None or match[2].upper() not in _UNITS:
         raise InputError(
             f"not a size: {shortened(size)}. Expected a number of bytes, or text such as '256MB' or '1 GiB'."

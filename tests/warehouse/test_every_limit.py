@@ -18,6 +18,7 @@ from tests.warehouse.disk import tables_of
 from tidemark import query, stream, warehouse
 from tidemark.warehouse import InputError, Tuning, sizes
 from tidemark.warehouse.errors import name_text, whole_number
+from tidemark.warehouse.memory_cache import parse_bytes
 
 ROWS = pa.table({"x": [1.0, 2.0], "k": ["a", "b"]})
 NUMBERS: list[Any] = [
@@ -173,7 +174,10 @@ def test_every_name_can_be_stored_or_is_refused(tmp_path: Path) -> None:
     ]
     for door in doors:
         assert refused(door, NAMES) == NAMES
-    for place in ("\ud800", "a\0b", None, 1, True):
+    for place in ("\ud800", "a\0b", "~\ud800", "~a\0b"):
+        with pytest.raises(InputError):
+            warehouse.load(None, tmp_path / "w", place, "a")
+    for place in ("\ud800", "a\0b", "~\ud800", "~a\0b", None, 1, True):
         with pytest.raises(InputError):
             query.open(place)  # type: ignore[arg-type]
         with pytest.raises(InputError):
@@ -182,6 +186,13 @@ def test_every_name_can_be_stored_or_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="the cache folder"):
             query.open(tmp_path / "w", cache=place)  # type: ignore[arg-type]
     assert tables_of(tmp_path / "w") == before
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, "1." + "9" * 5000 + " GB"])
+def test_a_size_of_too_many_digits_is_refused(size: str) -> None:
+    with pytest.raises(InputError, match="not a size"):
+        parse_bytes(size)
+    assert parse_bytes(f"{'9' * 40}.5 kB") == 10**43 - 500
 
 
 @pytest.mark.parametrize(("least", "most", "expected"), [

@@ -56,6 +56,14 @@ _UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n\x00\ud800-\udfff]|/_de
 _resolver: list[Resolver] = []  # at most one
 
 
+def in_home(path: str) -> str:
+    """The path with the home folder in place of ~; as it is if it cannot be a path, which its user tells."""
+    try:
+        return os.path.expanduser(path)
+    except ValueError:  # NUL, or half of a surrogate pair, in the name of a user
+        return path
+
+
 def use_catalog(resolve: Resolver | None) -> None:
     """Names such as main.sales.flights are from now on looked up by this function, in this process.
 
@@ -113,7 +121,7 @@ def _local_path(text: str) -> str:
     if not text:
         raise InputError("the place of a warehouse is an empty text. Name a folder; . is the current one.")
     try:
-        path = str(Path(os.path.expanduser(text) if file is None else text).absolute())
+        path = str(Path(in_home(text) if file is None else text).absolute())
     except FileNotFoundError as error:
         raise InputError(
             f"the path {shortened(text)} begins at the current folder, which was deleted. Give the whole "

@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
+from tidemark.warehouse.delta.addresses import in_home
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.os_errors import as_system_refused
 
@@ -66,7 +67,7 @@ class Found:
 
 def find_inputs(given: Sequence[str], places: Places) -> Found:
     """What the given paths and patterns mean; InputError for what is missing, or means nothing whole."""
-    paths = map(os.path.expanduser, given)
+    paths = map(in_home, given)
     named = [entry for one in paths for entry in _expanded(one.rstrip("/") or one, places)]
     files: list[str] = []
     for path, is_folder in named:
