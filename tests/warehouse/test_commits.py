@@ -303,6 +303,25 @@ def test_an_address_in_an_error_or_a_log_has_no_secrets() -> None:
     assert commits.first_line(OSError()) == "OSError"
 
 
+@pytest.mark.parametrize("error", ERRORS, ids=kinds)
+def test_the_commit_before_is_looked_for_once_where_the_store_answered(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """If it cannot be looked for, the error is that of the commit."""
+    asked: list[int] = []
+
+    def unread(_: Any, version: int) -> bool:
+        asked.append(version)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(commits._Log, "has", every_error_is_a_refusal)
+    monkeypatch.setattr(commits._Log, "has_entry", unread)
+    Broken(monkeypatch).commits(raising(error, done=False))
+    with pytest.raises(CommitFailed, match=told_of(error)):
+        add_step(store)
+    assert len(asked) == (0 if is_store_failure(error) else 1)
+
+
 # Variants that are broken on purpose: the properties above fail on each.
 
 

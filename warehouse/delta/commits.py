@@ -214,12 +214,19 @@ class _TableCommit(UnsureWrite):
         if found is True:
             kind = type(error).__name__
             _LOG.warning("%s: a commit raised %s, but it is in the log", self._log.place, kind)
-        if found is False and not self._log.has_entry(self._planned):
+        if found is False and not is_store_failure(error) and not self._has_planned():
             self.remedy = (
                 f"Its log has a checkpoint of version {self._planned} and not the commit, so no other can "
                 "follow: nothing was changed. Run `tidemark repair`, which puts that right."
             )
         return found
+
+    def _has_planned(self) -> bool:
+        """Whether the log has the commit before this one; True if it cannot be read."""
+        try:
+            return self._log.has_entry(self._planned)
+        except OSError:
+            return True
 
 
 class _Log:
