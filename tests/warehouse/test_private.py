@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -32,9 +32,6 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.private import secrets
 from tidemark.warehouse.private.tokens import Token
 from tidemark.warehouse.removals import coming
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.usefixtures("no_secrets")
 

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,9 +31,6 @@ from tidemark.warehouse import InputError
 from tidemark.warehouse.ingest import private_rows, row_filter
 from tidemark.warehouse.private import secrets
 from tidemark.warehouse.text import records
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.usefixtures("no_secrets")
 

@@ -116,9 +116,8 @@ class CodeSums:
         shift = -unit - (_DIGITS_OF - 1) * _DIGIT
         digits = self._room[:_DIGITS_OF, : len(numbers)]
         rest, *others = digits
-        np.multiply(
-            numbers, 2.0 ** (shift // 2), out=rest
-        )  # in two steps: the power may be above all doubles
+        # In two steps: the power may be above all doubles.
+        np.multiply(numbers, 2.0 ** (shift // 2), out=rest)
         rest *= 2.0 ** (shift - shift // 2)
         for digit in reversed(others):
             np.rint(rest, out=digit)
