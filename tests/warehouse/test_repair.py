@@ -392,7 +392,7 @@ EVENTS_HARM: dict[str, tuple[Harm, str]] = {
     "restored": (restore("events", 2), "batch 3 of 'web' lost 40 of its 40 rows; batch 4 of 'web' lost"),
     "older than all steps": (remove_newest("events", 7), "load:night-2"),
     **{
-        f"a byte of {name}": (spoil("events", flip_column(name)), "a file of events itself")
+        f"a byte of {name}": (spoil("events", flip_column(name)), "Only a copy has its rows")
         for name in ("t", "x", "_batch")
     },
 }

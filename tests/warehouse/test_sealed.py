@@ -135,7 +135,7 @@ def test_other_rows_under_the_same_seal_are_refused(tmp_path: Path, what: str) -
     with (
         pytest.raises(
             DamagedWarehouse,
-            match=r"a\.parquet.*(is not what was written|do not match its seal).*from a copy",
+            match=r"a\.parquet.*(is not what was written|do not match its seal).*only a copy",
         ),
         open_sealed(DISK, path) as file,
     ):
