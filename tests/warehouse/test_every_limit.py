@@ -174,9 +174,9 @@ def test_every_name_can_be_stored_or_is_refused(tmp_path: Path) -> None:
     ]
     for door in doors:
         assert refused(door, NAMES) == NAMES
-    for place in ("\ud800", "a\0b", "~\ud800", "~a\0b"):
+    for path in ("\ud800", "a\0b", "~\ud800", "~a\0b"):
         with pytest.raises(InputError):
-            warehouse.load(None, tmp_path / "w", place, "a")
+            warehouse.load(None, tmp_path / "w", path, "a")
     for place in ("\ud800", "a\0b", "~\ud800", "~a\0b", None, 1, True):
         with pytest.raises(InputError):
             query.open(place)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.warehouse.file_contents import files_with, forms_of_text
 from tidemark.warehouse.columns.arrow_types import with_plain_types
+from tidemark.warehouse.columns.coded_texts import plain_bytes
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest import event_files
@@ -167,9 +168,14 @@ def test_row_groups_end_by_the_bytes_of_texts(tmp_path: Path, monkeypatch: pytes
     texts = pa.array([["x" * 1000, "y" * 1000][number % 2] for number in range(90)])
     plain, coded = pa.table({"text": texts}), pa.table({"text": texts.dictionary_encode()})
     assert groups_of(tmp_path / "plain", plain) == groups_of(tmp_path / "coded", coded) == [30, 30, 30]
-    measured, usual = list[int](), event_files.plain_bytes
+    measured: list[int] = []
+
+    def measure(rows: pa.Table) -> int:
+        measured.append(rows.num_rows)
+        return plain_bytes(rows)
+
     with monkeypatch.context() as patch:
-        patch.setattr(event_files, "plain_bytes", lambda rows: measured.append(rows.num_rows) or usual(rows))
+        patch.setattr(event_files, "plain_bytes", measure)
         assert groups_of(tmp_path / "again", coded) == [30, 30, 30]
     assert sum(measured) == 90, "each row is measured once"
     monkeypatch.setattr(event_files, "plain_bytes", lambda rows: rows.nbytes)
