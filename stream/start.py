@@ -15,7 +15,6 @@ from tidemark.stream.changes import FeedCorrections, newest_correction
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.correct import Missing
-from tidemark.warehouse.delta.addresses import in_home
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import BatchRange
@@ -27,7 +26,7 @@ from tidemark.warehouse.ingest.column_casts import check_columns
 from tidemark.warehouse.ingest.private_rows import with_tokens
 from tidemark.warehouse.ingest.rejected import RECORD_COLUMNS
 from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, RowFilter, latest_time
-from tidemark.warehouse.os_errors import report_os_errors
+from tidemark.warehouse.os_errors import in_home, report_os_errors
 from tidemark.warehouse.removals.change_feed import check_feed
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning

@@ -106,6 +106,14 @@ def is_store_failure(error: BaseException) -> bool:
     )
 
 
+def in_home(path: str) -> str:
+    """The path with the home folder in place of ~; as it is if it cannot be a path, which its user tells."""
+    try:
+        return os.path.expanduser(path)
+    except ValueError:  # NUL, or half of a surrogate pair, in the name of a user
+        return path
+
+
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     """The error to raise for a file of the warehouse that could not be read because of `error`.
 

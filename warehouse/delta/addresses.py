@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from tidemark.warehouse.errors import InputError, shortened, without_secrets
+from tidemark.warehouse.os_errors import in_home
 
 # Returns the address of a catalog's table and the storage options for it.
 Resolver = Callable[[str], tuple[str, Mapping[str, str]]]
@@ -54,14 +55,6 @@ _PARTS_OF_A_TABLE = 3  # catalog.schema.table
 _UNSUPPORTED = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\\t\n\x00\ud800-\udfff]|/_delta_log(?=/|$)")
 
 _resolver: list[Resolver] = []  # at most one
-
-
-def in_home(path: str) -> str:
-    """The path with the home folder in place of ~; as it is if it cannot be a path, which its user tells."""
-    try:
-        return os.path.expanduser(path)
-    except ValueError:  # NUL, or half of a surrogate pair, in the name of a user
-        return path
 
 
 def use_catalog(resolve: Resolver | None) -> None:

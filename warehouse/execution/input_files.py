@@ -21,9 +21,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from tidemark.warehouse.delta.addresses import in_home
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.os_errors import as_system_refused
+from tidemark.warehouse.os_errors import as_system_refused, in_home
 
 _FORMAT_OF_EXTENSION = {
     "parquet": "parquet",
