@@ -184,6 +184,29 @@ def test_a_server_that_comes_back_is_asked_again(pauses: list[float]) -> None:
     assert len(pauses) == 2
 
 
+@pytest.mark.parametrize("status", ["200 OK", "401 No"])
+def test_a_connection_that_the_server_will_close_is_read_to_the_end_of_its_answer(status: str) -> None:
+    body = GOOD if status == "200 OK" else b'{"error": "Unauthorized", "message": "go"}'
+    ended = threading.Event()
+
+    def closing(one: socket.socket) -> None:
+        said(b"", status, "Connection: close", length=len(body))(one)
+        for place in range(len(body)):  # none of it comes with the head
+            time.sleep(0.002)
+            one.sendall(body[place : place + 1])
+        while one.recv(4096):  # of the request
+            pass
+        ended.set()
+
+    with server(closing) as (port, _):
+        if status == "200 OK":
+            assert files_at(port, timeout="30").get(WANTED) == [b"abcd"]
+        else:
+            with pytest.raises(StoreUnavailable, match=r"refuses, with 401 \(go\)"):
+                files_at(port, timeout="30").get(WANTED)
+        assert ended.wait(20)  # the client has closed it
+
+
 def test_a_file_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.warehouse.delta.served_files.MOST_FILE_BYTES", 2 * ANSWER_BYTES)
     endless = said(encode([(Part.CUT, bytes(ANSWER_BYTES))]))

@@ -244,10 +244,15 @@ class _Connection:
 
 
 class _Bounded:
-    """A socket that waits until `end`, and reads `left` bytes at most; what http.client uses of a socket."""
+    """A socket that waits until `end`, and reads `left` bytes at most; what http.client uses of a socket.
+
+    It ends once it and all of its files are closed: http.client closes the socket of a server that will close
+    the connection before it has read the answer.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._users = 1
         self.end, self.left = 0.0, 0
 
     def sendall(self, data: bytes) -> None:
@@ -256,7 +261,8 @@ class _Bounded:
         self._sock.sendall(data)
 
     def makefile(self, *_: object) -> io.BufferedReader:
-        """What comes, as a file that does not close the socket."""
+        """What comes, as a file."""
+        self._users += 1
         return io.BufferedReader(_Reads(self))
 
     def read_into(self, buffer: Any) -> int:
@@ -269,8 +275,10 @@ class _Bounded:
         return count
 
     def close(self) -> None:
-        """Closes it."""
-        self._sock.close()
+        """Closes it, or one of its files; each once."""
+        self._users -= 1
+        if self._users == 0:
+            self._sock.close()
 
     def _rest(self) -> float:
         rest = self.end - time.monotonic()
@@ -285,6 +293,11 @@ class _Reads(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._bounded.close()
 
     def readinto(self, buffer: Any) -> int:
         return self._bounded.read_into(buffer)
