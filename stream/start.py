@@ -123,7 +123,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
     latest_time(ahead)  # refuses what is no duration
-    checkpoint = in_home(os.fspath(checkpoint))
+    checkpoint = in_home(checkpoint)
     check_checkpoint(spark, checkpoint)
     executor = executor_for(spark)
     options = read_options(store)

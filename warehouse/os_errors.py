@@ -106,12 +106,12 @@ def is_store_failure(error: BaseException) -> bool:
     )
 
 
-def in_home(path: str) -> str:
+def in_home(path: str | os.PathLike[str]) -> str:
     """The path with the home folder in place of ~; as it is if it cannot be a path, which its user tells."""
     try:
         return os.path.expanduser(path)
     except ValueError:  # NUL, or half of a surrogate pair, in the name of a user
-        return path
+        return os.fspath(path)
 
 
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:

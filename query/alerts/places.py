@@ -32,6 +32,7 @@ from tidemark.sketches.sites.endpoint import Endpoint
 from tidemark.sketches.sites.machine import Machine, Message
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.exchange import FileExchange, Place
+from tidemark.warehouse.os_errors import in_home
 
 TASK, ASK, ZONES, REPORT, GONE = range(1, 6)
 PATIENCE = 4.0  # seconds until a message that nobody took is sent again; then twice that ...
@@ -57,7 +58,7 @@ class Exchange:
         with exchange_errors():
             incarnation = time.time_ns()
             endpoint = Endpoint(self.topic, number, peers, incarnation=incarnation, secret=self.secret)
-            uri = Path(os.path.expanduser(self.uri)).absolute() if "://" not in str(self.uri) else self.uri
+            uri = Path(in_home(self.uri)).absolute() if "://" not in str(self.uri) else self.uri
             files = FileExchange(uri, endpoint, storage_options=self.storage_options, from_now=True)
             return Place(machine, endpoint, files)
 

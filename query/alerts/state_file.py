@@ -15,6 +15,7 @@ from typing import Any
 
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.os_errors import in_home
 
 if sys.platform != "win32":
     import fcntl
@@ -28,7 +29,7 @@ class StateFile:
 
     def __init__(self, place: str | os.PathLike[str] | None) -> None:
         """InputError if another process holds it, or if it cannot be read."""
-        self.place = None if place is None else Path(os.path.expanduser(place))
+        self.place = None if place is None else Path(in_home(place))
         self._lock: int | None = None
         self.content: dict[str, Any] = {"format": FORMAT, "groups": {}, "undelivered": []}
         if self.place is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import xxhash
 
 from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.os_errors import in_home
 
 _CHECKSUM_BYTES = 16
 _KEPT = 0.9  # of the budget, after entries were deleted
@@ -34,7 +35,7 @@ class DiskCache:
         self._budget = budget
         self._lock = threading.Lock()
         try:
-            self._folder = Path(os.path.expanduser(folder))
+            self._folder = Path(in_home(folder))
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except (OSError, TypeError, ValueError) as error:  # ValueError: no name of a file has such characters
             raise InputError(f"the cache folder {shortened(folder)} cannot be made: {error}.") from error

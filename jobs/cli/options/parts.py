@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from tidemark.warehouse.os_errors import in_home
 
 FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
 
@@ -28,7 +29,7 @@ class Argument:
     def add(self, args: Any) -> None:
         """See `Part.add`. Paths may begin with ~, also where shells do not see it, as in --to=~/x."""
         is_path = self.how.get("metavar") in {FILE, FOLDER}
-        args.add_argument(*self.names, **({"type": os.path.expanduser} if is_path else {}), **self.how)
+        args.add_argument(*self.names, **({"type": in_home} if is_path else {}), **self.how)
 
 
 def option(*names: str, **how: Any) -> Argument:
