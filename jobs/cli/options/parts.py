@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidemark.warehouse.os_errors import in_home
-
 FILE, FOLDER = "FILE", "PATH"  # metavars that shells complete with file names
 
 
@@ -29,7 +27,13 @@ class Argument:
     def add(self, args: Any) -> None:
         """See `Part.add`. Paths may begin with ~, also where shells do not see it, as in --to=~/x."""
         is_path = self.how.get("metavar") in {FILE, FOLDER}
-        args.add_argument(*self.names, **({"type": in_home} if is_path else {}), **self.how)
+        args.add_argument(*self.names, **({"type": _in_home} if is_path else {}), **self.how)
+
+
+def _in_home(path: str) -> str:
+    from tidemark.warehouse.os_errors import in_home  # when a path is given: commands start without it
+
+    return in_home(path)
 
 
 def option(*names: str, **how: Any) -> Argument:
