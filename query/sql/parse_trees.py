@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 Node: TypeAlias = dict[str, Any]
 
 _CACHED_CHARACTERS = 2**22  # of trees
+_SHAPE_CHARACTERS = 2**20  # of statements that were bound
+_CONSTANTS = re.compile(r"\"[^\"]*\"|'[^']*'|\b\d[\w.]*")  # and names in quotes: they may have digits
 
 
 def parsed(statement: str) -> Node | None:
@@ -82,19 +85,40 @@ class Bindings:
     """
 
     def __init__(self, tables: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-        self._connection = _parser().cursor()
+        self._connection, self._bound = _parser().cursor(), LRUCache[bool](_SHAPE_CHARACTERS)
         for name, columns in tables.items():
             typed = ", ".join(f"NULL::{kind} AS {quoted(column)}" for column, kind in columns)
             self._connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS SELECT {typed} WHERE false")
 
     def has(self, statement: str, params: Any) -> bool:
-        """Whether DuckDB binds a query by these tables alone."""
+        """Whether DuckDB binds a query by these tables alone.
+
+        A query that differs from such a one in numbers and texts alone counts as one, too: a constant that
+        DuckDB refuses is told when the rows are read.
+        """
         import duckdb
 
+        kept = self._bound.at((_CONSTANTS.sub(_kind_of_constant, statement), _types(params)))
+        if kept.value:
+            return True
         try:
-            return self._connection.sql(statement, params=params) is not None
+            self._connection.sql(statement, params=params)
         except (duckdb.Error, TypeError):
             return False
+        return kept.keep(True, len(statement))
+
+
+def _kind_of_constant(found: re.Match[str]) -> str:
+    """What stands for a number or a text in the shape of a statement; a name stays as it is."""
+    text = found[0]
+    return text if text[0] == '"' else "'" if text[0] == "'" else "0"
+
+
+def _types(params: Any) -> tuple[Any, ...]:
+    """The types of the values of parameters, and their names."""
+    if isinstance(params, Mapping):
+        return tuple((name, type(value)) for name, value in params.items())
+    return tuple(map(type, params)) if isinstance(params, list | tuple) else (type(params),)
 
 
 class _Parser:

@@ -17,7 +17,7 @@ from tidemark import query, warehouse
 from tidemark.query.reading.sql_text import literal
 from tidemark.query.scans import index_places
 from tidemark.query.scans.index_places import IndexRates
-from tidemark.query.sql import pinned_readers, relations
+from tidemark.query.sql import parse_trees, pinned_readers, relations
 from tidemark.query.sql.found_rows import looked_up
 from tidemark.query.sql.narrowed import Narrowed, RowsView
 from tidemark.query.sql.parse_trees import Bindings
@@ -106,6 +106,37 @@ def test_a_statement_that_is_not_bound_when_it_is_made_is_caught(
     monkeypatch.setattr(Bindings, "has", lambda *_: True)
     with pytest.raises(pytest.fail.Exception):
         test_a_statement_is_refused_when_it_is_made(path)
+
+
+def check_shapes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wh, quoted_name = query.open(path), "SELECT n FROM events WHERE n = {} AND \"{}\" = '{}'"
+    wh.sql(quoted_name.format(14, "s", "x"))
+    wh.sql("SELECT n FROM events WHERE n = ?", params=[14])
+    with monkeypatch.context() as patched:
+        patched.setattr(relations.Relation, "bind", lambda _: pytest.fail("it was bound"))
+        for number, text, found in (("15", "x", [(15,)]), ("1.6e1", "x", [(16,)]), ("15", "it''s", [])):
+            assert wh.sql(quoted_name.format(number, "s", text)).fetchall() == found
+        assert wh.sql("SELECT n FROM events WHERE n = ?", params=[15]).fetchall() == [(15,)]
+    with pytest.raises(InputError, match="DuckDB refuses"):
+        wh.sql(quoted_name.format(14, "m", "x"))
+    with pytest.raises(InputError, match="Values were not provided"):
+        wh.sql("SELECT n FROM events WHERE n = ?")
+    late = wh.sql("SELECT n FROM events WHERE n = ?", params=["no number"])
+    with pytest.raises(InputError, match="DuckDB refuses"):
+        late.fetchall()
+
+
+def test_a_statement_with_other_constants_is_not_bound_when_it_is_made(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_shapes(path, monkeypatch)
+
+
+def test_names_that_count_as_constants_are_caught(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse_trees, "_kind_of_constant", lambda found: found[0][0])
+    monkeypatch.setattr(parse_trees, "_types", lambda _: ())
+    with pytest.raises(pytest.fail.Exception):
+        check_shapes(path, monkeypatch)
 
 
 def test_what_binds_statements_reads_no_files(path: Path, tmp_path: Path) -> None:
