@@ -88,15 +88,14 @@ def test_sums_are_those_of_fractions() -> None:
 
 def check_greatest_digits() -> None:
     """More rows than are summed at once, whose digits and their products are the greatest that fit."""
-    rows, greatest = 2**18, (2**17 - 1) * (1 + 2**18 + 2**36)
-    doubles = (math.nextafter(2.0**18, 0), -(2.0**17), math.pi * 2**16)
-    for value in (2**63 - 1, -(2**63), -1, 2**17, 2**35 - 2**17, greatest, *doubles):
+    rows, greatest = 2**18, 2**20 * (1 + 2**21 + 2**42)
+    doubles = (math.nextafter(2.0**28, 0), -(2.0**27), math.pi * 2**8, math.nextafter(2.0, 0))
+    for value in (2**63 - 1, -(2**63), -1, 2**20, 2**41 - 2**20, greatest, -greatest, *doubles):
         numbers = np.full(rows, value)
         codes = np.full(rows, 7)
-        numbers[: rows // code_sums.CHUNK_ROWS] = numbers.dtype.type(
-            0.5
-        )  # the unit of a chunk is that of 1/2
-        numbers = np.ascontiguousarray(numbers.reshape(code_sums.CHUNK_ROWS, -1).T).ravel()
+        # The unit of a chunk is that of 1/2.
+        numbers[: rows // code_sums.BLOCK_ROWS] = numbers.dtype.type(0.5)
+        numbers = np.ascontiguousarray(numbers.reshape(code_sums.BLOCK_ROWS, -1).T).ravel()
         summer = TickSummer(np.array([7]))
         summer.add(numbers[: rows // 2], codes[: rows // 2])
         summer.add(numbers[rows // 2 :], np.broadcast_to(codes[:1], rows // 2))  # as tasks give a common tick
@@ -109,6 +108,57 @@ def check_greatest_digits() -> None:
 
 def test_many_rows_of_the_greatest_digits_are_not_rounded() -> None:
     check_greatest_digits()
+
+
+def check_stretches(patch: pytest.MonkeyPatch) -> None:
+    """Short and long stretches, of numbers that have few and many digits in their common unit."""
+    rng = np.random.default_rng(5)
+    patch.setattr(code_sums, "CHUNK_ROWS", 2**13 + 2**12)
+    sizes = np.array([1, 9000, *[20] * 90, 8192, 700, 1024, 1023, 17_000, 2, 8193])
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    rows = edges[-1]
+    for numbers in (
+        rng.lognormal(3, 1, rows),
+        rng.normal(0, 1e-300, rows),
+        rng.uniform(-1, 1, rows) * 2.0 ** rng.integers(-40, 40, rows),
+        np.where(rng.random(rows) < 0.001, 2.0**1023, 1e290) * rng.random(rows),
+        rng.integers(0, 2**53, rows) * 5e-324,
+        rng.integers(-(2**63), 2**63 - 1, rows),
+        rng.integers(-(2**22), 2**22, rows),
+    ):
+        summer = CodeSums(len(sizes))
+        summer.add(numbers, edges[:-1], np.arange(len(sizes)))
+        for code, found in enumerate(summer.each()):
+            own = numbers[edges[code] : edges[code + 1]].tolist()
+            assert found == exact_sums_of(own)
+
+
+def exact_sums_of(numbers: list[Any]) -> Sums:
+    if isinstance(numbers[0], int):
+        return Sums(len(numbers), sum(numbers), sum(one**2 for one in numbers))
+    quotients = [one.as_integer_ratio() for one in numbers]
+    whole = [above << UNIT_BITS + 1 - below.bit_length() for above, below in quotients]
+    return Sums(len(whole), sum(whole), sum(one**2 for one in whole))
+
+
+def test_stretches_of_any_length_are_added_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_stretches(monkeypatch)
+
+
+def _a_first_digit_that_is_too_long(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(code_sums, "_SQUARES", 75)
+
+
+def _blocks_without_the_last(patch: pytest.MonkeyPatch) -> None:
+    right = code_sums._blocks
+    patch.setattr(code_sums, "_blocks", lambda rows: right(rows)[:1])
+
+
+@pytest.mark.parametrize("broken", [_a_first_digit_that_is_too_long, _blocks_without_the_last])
+def test_mistakes_with_stretches_are_caught(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
+    broken(monkeypatch)
+    with pytest.raises((AssertionError, RuntimeWarning)):
+        check_stretches(monkeypatch)
 
 
 def test_parts_that_are_joined_have_the_sums_of_each() -> None:
@@ -143,13 +193,14 @@ def _the_exponent_of_one_is_more(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(code_sums, "_exponent", lambda number: right(number) + 8)
 
 
-def _all_doubles_have_one_unit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(code_sums, "_ROOM", 60)
+def _the_greatest_unit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(code_sums.CodeSums, "_unit_of", lambda _, greatest, __: greatest + 16)
 
 
 def _too_many_rows_at_once(patch: pytest.MonkeyPatch) -> None:
     for module in (code_sums, tick_sums):
-        patch.setattr(module, "CHUNK_ROWS", 2**18)
+        patch.setattr(module, "BLOCK_ROWS", 2**18)
+    patch.setattr(code_sums, "CHUNK_ROWS", 2**18)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +210,7 @@ def _too_many_rows_at_once(patch: pytest.MonkeyPatch) -> None:
         _squares_without_the_middle,
         _rows_of_a_tick_that_seem_to_follow_each_other,
         _the_exponent_of_one_is_more,
-        _all_doubles_have_one_unit,
+        _the_greatest_unit,
         _too_many_rows_at_once,
     ],
 )

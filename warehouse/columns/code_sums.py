@@ -1,30 +1,34 @@
 """Exact sums of numbers by code, such as of the rows of each tick or group, with numpy.
 
 Numbers of one code follow each other. Each number of a chunk is an integer q in a unit that the chunk has,
-and q has four digits of base 2**18:
+and q has at most four digits of base 2**21, as many as the chunk needs:
 
-    q = a * 2**54 + b * 2**36 + c * 2**18 + d,    |a|, |b|, |c|, |d| <= 2**17,
+    q = a * 2**63 + b * 2**42 + c * 2**21 + d,    |b|, |c|, |d| <= 2**20,
 
 which are found by rounding to the nearest, so what is left is exact. The square of q has seven digits, each a
-sum of products of these; none is greater than 4 * 2**34. So those of CHUNK_ROWS rows add up to at most 2**49,
-and doubles hold all digits, products and sums of a chunk without error, in any order of addition. The
-products of a long stretch are summed as those of vectors.
+sum of products of these. The products of BLOCK_ROWS rows add up to at most 2**53, so doubles hold all digits,
+products and sums of a block without error, in any order of addition; sums of blocks are 64-bit integers. For
+the last digits the bound follows from that of a digit. The first one, such as a, may be greater: a chunk has
+so many digits that the squares of the first one add up to at most 2**53 in each block. So do the products of
+two digits, by the inequality of Cauchy and Schwarz.
+
+The products of a long stretch are summed as those of vectors. All calls are about many rows: numpy lets other
+threads run meanwhile, and after a short call threads wait for each other longer than it takes.
 
 The sums of a chunk are added to those before in two halves of 32 bits, so nothing overflows in 2**31 rows.
 Python's integers are made last, for each code and unit.
 
 The unit of doubles is a power of two, of which the least number of the chunk is a multiple, and so all are.
-Doubles that are 2**18 times as great have more than four digits; they are added apart, with a greater unit.
+Doubles that are 2**28 times as great may have more than four digits; they are added apart, with a greater
+unit.
 
-Cost: about 6 nanoseconds a row where a code has many rows.
+Cost: about 3 nanoseconds a row where a code has many rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,17 +37,17 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.exact_sums import DIGITS, STEP, UNIT_BITS, Sums
 
 Ints = NDArray[np.int64]
-Digits: TypeAlias = NDArray[np.float64]  # (digits, rows): d, c, b and a, or fewer if the last ones are 0
+Digits: TypeAlias = NDArray[np.float64]  # (digits, rows): the last one first
 
-# Rows that are added at once, in the cache of a processor: 2**17 at most, see above. For more than 10,000
-# OpenBLAS would start threads.
-CHUNK_ROWS = 2**13
-LONG = 2**9  # rows of a stretch from which products of vectors take less than one by number
-LONGER = 2**10  # and from which they are taken one by one
-_DIGIT, _DIGITS_OF = 18, 4  # binary digits of a digit, and digits of an integer
+# Rows of a product of vectors; see above. For more than 10,000 OpenBLAS would start threads.
+BLOCK_ROWS = 2**13
+CHUNK_ROWS = 2**15  # whose digits fit into the cache of a processor
+LONG = 2**12  # rows of a stretch from which products of vectors take less than one by number
+_DIGIT, _DIGITS_OF = 21, 4  # binary digits of a digit, and digits of an integer
+_SQUARES = 51  # binary digits of the sum of squares that first digits may have before they are rounded
 _HALF = 32
 _LEAST = -1021  # the exponent of the least double that has all its digits; those below have its unit
-_ROOM = 18  # exponents from the first one of a unit to the last one that fits into four digits
+_ROOM = 28  # exponents from the first one of a unit to the last one that certainly fits into four digits
 _ROWS, _DIGITS, _PRODUCTS = 0, slice(1, 5), 5  # where a row of sums has these
 _LIMBS = 19  # how many rows; the sums of d, c, b, a; the upper and lower halves of the digits of squares
 
@@ -57,9 +61,9 @@ class CodeSums:
     def __init__(self, codes: int) -> None:
         self._limbs: dict[int, Ints] = {}  # for each code, by the exponent of a unit; -UNIT_BITS for integers
         self._infinite = np.zeros((2, codes), np.int64)
-        # Of a chunk the digits and a row of ones: to allocate them for each takes longer than all else.
-        self._room = np.empty((_DIGITS_OF + 1, CHUNK_ROWS))
-        self._room[-1] = 1
+        # Of a chunk a row of ones, the digits, and a product: to allocate them for each takes longer than all
+        # else.
+        self._room = np.empty((_DIGITS_OF + 2, 0))
 
     def add(self, numbers: NDArray[Any], starts: Ints, codes: Ints) -> None:
         """Adds stored numbers of one measure, without NaN.
@@ -69,6 +73,10 @@ class CodeSums:
         """
         is_new = np.flatnonzero(np.diff(codes, prepend=-1))
         starts, codes = starts[is_new], codes[is_new]
+        most = min(len(numbers), CHUNK_ROWS)
+        if self._room.shape[1] < most:
+            self._room = np.empty((_DIGITS_OF + 2, most))
+            self._room[0] = 1
         for first in range(0, len(numbers), CHUNK_ROWS):
             last = min(first + CHUNK_ROWS, len(numbers))
             begin, end = starts.searchsorted([first, last - 1], "right").tolist()
@@ -85,15 +93,20 @@ class CodeSums:
         return EachSums(self._limbs, self._infinite)
 
     def _add_doubles(self, numbers: NDArray[np.float64], edges: Ints, codes: Ints) -> None:
-        sizes = np.abs(numbers, out=self._room[0, : len(numbers)])
+        sizes = np.abs(numbers, out=self._room[1, : len(numbers)])
         least, most = float(sizes.min()), float(sizes.max())
         if least == 0.0:
             least = float(sizes.min(where=sizes > 0, initial=most or 1.0))
         first, last = _exponent(least), _exponent(most)
-        if most < np.inf and last <= first + _ROOM:
-            unit = self._unit_of(first, last)
-            self._add_digits(unit, self._digits(numbers, unit), edges, codes)
-            return
+        if most < np.inf:
+            shares = np.multiply(numbers, 2.0**-last, out=sizes)  # exactly; from -1 to 1
+            above = last - (_SQUARES - math.frexp(_most_squares(shares))[1]) // 2
+            unit = self._unit_of(first - DIGITS, above)
+            if unit is not None:
+                digits = self._digits(last - unit, _digits_for(above - unit), len(numbers))
+                self._add_digits(unit, digits, edges, codes)
+                return
+        sizes = np.abs(numbers)
         is_near = sizes < 2.0 ** min(first + _ROOM, 1023)
         is_far = ~is_near & (sizes < np.inf)
         of_row = np.repeat(codes, edges[1:] - edges[:-1])
@@ -105,20 +118,22 @@ class CodeSums:
                 begins = np.flatnonzero(np.diff(own, prepend=-1))
                 self._add_doubles(numbers[chosen], np.append(begins, len(own)), own[begins])
 
-    def _unit_of(self, first: int, last: int) -> int:
-        """The unit of numbers with exponents from the first to the last: one that others have, if it fits."""
-        greatest, least = first - DIGITS, last - DIGITS - _ROOM
-        fits = (unit for unit in self._limbs if least <= unit <= greatest)
-        return next(fits, max(least, greatest // STEP * STEP))
+    def _unit_of(self, greatest: int, above: int) -> int | None:
+        """The exponent of a unit that fits: one that others have, or else a new one. None if none fits.
 
-    def _digits(self, numbers: NDArray[np.float64], unit: int) -> Digits:
-        """The digits of the integers that finite doubles are in a unit that fits."""
-        shift = -unit - (_DIGITS_OF - 1) * _DIGIT
-        digits = self._room[:_DIGITS_OF, : len(numbers)]
-        rest, *others = digits
-        # In two steps: the power may be above all doubles.
-        np.multiply(numbers, 2.0 ** (shift // 2), out=rest)
-        rest *= 2.0 ** (shift - shift // 2)
+        greatest: the numbers are multiples of it. above: the first digit holds what is above 2**above.
+        """
+        least = above - (_DIGITS_OF - 1) * _DIGIT
+        known = max((unit for unit in self._limbs if least <= unit <= greatest), default=None)
+        if known is not None or least > greatest:
+            return known
+        # Somewhat less, so that it fits others, too, if that takes no more digits.
+        return max(greatest - STEP, above - (_digits_for(above - greatest) - 1) * _DIGIT)
+
+    def _digits(self, length: int, count: int, rows: int) -> Digits:
+        """So many digits of the shares in the room, which are integers times 2**-length."""
+        rest, *others = digits = self._room[1 : count + 1, :rows]
+        rest *= 2.0 ** (length - (count - 1) * _DIGIT)
         for digit in reversed(others):
             np.rint(rest, out=digit)
             rest -= digit
@@ -127,11 +142,11 @@ class CodeSums:
 
     def _digits_of_whole(self, numbers: Ints) -> Digits:
         """The digits of integers."""
-        digits = self._room[:_DIGITS_OF, : len(numbers)]
-        for number, digit in enumerate(digits, 1):
+        digits = self._room[1 : _DIGITS_OF + 1, : len(numbers)]
+        for count, digit in enumerate(digits, 1):
             if max(-int(numbers.min()), int(numbers.max())) <= 1 << (_DIGIT - 1):
                 digit[:] = numbers
-                return digits[:number]
+                return digits[:count]
             more = (numbers >> _DIGIT) + ((numbers >> (_DIGIT - 1)) & 1)  # rounded
             digit[:] = numbers - (more << _DIGIT)
             numbers = more
@@ -142,36 +157,38 @@ class CodeSums:
         limbs = self._limbs.get(unit)
         if limbs is None:
             limbs = self._limbs[unit] = np.zeros((len(self._infinite[0]), _LIMBS), np.int64)
-        width = len(digits)
-        found = np.zeros((len(codes), _LIMBS), np.int64)
-        found[:, _ROWS] = edges[1:] - edges[:-1]
+        found = np.zeros((_LIMBS, len(codes)), np.int64)
+        found[_ROWS] = edges[1:] - edges[:-1]
         products = self._products(digits, edges)
-        found[:, _DIGITS][:, :width] = products[:, -1]
-        sums = (products[:, :-1].reshape(len(codes), -1) @ _digits_of_squares(width)).astype(np.int64)
-        squares = found[:, _PRODUCTS : _PRODUCTS + 2 * sums.shape[1]]
-        squares[:, ::2] = sums >> _HALF
-        squares[:, 1::2] = sums & ((1 << _HALF) - 1)
-        limbs[codes] += found
+        found[_DIGITS][: len(digits)] = products[1:, 0]
+        squares = np.zeros((2 * len(digits) - 1, len(codes)), np.int64)
+        for i, row in enumerate(products[1:]):
+            squares[i : 2 * i] += 2 * row[1 : i + 1]
+            squares[2 * i] += row[i + 1]
+        halves = found[_PRODUCTS : _PRODUCTS + 2 * len(squares)]
+        halves[::2] = squares >> _HALF
+        halves[1::2] = squares & ((1 << _HALF) - 1)
+        limbs[codes] += found.T
 
-    def _products(self, digits: Digits, edges: Ints) -> NDArray[np.float64]:
-        """(stretches, digits + 1, digits): sums of digit i times digit j, for j <= i; last, of digits."""
-        rows = [*digits, self._room[-1, : digits.shape[1]]]
-        found = np.zeros((len(edges) - 1, len(rows), len(digits)))
-        if digits.shape[1] < LONG * len(found):
-            for i, one in enumerate(rows):
-                for j, other in enumerate(digits[: i + 1]):
-                    product = other if one is rows[-1] else one * other
-                    found[:, i, j] = np.add.reduceat(product, edges[:-1])
-            return found
-        for at, (start, stop) in enumerate(pairwise(edges.tolist())):
-            if stop - start < LONGER:
-                found[at, :-1] = digits[:, start:stop] @ digits[:, start:stop].T
-                found[at, -1] = digits[:, start:stop].sum(axis=1)
-                continue
-            own = [row[start:stop] for row in rows]
-            for i, one in enumerate(own):
-                for j, other in enumerate(own[: min(i + 1, len(digits))]):
-                    found[at, i, j] = one.dot(other)
+    def _products(self, digits: Digits, edges: Ints) -> Ints:
+        """(digits + 1, digits + 1, stretches): sums of row i times row j, for j <= i; row 0 is of ones."""
+        width, count = len(digits), digits.shape[1]
+        rows, product = self._room[: width + 1, :count], self._room[-1, :count]
+        found = np.zeros((width + 1, width + 1, len(edges) - 1), np.int64)
+        sizes = edges[1:] - edges[:-1]
+        has_short = count < LONG * len(sizes)
+        if has_short:
+            for i, one in enumerate(digits, 1):
+                found[i, 0] = np.add.reduceat(one, edges[:-1])
+                for j, other in enumerate(digits[:i], 1):
+                    np.multiply(one, other, out=product)
+                    found[i, j] = np.add.reduceat(product, edges[:-1])
+        for at in np.flatnonzero(sizes > (BLOCK_ROWS if has_short else 0)).tolist():
+            own = rows[:, edges[at] : edges[at + 1]]
+            found[..., at] = 0
+            for block in _blocks(own):
+                for i in range(1, width + 1):
+                    found[i, : i + 1, at] += np.vecdot(block[i], block[: i + 1]).astype(np.int64).sum(axis=1)
         return found
 
 
@@ -225,14 +242,21 @@ class EachSums(Sequence[Sums]):
         return found
 
 
-@cache
-def _digits_of_squares(width: int) -> NDArray[np.float64]:
-    """(pairs of digits, digits of squares): how many times a product of digits i and j <= i is in a digit."""
-    found = np.zeros((width, width, 2 * width - 1))
-    for i in range(width):
-        for j in range(i + 1):
-            found[i, j, i + j] = 1 if i == j else 2
-    return found.reshape(width * width, -1)
+def _blocks(rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Numbers along the last axis in blocks: (..., blocks, rows of a block)."""
+    whole = rows.shape[-1] // BLOCK_ROWS * BLOCK_ROWS
+    parts = [rows[..., :whole].reshape(*rows.shape[:-1], -1, BLOCK_ROWS), rows[..., np.newaxis, whole:]]
+    return [part for part in parts if part.size]
+
+
+def _most_squares(numbers: NDArray[np.float64]) -> float:
+    """The greatest sum of squares of a block."""
+    return max(float(np.vecdot(block, block).max()) for block in _blocks(numbers))
+
+
+def _digits_for(length: int) -> int:
+    """How many digits there are if the first one leaves so many binary digits to the others."""
+    return 1 - min(0, -length // _DIGIT)
 
 
 def _exponent(number: float) -> int:

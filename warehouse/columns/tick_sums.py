@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.code_sums import CHUNK_ROWS, CodeSums
+from tidemark.warehouse.columns.code_sums import BLOCK_ROWS, CodeSums
 from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
@@ -126,12 +126,12 @@ class TickSummer:
 
     def add(self, values: NDArray[Any], ticks: NDArray[np.int64]) -> None:
         """Adds rows: stored numbers of one measure, without NaN, and the tick of each."""
-        if len(values) >= CHUNK_ROWS and not ticks.strides[0]:  # all are of one tick
+        if len(values) >= BLOCK_ROWS and not ticks.strides[0]:  # all are of one tick
             self._sums.add(values, np.zeros(1, np.int64), self._ticks.searchsorted(ticks[:1]))
             return
         self._waiting.append((values, ticks))
         self._rows += len(values)
-        if self._rows >= CHUNK_ROWS:
+        if self._rows >= BLOCK_ROWS:
             self._add_waiting()
 
     def finish(self) -> TickSums:
@@ -147,8 +147,8 @@ class TickSummer:
         values, ticks = (np.concatenate(column) for column in zip(*self._waiting, strict=True))
         self._waiting, self._rows = [], 0
         names, codes = unique_codes(ticks)
-        for start in range(0, len(values), CHUNK_ROWS):
-            own, numbers = codes[start : start + CHUNK_ROWS], values[start : start + CHUNK_ROWS]
+        for start in range(0, len(values), BLOCK_ROWS):
+            own, numbers = codes[start : start + BLOCK_ROWS], values[start : start + BLOCK_ROWS]
             if np.any(own[1:] < own[:-1]):
                 order = stable_order(own)
                 own, numbers = own[order], numbers[order]
