@@ -41,7 +41,10 @@ class MeasureScan(Generic[M]):
             view = replace(view, projection=SortedValues(self.choice.measure))
         window, parts = windows_of(self.request, view, options.grid)
         eps, progress = float(options.eps), self.session.progress
-        with scanned_questions(contents, view, self.choice, parts, self.mode, eps, progress) as questions:
+        summed = self.request.wanted.needs_sums
+        with scanned_questions(
+            contents, view, self.choice, parts, self.mode, eps, progress, summed=summed
+        ) as questions:
             if not self.choice.by:
                 check_rows(questions, view, window, options.grid, self.choice.shown(()) or None)
             return asked_cells(questions, self.request, self.choice.by, self.choice.order, len(parts))

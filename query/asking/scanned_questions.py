@@ -154,13 +154,15 @@ def scanned_questions(
     mode: str,
     eps: float,
     progress: Callable[[float], None] | None,
+    *,
+    summed: bool = False,
 ) -> Iterator[CellQuestions]:
     """The questions of each group and window, answered by a scan until the end of the context.
 
     The windows of a group stand one after the other.
 
     contents, view: the visible batches and the versions of one moment. mode: that of the answers, which are
-        exact in each.
+        exact in each. summed: whether only sums and ends are asked.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """
@@ -177,6 +179,7 @@ def scanned_questions(
             by=choice.by,
             computed=choice.computed,
             progress=shown,
+            summed=summed,
         ) as scan,
     ):
         groups, places = _chosen(choice, keys, scan.groups(), len(windows))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.shares import each_share, shares_of
+from tidemark.query.reading.shares import each_share, equal_shares, shares_of
 from tidemark.query.reading.sorted_parts import (
     Ints,
     RankedValues,
@@ -37,7 +37,8 @@ FEW = 8  # ranks or points that are found without a sort
 SMALL = 2**8  # numbers of a part that is sorted with others
 LARGE = 2**16  # numbers of a part from which samples are taken
 CHEAP = 16  # times as long takes a part's rank by a sort as its greatest number
-STEP = 64  # places from one of these samples to the next
+STEP = 64  # places from one of these samples to the next, at least
+MOST_SAMPLES = 2**16  # about so many leave few numbers between two of them
 SPREAD = 3.0  # standard deviations of a rank among samples, on either side
 Part = tuple[int, int, int]  # its number, and where it starts and ends
 
@@ -130,13 +131,16 @@ def _selected(numbers: NDArray[Any], edges: Ints, ranks: Ints) -> RankedValues:
             counts = np.count_nonzero(rows <= wanted[:, np.newaxis], axis=1)
             ranks_le[parts, column] = np.minimum(counts, sizes[parts, 0])  # without the filling
 
-    large = _large_parts(edges, asked)
-
-    def select(first: int, last: int) -> None:
-        for part, start, stop in large[first:last]:
+    def select(parts: Sequence[Part]) -> None:
+        for part, start, stop in parts:
             values[part], ranks_le[part] = _of_one(numbers[start:stop], places[part] + 1)
 
-    each_share(select, shares_of(np.array([stop - start for _, start, stop in large], np.int64)))
+    large = _large_parts(edges, asked)
+    divided = [one for one in large if len(equal_shares(one[2] - one[1])) > 1]
+    whole = [one for one in large if one not in divided]
+    select(divided)  # threads share the numbers of each; of the others, the parts
+    shares = shares_of(np.array([stop - start for _, start, stop in whole], np.int64))
+    each_share(lambda first, last: select(whole[first:last]), shares)
     return RankedValues(values, ranks_le)
 
 
@@ -154,7 +158,8 @@ def sample_ranks(ranks: Ints, sizes: Ints, samples: Ints) -> tuple[Ints, Ints]:
 def _of_one(numbers: NDArray[Any], ranks: Ints) -> RankedValues:
     """The values of ranks that the numbers have, and how many numbers are <= each."""
     if len(numbers) >= LARGE:
-        samples, sizes = np.sort(numbers[::STEP]), np.full(len(ranks), len(numbers))
+        step = max(STEP, len(numbers) // MOST_SAMPLES)
+        samples, sizes = np.sort(numbers[::step]), np.full(len(ranks), len(numbers))
         ends = zip(*sample_ranks(ranks, sizes, np.full(len(ranks), len(samples))), strict=True)
         near = [_between(numbers, samples, rank, *own) for rank, own in zip(ranks, ends, strict=True)]
         found = [one for one in near if one is not None]
@@ -174,13 +179,20 @@ def _between(
     numbers: NDArray[Any], samples: NDArray[Any], rank: int, low: int, high: int
 ) -> tuple[Any, int] | None:
     """The value of a rank and how many numbers are <= it; None if it is not between these two samples."""
-    is_near, below = np.ones(len(numbers), bool), 0
-    if 1 <= low <= len(samples):
-        is_near = numbers >= samples[low - 1]
-        below = len(numbers) - int(np.count_nonzero(is_near))
-    if 1 <= high <= len(samples):
-        is_near &= numbers <= samples[high - 1]
-    near, inner = numbers[is_near], rank - below
+
+    def near_of(first: int, last: int) -> tuple[NDArray[Any], int]:
+        """The numbers of a share that are between them, and how many are below."""
+        own, is_near, below = numbers[first:last], np.ones(last - first, bool), 0
+        if 1 <= low <= len(samples):
+            is_near = own >= samples[low - 1]
+            below = len(own) - int(np.count_nonzero(is_near))
+        if 1 <= high <= len(samples):
+            is_near &= own <= samples[high - 1]
+        return own[is_near], below
+
+    parts, counts = zip(*each_share(near_of, equal_shares(len(numbers))), strict=True)
+    near, below = np.concatenate(parts), sum(counts)
+    inner = rank - below
     if not 1 <= inner <= len(near):
         return None
     near.partition(inner - 1)

@@ -6,9 +6,13 @@ at the same time; each piece is sorted by code, with a radix sort if there are m
 
 * Exact sums and ends add the stretches of a piece. Nothing but results is written to memory.
 * Ranks need the numbers of each group together (reading/number_parts.py). Each share knows where its numbers
-  of a group begin.
+  of a group begin. High ranks need only the numbers from a sample on that is likely to be below: all others
+  are counted (`_of_tails`). If the count shows that it is not below, all numbers are used.
 
 With many groups a piece has short stretches, so all pieces of a share are sorted together.
+
+If only sums and ends are asked, they are found while rows are read, and rows are not kept: memory that was
+never used before takes longer to write than to add what is in it.
 
 Cost: O(rows), some nanoseconds a row. Memory: `bytes_a_row`.
 """
@@ -16,7 +20,7 @@ Cost: O(rows), some nanoseconds a row. Memory: `bytes_a_row`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -26,27 +30,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidemark.query.reading.number_parts import NumberParts
+from tidemark.query.answers.answer_columns import Picked
+from tidemark.query.reading.number_parts import FEW, MOST_SAMPLES, STEP, NumberParts, sample_ranks
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import Ints, RankedValues, no_ends
+from tidemark.query.scans.coded_pieces import FEWEST_CODES, Codes, CodeTotals, Piece, Stretches, stretches_of
 from tidemark.query.scans.divided_rows import present
 from tidemark.query.scans.plain_files import FileReading, PlainFile, Rows, read_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
-from tidemark.warehouse.columns.codes import combine_codes, stable_order, unique_codes
+from tidemark.warehouse.columns.codes import combine_codes, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
 
-Codes = NDArray[np.integer[Any]]
 Span = tuple[int, int]  # the least number of a column, and how many there are from it to the greatest
 
 MOST_CODES = 2**16  # that are sorted in one pass
-PIECE_ROWS = 2**15
+PIECE_ROWS = 2**17
 READ_WEIGHT = 8  # how many times as long as to go through a row it takes to read it
 _BYTES, _COLUMN_BYTES = 48, 16  # of a row: as it was read, sorted, and put in its place
 FEW_GROUPS = 2**6  # whose stretches are taken piece by piece
-FEWEST_GROUPS = 8  # that are found sooner one by one than by a sort
+SUMMED_CODES = 2**10  # up to so many have sums of their own while rows are read
+MANY = 2**18  # rows of which samples are taken
+TAILS = 0.25  # the share of rows up to which those from samples on are taken alone
 _NUMBERS, _LIVE, _NANS, _NULLS = range(4)  # rows of counts
 
 
@@ -54,37 +60,24 @@ class _Outside(Exception):
     """A number is not in the span of its column."""
 
 
-class Piece(NamedTuple):
-    """Some rows whose values are numbers: the code of each, and its value."""
-
-    codes: Codes
-    numbers: NDArray[Any]
-
-
-class Stretches(NamedTuple):
-    """The numbers of a piece by group; those of ``groups[i]`` are ``numbers[edges[i] : edges[i + 1]]``."""
-
-    numbers: NDArray[Any]
-    edges: Ints
-    groups: Ints
-
-
 @dataclass(frozen=True, eq=False)
 class CodedRows:
     """Rows by group, in any order; the questions are those of `NumberParts`, about groups.
 
     stored: for each column of the group its stored values. counts: (groups, 4), see `ScannedGroups`.
-    shares: the pieces of each share. rows: (shares, groups), the numbers of each group in each share.
+    read: gives the pieces of each share. rows: (shares, groups), the numbers of each group in each share.
     codes: that of each group. group_of: the group of each code. dtype: of numbers.
+    totals: the sums and the ends of each group, if they were found while the rows were read.
     """
 
     stored: list[pa.Array]
     counts: Ints
-    shares: Sequence[Sequence[Piece]]
+    read: Callable[[], Sequence[Sequence[Piece]]]
     rows: Ints
     codes: Ints
     group_of: Codes
     dtype: np.dtype[Any]
+    totals: tuple[Sequence[Sums], NDArray[Any]] | None = None
 
     @classmethod
     def of(cls, table: pa.Table, width: int) -> CodedRows:
@@ -111,15 +104,22 @@ class CodedRows:
         measure: Measure,
         by: Sequence[Key],
         reading: FileReading,
+        *,
+        summed: bool = False,
     ) -> CodedRows | None:
-        """From files; None if their numbers are not in the spans, which statistics tell."""
+        """From files; None if their numbers are not in the spans, which statistics tell.
+
+        summed: whether sums and ends are asked. Then the rows are not kept, if there are few groups; what
+            asks for others reads them again.
+        """
         most = max(PIECE_ROWS, codes_of(spans))
 
         def rows(first: int, last: int) -> Iterator[Rows]:
             return read_rows(files[first:last], measure, by, most, reading)
 
         try:
-            return cls._of_spans(spans, rows, [file.rows for file in files], measure.dtype, READ_WEIGHT)
+            sizes = [file.rows for file in files]
+            return cls._of_spans(spans, rows, sizes, measure.dtype, READ_WEIGHT, summed=summed)
         except _Outside:
             return None
 
@@ -131,6 +131,8 @@ class CodedRows:
         sizes: Sequence[int],
         dtype: np.dtype[Any],
         weight: int = 1,
+        *,
+        summed: bool = False,
     ) -> CodedRows:
         """rows: of a share of items of these sizes."""
         codes = codes_of(spans)
@@ -142,13 +144,25 @@ class CodedRows:
                     raise _Outside
             return combine_codes(numbers, [size for _, size in spans])
 
+        def read(dtype_of_sums: np.dtype[Any] | None) -> list[_Share]:
+            return each_share(
+                lambda first, last: _share(rows(first, last), code_of, codes, dtype_of_sums), shares
+            )
+
         shares = shares_of(np.array(sizes, np.int64), weight)
-        found = each_share(lambda first, last: _share(rows(first, last), code_of, codes), shares)
+        found = read(dtype if summed and codes <= SUMMED_CODES else None)
         counts = np.stack([share.counts for share in found]).sum(axis=0)
         filled = np.flatnonzero(counts[_NUMBERS] + counts[_NANS] + counts[_NULLS])
         places = np.unravel_index(filled, [size for _, size in spans])
         stored = [arrow_array(own + low) for own, (low, _) in zip(places, spans, strict=True)]
-        return cls._of_shares(stored, found, filled, dtype)
+        coded = cls._of_shares(stored, found, filled, dtype)
+        totals = [share.totals for share in found if share.totals is not None]
+        if not totals:
+            return coded
+        sums, ends = CodeTotals.added(totals)
+        ends[counts[_NUMBERS] == 0] = 0
+        own = Picked(sums, filled), ends[filled]
+        return replace(coded, read=lambda: [share.pieces for share in read(None)], totals=own)
 
     @classmethod
     def _of_any(cls, table: pa.Table, width: int) -> CodedRows:
@@ -157,7 +171,7 @@ class CodedRows:
         combined = combine_codes([own for _, own in coded], [len(names) for names, _ in coded])
         _, firsts, codes = np.unique(combined, return_index=True, return_inverse=True)
         (batch,) = table.combine_chunks().to_batches()
-        found = _share(iter([_rows(batch, width)]), lambda _: codes, len(firsts))
+        found = _share(iter([_rows(batch, width)]), lambda _: codes, len(firsts), None)
         stored = table.select(range(width)).take(arrow_array(firsts))
         stored = list(map(single_array, stored.columns))
         return cls._of_shares(stored, [found], np.arange(len(firsts)), _dtype(table, width))
@@ -172,7 +186,8 @@ class CodedRows:
         counts = np.stack([rows.sum(axis=0) + nans - m, m, nans, nulls], axis=1)
         group_of = np.zeros(len(shares[0].counts[0]), np.min_scalar_type(max(0, len(filled) - 1)))
         group_of[filled] = np.arange(len(filled))
-        return cls(stored, counts, [share.pieces for share in shares], rows, filled, group_of, dtype)
+        pieces = [share.pieces for share in shares]
+        return cls(stored, counts, lambda: pieces, rows, filled, group_of, dtype)
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
         """See `SortedParts.values_at`."""
@@ -180,7 +195,7 @@ class CodedRows:
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
         """See `SortedParts.same_values_at`."""
-        return self.parts.same_values_at(ranks)
+        return self._of_tails(ranks) or self.parts.same_values_at(ranks)
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """See `SortedParts.ranks_at`."""
@@ -188,11 +203,60 @@ class CodedRows:
 
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
-        return self._totals[0] if self._has_few else self.parts.sums()
+        return self._totals[0] if self.totals or self._has_few else self.parts.sums()
 
     def ends(self) -> NDArray[Any]:
         """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
-        return self._totals[1] if self._has_few else self.parts.ends()
+        return self._totals[1] if self.totals or self._has_few else self.parts.ends()
+
+    def _of_tails(self, ranks: Ints) -> RankedValues | None:
+        """The same of a few high ranks in a few large groups; None for others, and if the samples mislead."""
+        sizes = self.rows.sum(axis=0)[:, np.newaxis]
+        if not self._has_few or not 0 < ranks.shape[1] <= FEW or sizes.sum() < MANY:
+            return None
+        is_asked = (ranks >= 1) & (ranks <= sizes)
+        limits = self._limits(np.where(is_asked, ranks, sizes + 1), sizes)
+        if limits is None:
+            return None
+        tails = self._some(lambda piece: np.flatnonzero(piece.numbers >= limits[piece.codes]))
+        below = sizes - tails.rows.sum(axis=0)[:, np.newaxis]
+        if np.any(is_asked & (ranks <= below)):
+            return None
+        values, ranks_le = tails.parts.same_values_at(np.where(is_asked, ranks - below, 0))
+        return RankedValues(values, ranks_le + below)
+
+    def _limits(self, ranks: Ints, sizes: Ints) -> NDArray[Any] | None:
+        """For each code a number that is likely to be below all ranks; None if it leaves too many numbers.
+
+        ranks: those that are not asked are above the sizes.
+        """
+        step = max(STEP, int(sizes.sum()) // MOST_SAMPLES)
+        samples = self._some(lambda _: slice(step // 2, None, step)).parts
+        counts = samples.sizes[:, np.newaxis]
+        lows = np.where(ranks > sizes, counts + 1, sample_ranks(ranks, sizes, counts)[0])
+        lows = lows.min(axis=1, keepdims=True)
+        left = sizes * (1 - np.maximum(lows - 1, 0) / np.maximum(counts, 1))
+        if left.sum() > TAILS * sizes.sum():
+            return None
+        greatest, least = no_ends(1, self.dtype)[0]
+        found = samples.same_values_at(lows).values
+        limits = np.zeros(len(self.group_of), self.dtype)
+        limits[self.codes] = np.where(lows < 1, least, np.where(lows > counts, greatest, found))[:, 0]
+        return limits
+
+    def _some(self, chosen: Callable[[Piece], Any]) -> CodedRows:
+        """The same groups with some rows of each piece; `chosen` gives their places."""
+
+        def share(number: int, _: int) -> tuple[list[Piece], Ints]:
+            found = [(piece, chosen(piece)) for piece in self._shares[number]]
+            pieces = [Piece(piece.codes[places], piece.numbers[places]) for piece, places in found]
+            if not sum(len(piece.codes) for piece in pieces):
+                return [], np.zeros(len(self.codes), np.int64)
+            whole = Piece(*map(np.concatenate, zip(*pieces, strict=True)))
+            return [whole], np.bincount(self.group_of[whole.codes], minlength=len(self.codes))
+
+        shares, rows = zip(*each_share(share, self._each), strict=True)
+        return replace(self, read=lambda: shares, rows=np.array(rows, np.int64))
 
     @cached_property
     def parts(self) -> NumberParts:
@@ -214,26 +278,28 @@ class CodedRows:
         return NumberParts(found, edges)
 
     @cached_property
-    def _totals(self) -> tuple[EachSums, NDArray[Any]]:
+    def _totals(self) -> tuple[Sequence[Sums], NDArray[Any]]:
         """The sums and the ends of each group."""
+        if self.totals is not None:
+            return self.totals
 
-        def add(share: int, _: int) -> tuple[EachSums, NDArray[Any]]:
-            summer, ends = CodeSums(len(self.counts)), no_ends(len(self.counts), self.dtype)
-            for numbers, cuts, groups in self._stretches(share):
-                summer.add(numbers, cuts[:-1], groups)
-                least, most = (one.reduceat(numbers, cuts[:-1]) for one in (np.minimum, np.maximum))
-                ends[groups, 0] = np.minimum(ends[groups, 0], least)
-                ends[groups, 1] = np.maximum(ends[groups, 1], most)
-            return summer.each(), ends
+        def add(share: int, _: int) -> CodeTotals:
+            found = CodeTotals(len(self.counts), self.dtype)
+            for stretches in self._stretches(share):
+                found.add(stretches)
+            return found
 
-        sums, ends = zip(*each_share(add, self._each), strict=True)
-        found = np.stack([np.min(ends, axis=0)[:, 0], np.max(ends, axis=0)[:, 1]], axis=1)
-        found[self.rows.sum(axis=0) == 0] = 0
-        return EachSums.added(sums), found
+        sums, ends = CodeTotals.added(each_share(add, self._each))
+        ends[self.rows.sum(axis=0) == 0] = 0
+        return sums, ends
+
+    @cached_property
+    def _shares(self) -> Sequence[Sequence[Piece]]:
+        return self.read()
 
     @property
     def _each(self) -> list[tuple[int, int]]:
-        return [(share, share + 1) for share in range(len(self.shares))]
+        return [(share, share + 1) for share in range(len(self.rows))]
 
     @property
     def _has_few(self) -> bool:
@@ -241,23 +307,15 @@ class CodedRows:
 
     def _stretches(self, share: int) -> Iterator[Stretches]:
         """The numbers of a share by group; those of a group in one stretch for each of its pieces."""
-        pieces = self.shares[share]
+        pieces = self._shares[share]
         if pieces and not self._has_few:
             pieces = [Piece(*map(np.concatenate, zip(*pieces, strict=True)))]
-        for codes, numbers in pieces:
-            if len(self.counts) <= FEWEST_GROUPS:
-                own = [numbers[codes == code] for code in self.codes.tolist()]
-                filled = np.array([len(one) for one in own], np.int64)
-                edges = np.concatenate([[0], np.cumsum(filled[filled > 0])])
-                yield Stretches(np.concatenate(own), edges, np.flatnonzero(filled))
-                continue
-            groups = self.group_of[codes]
-            order = stable_order(groups)
-            groups = groups[order]
-            is_first = np.ones(len(groups) + 1, bool)
-            np.not_equal(groups[1:], groups[:-1], out=is_first[1:-1])
-            edges = np.flatnonzero(is_first)
-            yield Stretches(numbers[order], edges, groups[edges[:-1]].astype(np.int64))
+        for piece in pieces:
+            if len(self.codes) <= FEWEST_CODES:
+                numbers, edges, codes = stretches_of(piece, self.codes)
+                yield Stretches(numbers, edges, self.group_of[codes].astype(np.int64))
+            else:
+                yield stretches_of(Piece(self.group_of[piece.codes], piece.numbers), self.codes)
 
 
 def codes_of(spans: Sequence[Span]) -> int:
@@ -275,14 +333,24 @@ class _Share(NamedTuple):
 
     counts: Ints
     pieces: list[Piece]
+    totals: CodeTotals | None
 
 
-def _share(rows: Iterator[Rows], code_of: Callable[[Sequence[Ints]], Ints], codes: int) -> _Share:
-    """Some of the rows; `codes` is how many there are."""
-    found = _Share(np.zeros((4, codes), np.int64), [])
+def _share(
+    rows: Iterator[Rows],
+    code_of: Callable[[Sequence[Ints]], Ints],
+    codes: int,
+    summed: np.dtype[Any] | None,
+) -> _Share:
+    """Some of the rows; `codes` is how many there are.
+
+    summed: the type of numbers whose totals are asked in place of the pieces.
+    """
+    totals = None if summed is None else CodeTotals(codes, summed)
+    found = _Share(np.zeros((4, codes), np.int64), [], totals)
     kind = np.min_scalar_type(max(0, codes - 1))
     for groups, values, is_null, is_live in rows:
-        own, numbers, is_out = code_of(groups), values, is_null
+        own, numbers, is_out = code_of(groups).astype(kind), values, is_null
         _count(found.counts[_LIVE], own, is_live & ~is_null if len(is_null) and len(is_live) else is_live)
         _count(found.counts[_NULLS], own, is_null)
         if values.dtype.kind == "f":
@@ -292,8 +360,10 @@ def _share(rows: Iterator[Rows], code_of: Callable[[Sequence[Ints]], Ints], code
         if is_out.any():
             own, numbers = own[~is_out], values[~is_out]
         _count(found.counts[_NUMBERS], own)
-        if len(own):
-            found.pieces.append(Piece(own.astype(kind), numbers))
+        if len(own) and totals is not None:
+            totals.add(stretches_of(Piece(own, numbers), np.flatnonzero(found.counts[_NUMBERS])))
+        elif len(own):
+            found.pieces.append(Piece(own, numbers))
     return found
 
 
@@ -304,12 +374,19 @@ def _rows(batch: pa.RecordBatch, width: int) -> Rows:
     return Rows([as_numpy(batch.column(i)) for i in range(width)], values, is_null, is_live.view(bool))
 
 
-def _count(counts: Ints, codes: Ints, chosen: NDArray[np.bool_] | None = None) -> None:
+def _count(counts: Ints, codes: Codes, chosen: NDArray[np.bool_] | None = None) -> None:
     """Adds the rows of each code; only those that are chosen, if that is given."""
     if chosen is not None:
         codes = codes[chosen] if chosen.any() else codes[:0]
-    if len(codes):
-        counts += np.bincount(codes, minlength=len(counts))
+    if not len(codes):
+        return
+    known = np.flatnonzero(counts)
+    if len(known) <= FEWEST_CODES:
+        found = [np.count_nonzero(codes == code) for code in known.tolist()]
+        if sum(found) == len(codes):
+            counts[known] += found
+            return
+    counts += np.bincount(codes, minlength=len(counts))
 
 
 def _dtype(table: pa.Table, width: int) -> np.dtype[Any]:

@@ -47,11 +47,21 @@ class EventScan(OpenScan):
     """
 
     def __init__(
-        self, contents: AnyContents, measure: Measure, windows: Sequence[Window], **selected: Unpack[Selected]
+        self,
+        contents: AnyContents,
+        measure: Measure,
+        windows: Sequence[Window],
+        *,
+        summed: bool = False,
+        **selected: Unpack[Selected],
     ) -> None:
-        """See `OpenScan`, which has the parameters about the rows that are selected."""
+        """See `OpenScan`, which has the parameters about the rows that are selected.
+
+        summed: whether `sums` and `ends` are to be asked, and nothing else.
+        """
         super().__init__(contents, windows, measure=measure, **selected)
         self._measure, self._source.as_text = measure, True
+        self._source.summed = summed
         self._rows: ScannedRows | None = None
 
     def close(self) -> None:

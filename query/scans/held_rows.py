@@ -99,7 +99,9 @@ def _coded(source: RowSource, relation: str, asker: Asker) -> CodedRows:
     if files and measure is not None:
         reading = FileReading(files)
         rows = asker.watched(
-            lambda: CodedRows.of_files(files, source.spans, measure, source.by, reading),
+            lambda: CodedRows.of_files(
+                files, source.spans, measure, source.by, reading, summed=source.summed
+            ),
             reading.stop,
             lambda: reading.share,
         )

@@ -133,6 +133,7 @@ class RowSource:
     times       only rows of these times, or None
     ticks       whether the relation has the tick of each row
     as_text     whether text of the group may stay text in the relation (`texts`): that is grouped faster
+    summed      whether sums of each group are asked
 
     With several windows, the number of a row's bucket (window_buckets.py) is the last column of its group.
     Where windows overlap, `spread` repeats a row for each window of its bucket.
@@ -162,6 +163,7 @@ class RowSource:
     times: TimeRange | None = None
     ticks: bool = False
     as_text: bool = False
+    summed: bool = False
     share: float = 0.0
     buckets: Buckets | None = field(init=False)
     paths: list[str] = field(default_factory=list, init=False)

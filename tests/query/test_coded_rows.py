@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.query.scans import coded_rows, divided_rows, event_scan, plain_files
-from tidemark.query.scans.coded_rows import CodedRows, Piece
+from tidemark.query.reading import number_parts
+from tidemark.query.scans import coded_pieces, coded_rows, divided_rows, event_scan, plain_files
+from tidemark.query.scans.coded_pieces import CodeTotals, Piece
+from tidemark.query.scans.coded_rows import CodedRows
 from tidemark.query.scans.plain_files import FileReading, PlainFile
 from tidemark.warehouse.columns import value_encoding
 from tidemark.warehouse.columns.code_sums import EachSums
@@ -98,7 +100,9 @@ def check(patch: pytest.MonkeyPatch) -> None:
         cut = rng.random()
         patch.setattr(coded_rows, "PIECE_ROWS", rng.choice([1, 30, 2**14]))
         patch.setattr(coded_rows, "FEW_GROUPS", rng.choice([0, 2**6]))
-        patch.setattr(coded_rows, "FEWEST_GROUPS", rng.choice([0, 8]))
+        few = rng.choice([0, 8])
+        for module in (coded_rows, coded_pieces):
+            patch.setattr(module, "FEWEST_CODES", few)
         patch.setattr(
             coded_rows,
             "shares_of",
@@ -132,6 +136,10 @@ def check_files(folder: Path) -> None:
         found = CodedRows.of_files(files, [span], measure, by, FileReading(files))
         assert found is not None
         assert shown(found) == truth(table, 1)
+        found = CodedRows.of_files(files, [span], measure, by, FileReading(files), summed=True)
+        assert found is not None
+        assert not len(table) or found.totals is not None
+        assert shown(found) == truth(table, 1)
         smaller = [(span[0], span[1] - 1)]
         found = CodedRows.of_files(files, smaller, measure, by, FileReading(files))
         assert len(table) == 0 or found is None
@@ -160,7 +168,14 @@ def _null_is_the_group_0(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plain_files, "encode_column", encode)
 
 
-@pytest.mark.parametrize("broken", [_live_files_are_history, _null_is_the_group_0])
+def _small_pieces_are_not_added(patch: pytest.MonkeyPatch) -> None:
+    right = CodeTotals.add
+    patch.setattr(CodeTotals, "add", lambda to, one: right(to, one) if len(one.numbers) > 60 else None)
+
+
+@pytest.mark.parametrize(
+    "broken", [_live_files_are_history, _null_is_the_group_0, _small_pieces_are_not_added]
+)
 def test_files_that_are_read_wrongly_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
@@ -218,6 +233,74 @@ def test_a_share_has_no_counts_of_many_groups(
     assert len(rows.rows) == shares
 
 
+def drawn_numbers(rng: random.Random) -> pa.Table:
+    count = rng.choice([0, 1, 40, 400])
+    limit = rng.choice([3, 10**6])
+    values = [rng.randrange(-limit, limit) for _ in range(count)]
+    groups = [rng.choice([-3, *[5] * rng.choice([0, 1, 9]), 300]) for _ in range(count)]
+    kind = rng.choice([pa.float64(), pa.int64()])
+    return pa.table({"group": pa.array(groups, pa.int64()), "value": pa.array(values, kind)})
+
+
+def check_ranks(patch: pytest.MonkeyPatch, spreads: tuple[float, ...] = (-9.0, 0.0, 3.0)) -> int:
+    """Ranks of each group are those of a sorted list; how often the numbers from samples on sufficed."""
+    rng, of_tails = random.Random(11), 0
+    patch.setattr(coded_rows, "MANY", 1)
+    patch.setattr(coded_rows, "TAILS", 1.0)
+    for _ in range(100):
+        patch.setattr(coded_rows, "PIECE_ROWS", rng.choice([30, 2**14]))
+        few = rng.choice([0, 8])
+        for module in (coded_rows, coded_pieces):
+            patch.setattr(module, "FEWEST_CODES", few)
+        patch.setattr(coded_rows, "STEP", rng.choice([1, 2, 9]))
+        patch.setattr(number_parts, "SPREAD", rng.choice(spreads))
+        table = drawn_numbers(rng)
+        rows, known = CodedRows.of(table, 1), CodedRows.of(table, 1).parts
+        share, others = rng.choice([1.0, 0.9]), rng.choice([[0], [0, 10**6], [0, 1]])
+        ranks = [[rng.choice([*others, *[math.ceil(share * size)] * 4])] * 2 for size in known.sizes.tolist()]
+        of_tails += rows._of_tails(np.array(ranks, np.int64).reshape(-1, 2)) is not None
+        found = rows.same_values_at(np.array(ranks, np.int64).reshape(-1, 2))
+        for group, (start, stop) in enumerate(pairwise(known.edges.tolist())):
+            own, rank = np.sort(known.numbers[start:stop]), ranks[group][0]
+            if 1 <= rank <= len(own):
+                assert found.values[group].tolist() == [own[rank - 1]] * 2
+                assert found.ranks_le[group].tolist() == [own.searchsorted(own[rank - 1], "right")] * 2
+    return of_tails
+
+
+def test_ranks_are_those_of_sorted_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where samples are too high: then the numbers from them on do not suffice, and are not used."""
+    assert 20 < check_ranks(monkeypatch) < 80
+
+
+def _a_row_of_each_tail_is_lost(patch: pytest.MonkeyPatch) -> None:
+    right = CodedRows._some
+
+    def some(rows: CodedRows, chosen: Callable[[Piece], Any]) -> CodedRows:
+        return right(rows, lambda piece: own if isinstance(own := chosen(piece), slice) else own[:-1])
+
+    patch.setattr(CodedRows, "_some", some)
+
+
+def _rows_below_a_limit_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    right = CodedRows._some
+
+    def some(rows: CodedRows, chosen: Any) -> CodedRows:
+        found = right(rows, chosen)
+        return replace(found, rows=rows.rows)
+
+    patch.setattr(CodedRows, "_some", some)
+
+
+@pytest.mark.parametrize("broken", [_a_row_of_each_tail_is_lost, _rows_below_a_limit_are_not_counted])
+def test_wrong_ranks_are_caught(
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    broken(monkeypatch)
+    with pytest.raises(AssertionError):
+        check_ranks(monkeypatch)
+
+
 def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     check(monkeypatch)
 
@@ -241,7 +324,7 @@ def _only_the_first_share_is_added(patch: pytest.MonkeyPatch) -> None:
 
 
 def _codes_of_few_digits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(coded_rows, "stable_order", lambda codes: stable_order(codes.astype(np.int64) % 4))
+    patch.setattr(coded_pieces, "stable_order", lambda codes: stable_order(codes.astype(np.int64) % 4))
 
 
 def _wide_numbers_are_taken_for_one(patch: pytest.MonkeyPatch) -> None:

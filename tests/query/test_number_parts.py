@@ -103,9 +103,18 @@ def large_parts_are_left_out(patch: pytest.MonkeyPatch) -> None:
 def a_share_is_left_out(patch: pytest.MonkeyPatch) -> None:
     right = shares.shares_of
     patch.setattr(number_parts, "SMALL", 4)
-    patch.setattr(shares, "SHARED", 0)
+    patch.setattr(shares, "SHARED", 60)
     patch.setattr(shares, "CORES", 3)
     patch.setattr(number_parts, "shares_of", lambda sizes: right(sizes)[1:])
+
+
+def a_share_of_a_part_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    right = shares.equal_shares
+    for name, value in {"SMALL": 4, "LARGE": 4, "STEP": 2}.items():
+        patch.setattr(number_parts, name, value)
+    patch.setattr(shares, "SHARED", 0)
+    patch.setattr(shares, "CORES", 3)
+    patch.setattr(number_parts, "equal_shares", lambda items: right(items)[1:])
 
 
 def a_sample_is_taken_for_the_value(patch: pytest.MonkeyPatch) -> None:
@@ -123,6 +132,7 @@ def a_sample_is_taken_for_the_value(patch: pytest.MonkeyPatch) -> None:
         the_last_number_is_lost,
         large_parts_are_left_out,
         a_share_is_left_out,
+        a_share_of_a_part_is_left_out,
         a_sample_is_taken_for_the_value,
     ],
 )

@@ -41,7 +41,7 @@ Digits: TypeAlias = NDArray[np.float64]  # (digits, rows): the last one first
 
 # Rows of a product of vectors; see above. For more than 10,000 OpenBLAS would start threads.
 BLOCK_ROWS = 2**13
-CHUNK_ROWS = 2**15  # whose digits fit into the cache of a processor
+CHUNK_ROWS = 2**16  # more need no fewer calls that matter, and more room
 LONG = 2**12  # rows of a stretch from which products of vectors take less than one by number
 _DIGIT, _DIGITS_OF = 21, 4  # binary digits of a digit, and digits of an integer
 _SQUARES = 51  # binary digits of the sum of squares that first digits may have before they are rounded

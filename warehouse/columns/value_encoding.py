@@ -148,7 +148,8 @@ def encode_column(kind: ColumnType, array: pa.Array) -> DecodedColumn:
         )
     stored = kind.encode(array)
     nan = np.isnan(stored) if kind.is_double else np.zeros(len(array), dtype=bool)
-    return DecodedColumn(stored, nan, as_numpy_bools(array.is_null()))
+    null = as_numpy_bools(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
+    return DecodedColumn(stored, nan, null)
 
 
 def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:
