@@ -1,4 +1,4 @@
-"""Change feeds as streams: each batch is a correction, named by the source and the batch's number.
+"""Change feeds (Debezium, Delta) as streams: each batch is a correction, named by its source and number.
 
     records    JSON objects as Debezium writes them, such as those of a Kafka topic, become rows in Spark's
                tasks (`parse_changes`); Delta's change feed has such rows already

@@ -1,7 +1,7 @@
 """Reads a batch with Spark: files of Parquet, CSV or JSON lines, or a Delta table.
 
-`warehouse/execution/input_files.py` says which files an input is. Spark is given them one by one, so that it
-neither expands patterns, skips folders nor makes columns of their names.
+`warehouse/execution/input_files.py` says which files an input is. Spark gets a list of files, so it expands
+no patterns, skips no folders and makes no columns of the names of folders.
 
 CSV and JSON are read with the types of the warehouse's columns. The first record that does not parse fails
 the load: a batch is loaded completely or not at all. An input that creates a warehouse, or that is cut into
@@ -55,7 +55,7 @@ class Times(NamedTuple):
 class Inputs(Protocol):
     """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without.
 
-    guessed  whether the types of the columns that were read last are guessed from text
+    guessed  whether the types of all columns that were read last are guessed from text
     """
 
     guessed: bool
@@ -133,8 +133,8 @@ class SparkInputs:
                 return self._read_text(paths, file_format, options, wanted, cut=cut, evolve=evolve)
             reader = spark.read.format(file_format)
             if file_format == "parquet":
-                # A * in these names is a part of the name. Without the second option, Spark takes the files
-                # that it matches once more.
+                # A * in these names is a part of the name. Without the second option, Spark also reads the
+                # files that the * would match.
                 reader = reader.option("__globPaths__", False).option("recursiveFileLookup", True)
                 _check_same_columns(reader, paths, places)
             rows = reader.load(paths if len(paths) > 1 else paths[0])  # Delta takes one
@@ -218,7 +218,7 @@ def _micros(rows: DataFrame, name: str) -> Column:
     """A column of times or dates in microseconds since 1970, as `local_inputs` computes it.
 
     Dates and times without a zone are those of UTC; a cast to a timestamp would take the session's zone.
-    Dates outside the years 1 to 9999 are clipped to a day outside.
+    Dates outside the years 1 to 9999 become some day outside these years.
     """
     from pyspark.sql import functions as F
 

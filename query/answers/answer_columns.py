@@ -1,4 +1,6 @@
-"""Many answers held as columns, one for each field; an answer becomes an object when it is taken out.
+"""A compact list of many answers: one array for each field. An answer becomes an object when it is taken out.
+
+The fields themselves are those of the classes of answers (common.py and others).
 
 A *cell* is what one question would be about, such as a group in a window. The answers of a cell, such as one
 for each of several quantiles, follow each other.

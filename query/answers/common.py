@@ -110,7 +110,8 @@ class Scope(Renderable):
     nulls: rows whose column is NULL.
     window: (start, end) as times or step numbers, the end exclusive, None for an open side. None for all
         rows.
-    as_of: the versions of the tables that were read; of several warehouses those of each, by its name.
+    as_of: the versions of the tables that were read; of several warehouses those of each, by its name. It has
+        `begun`, the newest step that a load has begun, if rows of begun steps were not read from runs.
     widened: None if the window is as it was asked and begins after what has expired. Else a text: the window
         that was asked, if it was widened to whole ticks; where it was counted back from, if later ticks lie
         in the future of the clock; the time before which rows have expired.

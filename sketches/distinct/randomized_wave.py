@@ -19,8 +19,9 @@ Guarantee, with E the estimate: E = D if D <= c. Otherwise, if c >= 36 / eps**2,
     |E - D| <= eps * D        with probability above 2/3
 
 and with probability 1 - delta for the median of ceil(c' * log2(1 / delta)) sketches with different seeds and
-a constant c' (MedianOf). The standard error is about 1 / sqrt(entries that count). These are from c/2 to c in
-the nested form, and from c to 2 c in the disjoint one, whose list l has half as many keys.
+a constant c' (MedianOf). The standard error is about 1 / sqrt(entries that count). These entries
+are c/2 to c in the nested form, and c to 2 c in the disjoint one, whose list l has half the keys of a nested
+list l.
 
 Cost: an arrival changes 2 lists on average in the nested form, 1 in the disjoint one. An update also sorts
 its batch. A query reads the lists that it counts. Memory: 16 bytes for each entry of each list, and 8 a list;
@@ -145,6 +146,6 @@ class RandomizedWave:
             newest = above.entries()[len(above) - len(shared) :]
             if self.lists == "nested" and (shared != newest or above.horizon > recent.horizon):
                 raise BrokenInvariant(
-                    f"got lists {level} and {level + 1} that differ; expected newest keys in both"
+                    f"got other newest keys in list {level} than in list {level + 1}; expected the same"
                 )
             above = recent

@@ -1,7 +1,7 @@
 """A carrier for simulations: it counts messages and bytes, and does harm on request.
 
-Model. Bytes are put in with the number of their receiver, and taken out in the order in which they came. Of
-each envelope, with the probabilities of `Faults` and independently,
+Model. Bytes are put in with the number of their receiver, and taken out in the order in which they came. To
+each envelope these faults happen, independently of each other, with the probabilities of `Faults`:
 
     dropped      it is lost
     repeated     it comes twice
@@ -9,7 +9,8 @@ each envelope, with the probabilities of `Faults` and independently,
     truncated    its end is cut off, at a random place
     forged       a copy with one changed byte comes first
 
-Counted is what places send: what is repeated by an endpoint counts again, what the channel adds does not.
+The envelopes that places send are counted: those that an endpoint repeats, too, but not those that the
+channel adds.
 """
 
 from collections import deque

@@ -13,7 +13,7 @@ from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.sketches.sites.machine import Machine, Message
 
 PATIENCE = 100  # how often everything that is not acknowledged is sent again
-RESTLESS = 2_000  # envelopes a place that are delivered without an end: the machines never come to rest
+RESTLESS = 2_000  # envelopes a place: machines that exchange more are taken never to stop
 
 
 class Network:
@@ -91,8 +91,8 @@ class Network:
             self._left -= 1
             if self._left < 0:
                 raise Undelivered(
-                    f"got {RESTLESS * len(self._machines):,} envelopes and no rest; expected machines that "
-                    "come to an end of what they say"
+                    f"got {RESTLESS * len(self._machines):,} envelopes and no end; expected machines that "
+                    "stop sending"
                 )
             place, data = sealed
             machine, receipt = self._machines[place], self._endpoints[place].receive(data)

@@ -178,7 +178,7 @@ def test_the_signs_as_printed_never_come_to_rest(monkeypatch: pytest.MonkeyPatch
     modules_site_cache()
     monitoring = monitoring_of([Frequent(threshold=20, theta=0.3, window=120)], 3)
     rows = stream("steady", 120, 3)
-    with pytest.raises(Undelivered, match="envelopes and no rest"):
+    with pytest.raises(Undelivered, match="envelopes and no end"):
         monitoring.update(rows.keys, rows.sites, rows.times)
     modules_site_cache()
 

@@ -1,4 +1,4 @@
-"""Columns of text as dictionaries: which are, what they take as texts, and without entries that no row has.
+"""Text columns that are dictionaries: their names, their size as plain text, and unused entries taken out.
 
 Parquet stores texts that repeat as a dictionary for each row group, and indices. Arrow reads and writes both
 as they are, so a text that repeats is copied, hashed and compared once. Each chunk of a column has a
@@ -45,7 +45,7 @@ def with_used_entries(rows: pa.Table, coded: Sequence[str]) -> pa.Table:
         return rows
     for name in coded:
         for chunk in rows.column(name).chunks:
-            _codes(chunk)  # Arrow numbers them anew without a look at how many entries there are
+            _codes(chunk)  # a check: Arrow renumbers without one, and would read beyond the entries
     rows = rows.unify_dictionaries()
     for name in coded:
         column = rows.column(name)
@@ -68,8 +68,8 @@ def _renumbered(chunk: pa.DictionaryArray, used: NDArray[np.bool_]) -> pa.Dictio
 
 
 def _codes(chunk: pa.DictionaryArray) -> NDArray[np.uint32]:
-    """The entries of the rows that are not NULL; IndexError for one that a damaged file does not have."""
-    codes: NDArray[np.uint32] = as_numpy(chunk.indices.drop_null()).view(np.uint32)  # a negative one is great
+    """The codes of the rows that are not NULL; IndexError for a code beyond the entries (damage)."""
+    codes: NDArray[np.uint32] = as_numpy(chunk.indices.drop_null()).view(np.uint32)  # a negative one is huge
     if len(codes) and codes.max() >= len(chunk.dictionary):
         raise IndexError(f"index {codes.max()} of a dictionary of {len(chunk.dictionary)} entries")
     return codes

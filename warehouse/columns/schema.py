@@ -65,7 +65,7 @@ def _sql(kind: Any) -> str:
 
 
 def arrow_fields(types: Mapping[str, str]) -> list[pa.Field]:
-    """Columns of these of Delta's plain types, as Arrow reads them from `events`."""
+    """The fields of columns, given by name and plain type of Delta, as Arrow reads them from `events`."""
     kinds = [Field(name, PrimitiveType(column_type(kind).delta)) for name, kind in types.items()]
     return [pa.field(one.name, plain_type(one.type)) for one in pa.schema(Schema(kinds))]
 
@@ -90,8 +90,8 @@ def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
         if collations := field.get("metadata", {}).get(_COLLATIONS):
             found, name = ", ".join(sorted(set(collations.values()))), field["name"]
             raise InputError(
-                f"the column {name!r} has the collation {found}. Text is compared byte by byte here: give "
-                f"COLLATE({quoted(name)}, 'UTF8_BINARY'), or LOWER of it if upper and lower case are one."
+                f"the column {name!r} has the collation {found}. tidemark compares text byte by byte: give "
+                f"COLLATE({quoted(name)}, 'UTF8_BINARY'), or LOWER of that to ignore case."
             )
     nullable = [
         {"name": name, "type": _stored_type(kind, name), "nullable": True, "metadata": {}}
@@ -122,7 +122,7 @@ def _stored_type(kind: Any, column: str) -> Any:
 
 
 def _of_arrow(kind: pa.DataType) -> Any:
-    """The type as JSON of Spark's schemas; Arrow's own name of a type that Spark's do not have."""
+    """The type as JSON of Spark's schemas; Arrow's own name of a type that Spark does not have."""
     if pa.types.is_dictionary(kind):
         return _of_arrow(kind.value_type)
     if pa.types.is_timestamp(kind) and not kind.tz:

@@ -12,7 +12,7 @@ A kept table is opened again only while its log is the one that it was read from
 
 Otherwise the table is opened from its log. After a commit that failed or lost a race, and after a change of
 columns or properties, a table is not kept. A process keeps the MOST tables that it used last, none with a log
-of more than MOST_BYTES. What checks a warehouse calls `forget` first, and reads its logs.
+of more than MOST_BYTES. Code that checks a warehouse calls `forget` first, so that it reads the logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidemark.warehouse.delta.table_facts import Facts, all_facts, keep_facts
 from tidemark.warehouse.delta.table_open import check_not_forked, update
 
 MOST = 64
-MOST_BYTES = 2**22  # with checkpoints of some ten thousand files
+MOST_BYTES = 2**22  # of a log: it names some ten thousand files
 _LEASE = "tidemark_lease"  # the attribute of a table that is kept once nobody uses it
 
 Stamps = Mapping[str, tuple[int, int, int]]  # by the name of a file of a log: its number, time and size
@@ -51,7 +51,7 @@ class _Lease:
         self.stamps: Stamps | None = stamps
 
     def end(self) -> None:
-        """Keeps the table, now that nobody uses it; of two that were opened at once, one."""
+        """Keeps the table, as nobody uses it any more; of two tables of one place, the last to be let go."""
         if self.stamps is None or sum(size for _, _, size in self.stamps.values()) > MOST_BYTES:
             return
         place = self.store.table(self.name)
@@ -88,7 +88,7 @@ class IdleTable:
 
 
 def taken(store: Store, name: str) -> IdleTable:
-    """The place of a table; one that is kept there is lent, and is at its newest version."""
+    """The place of a table. If a table is kept there, it is moved on to its newest version and lent."""
     stamps = _stamps(store, name)
     kept = None if stamps is None else _kept.pop(store.table(name), None)
     table = None if kept is None or stamps is None else _again(kept, stamps)
@@ -99,7 +99,7 @@ def taken(store: Store, name: str) -> IdleTable:
 
 
 def committed(table: DeltaTable) -> None:
-    """Says that files were committed to the table: its log has newer files, which are its own."""
+    """Says that this process committed to the table, so that the log has newer files which it knows."""
     lease: _Lease | None = vars(table).get(_LEASE)
     if lease is not None and lease.stamps is not None:
         stamps, before = _stamps(lease.store, lease.name), lease.stamps
@@ -109,7 +109,7 @@ def committed(table: DeltaTable) -> None:
 
 
 def drop(table: DeltaTable) -> None:
-    """Says that the table must not be opened again."""
+    """Says that the table must not be kept."""
     lease: _Lease | None = vars(table).get(_LEASE)
     if lease is not None:
         lease.stamps = None

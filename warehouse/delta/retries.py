@@ -1,7 +1,7 @@
-"""How many tries there are and the pauses between them; and the loop for single requests to a store.
+"""Patience: how many tries there are and the pauses between them; and one loop, of requests to a store.
 
-The loops with these pauses: `UnsureWrite.make` of commits.py for commits that a store did not confirm, `Race`
-of races.py for lost races, and served_client.py for requests to a server.
+The other loops with these pauses: `UnsureWrite.make` of commits.py for commits that a store did not confirm,
+`Race` of races.py for lost races, and served_client.py for requests to a server.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
 is gone succeeds in an object store, so here it is repeated.

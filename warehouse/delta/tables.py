@@ -104,7 +104,7 @@ def open_table(store: Store, name: str) -> DeltaTable:
 
 
 def open_tables(store: Store, *names: str) -> list[DeltaTable]:
-    """The tables at their newest versions; of an object store the copies of their logs.
+    """The tables at their newest versions; those of an object store from copies of their logs.
 
     Raises the errors of `table_open.open_directly`.
     """
@@ -113,7 +113,7 @@ def open_tables(store: Store, *names: str) -> list[DeltaTable]:
 
 
 def open_in_place(store: Store, name: str) -> DeltaTable:
-    """As `open_table`, of an object store without a copy of the log."""
+    """As `open_table`, but never from a copy of the log."""
     place = idle_tables.taken(store, name)
     return place.table or place.lend(open_directly(store, name))
 
@@ -177,7 +177,7 @@ def commit(
     planned, newest = table.version(), facts_of(table).newest
     change = FileChange(tuple(actions), blind, tuple(transactions))
     lost = commits.commit_change(table, change, notes)
-    if lost is None and not blind:  # the next version has what this one has, and what was set
+    if lost is None and not blind:  # it has the transactions of this version, and the new ones
         know_newest(table, planned + 1, newest | {one.app_id: one.version for one in transactions})
     return lost
 

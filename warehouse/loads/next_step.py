@@ -23,7 +23,7 @@ Parts = Sequence[tuple[BatchRange, int]]  # ranges of batches, each with its num
 
 
 class NextStep:
-    """The step after `plans`, those of all steps.
+    """The step after the last one of `plans`, which are the plans of all steps.
 
     table   `steps`, from which the plans were read; each further try opens the newest version
     """
