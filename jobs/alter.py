@@ -1,4 +1,4 @@
-"""The command `tidemark alter`: what a warehouse with data has of measures, keys, groups and options."""
+"""The command `tidemark alter`: changes measures, keys, groups and options of a warehouse with data."""
 
 from __future__ import annotations
 

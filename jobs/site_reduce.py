@@ -1,4 +1,4 @@
-"""Map, combine and reduce over the warehouses of several sites: only what was combined travels.
+"""Map, combine and reduce over the warehouses of several sites: only combined results travel.
 
     at each site   tidemark sites map -w W --site 0 --map words:split --combine words:add
     who asks       tidemark sites reduce --sites 3 --reduce words:total

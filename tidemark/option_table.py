@@ -1,4 +1,4 @@
-"""The table of options of a warehouse: a row each.
+"""The table of a warehouse's options: one row for each option.
 
 From a row follow the keyword of `create`, its check, the property of the table `events`, the comparison with
 what a caller gives later, whether `alter` takes it, and the option and the help of the command line. A new

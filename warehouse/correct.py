@@ -1,4 +1,4 @@
-"""Corrections: rows leave and others come in their place, in one step.
+"""Corrections: some rows leave and other rows come in their place, in one step.
 
     find      the rows that leave, by their before-images, or by columns that identify a row
     write     the files of `events` without them, and those of the new rows

@@ -1,4 +1,4 @@
-"""An exchange over files: what sites send each other, in a folder or an object store that all can reach.
+"""An exchange over files: messages of sites, in a folder or an object store that all sites can reach.
 
     <exchange>/<topic>/<place>/<round>    envelopes, one after the other; the place is site-0, site-1 ... or
                                           coordinator, the round has 19 digits and begins with 1

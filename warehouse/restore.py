@@ -1,4 +1,4 @@
-"""Restore: rows that an unload or a delete took out come back, while their old files are there.
+"""Restore: brings back rows that an unload or a delete took out, while their old files are there.
 
 A removal replaces files of `events` by files without some rows, in the same order. So its rows are those by
 which the old files differ from the new ones. They are loaded as a bulk batch with a name of its own for each

@@ -1,4 +1,4 @@
-"""The commands `tidemark plot ...`: figures of `wh.plot`, saved to files."""
+"""The commands `tidemark plot ...`: they save figures of `wh.plot` to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warehouses of a server by name, and whether others than this machine reach it."""
+"""Warehouses of a server by name, and whether other machines can reach the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who does the work of a command: this process for little data, Spark for much, or where a session is there.
+"""The engine of a command: this process for little data, Spark for much data or if a session exists.
 
 Both give the same tables. Starting Spark takes seconds, and more than the load of a small file.
 """

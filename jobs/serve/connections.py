@@ -1,4 +1,4 @@
-"""What a connection may cost before its request is there.
+"""Limits of what a connection may cost before its request has arrived.
 
 * The head of a request must be there HEAD_SECONDS after its first byte, that of the first request
   HEAD_SECONDS after the connection began. Otherwise the connection is closed.

@@ -1,4 +1,4 @@
-"""The files of a warehouse, for clients that open it by its address here: see served_ranges.py.
+"""The files of a warehouse, for clients that open it through this server: see served_ranges.py.
 
 Only tables of a warehouse that the server was started with are given, no other files of its folder, and no
 symbolic link is followed. Of several warehouses that are asked as one, each has its own name behind a dot, as

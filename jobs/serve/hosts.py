@@ -1,4 +1,4 @@
-"""Which requests are let in, and the headers of all answers for browsers.
+"""Which requests are accepted, by Host and Origin, and the headers of all answers for browsers.
 
 First of all, a request is refused if its Host was not named to the server, or if its Origin is neither the
 own page nor one that was named to the server. So a page of another site cannot use a browser to ask, even if

@@ -1,4 +1,4 @@
-"""What the server tells: documents of JSON, and errors with their status.
+"""The server's responses: documents of JSON, and errors with their status.
 
 A client gets the text of an error about its own request. Of an error on the server's side, whose text may
 name files and addresses, it learns only that there is one; the log has the text.

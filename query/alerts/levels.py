@@ -1,4 +1,4 @@
-"""The conditions of an alert with their thresholds, and the levels at which they are clear again."""
+"""The thresholds of an alert's conditions, and the levels at which the conditions are clear again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions as sums over sites: each comparison is one about whole numbers that add.
+"""Conditions as sums over sites: each comparison becomes one of whole numbers that add up.
 
 Of the rows of a window, `rows` at all sites together, `count` are at most x (or less than x), or have a key:
 

@@ -1,4 +1,4 @@
-"""Alerts on private columns have tokens: their text is in notices, in logs and in the file of states."""
+"""Alerts on private columns take tokens only: their text is in notices, logs and the file of states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the answers of an alert come from if it asks a warehouse, or several that are open as one.
+"""The answers of an alert that asks one warehouse, or several that are open as one.
 
 A question is asked in the mode that reads least, and in the next one only where that does not decide.
 """

@@ -1,4 +1,4 @@
-"""Where the answers of an alert come from if sites look at their warehouses: the coordinator of these.
+"""The answers of an alert over sites: the coordinator of the sites, each of which looks at its warehouse.
 
 Each condition is one of sums over sites (linear.py), and is known without asking while no site leaves its
 zones (sketches/geometric/linear.py). What is known is certain for the last moment at which all that sites

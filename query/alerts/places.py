@@ -1,4 +1,4 @@
-"""Where the places of an alert over sites meet, and what they say to each other.
+"""The places of an alert over sites: the exchange by which they meet, and their messages.
 
     TASK     the coordinator to a site    the conditions, and how often the site has to say something
     ASK      the coordinator to a site    the numbers of conditions with a group: report

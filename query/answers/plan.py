@@ -1,4 +1,4 @@
-"""How an answer was found: the way that was taken, what was read for it, and what each way was to cost.
+"""How an answer was found: the way that was taken, what was read, and the estimated cost of each way.
 
 A question has up to three ways:
 

@@ -1,4 +1,4 @@
-"""What a warehouse is, or several are, for `info()` and the repr: columns by role, span, last batches."""
+"""A description of one or several warehouses, for `info()` and the repr: columns, span, last batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of `events` for a scan of all keys of a window, where that is less work than a scan of the runs.
+"""Rows of `events` for a scan of all keys of a window, if that is less work than a scan of the runs.
 
 A narrow window has few rows, and the files of `events` that have none are not opened; runs that were merged
 have rows of many ticks in each block.

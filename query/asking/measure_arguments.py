@@ -1,4 +1,4 @@
-"""The arguments of a question about a measure, and what each way to answer it makes of them."""
+"""The arguments of a question about a measure, and what each way to an answer makes of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of the groups in an answer, and how many of them: `order`, `top` and `least_rows`.
+"""The order of the groups in an answer, and which groups it has: `order`, `top` and `least_rows`.
 
 Each window has an order of its own. First all groups are answered in mode quick, without reads. The bounds of
 these answers show which groups can be among the `top`; blocks are read only for them.

@@ -1,4 +1,4 @@
-"""All groups of some rows as a table: each column's names, and the code of each group's name.
+"""All groups of some rows as a table: the names of each column, and for each group the codes of its names.
 
 Groups are found and chosen by codes, in arrays: no group is an object before somebody sees its answer.
 """

@@ -1,4 +1,4 @@
-"""Questions about many groups: the rows of all of them together, out of whole runs in memory.
+"""Questions about many groups, answered together from whole runs in memory.
 
 group_questions.py finds each group in each run by marks; here the runs that have rows in the window are gone
 through once (cells.py), where that is less work (costs.py). All answers are exact, in every mode.

@@ -1,4 +1,4 @@
-"""Conditions as text, for callers that have nothing else: the command line, and maps of SQL."""
+"""Conditions as text, for callers that have only text: the command line, and maps of SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tools of others read warehouses: each file is what one of them looks for by its address.
+"""How other tools read warehouses: each file is what one tool looks up by its address.
 
 cursors             connections and cursors, read only, as of DB-API
 sqlalchemy_dialect  the dialect `tidemark` of SQLAlchemy

@@ -1,4 +1,4 @@
-"""Numbers of distinct keys: of a window, of two windows together, and of keys that were never there before.
+"""Numbers of distinct keys: of a window, of two windows compared, and of new keys of a window.
 
     least <= number of keys <= most     always
     lo    <= number of keys <= hi       with the answer's confidence

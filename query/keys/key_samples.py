@@ -1,4 +1,4 @@
-"""The keys of a window as far as samples tell them: which keys it has below a threshold, and how many in all.
+"""The keys of a window by samples: its keys below a threshold, and the estimated number of all its keys.
 
 Each source of rows that overlaps the window (a run, or a ledger row) has a sample of its keys. The sources'
 samples are those of one hash, so below the least of their thresholds their union is the sample of the window

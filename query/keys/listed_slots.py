@@ -1,4 +1,4 @@
-"""What is known of the ticks of keys before any block is read: the listings of runs, and rows that were read.
+"""Ticks of keys that are known before a block is read: from listings of runs, and from rows read earlier.
 
 A `Source` is a run, or rows that were read. It has all rows of some keys, and of other keys a part of the
 rows. A key of which it has a part only is in at most `slack` further slots of the window. So

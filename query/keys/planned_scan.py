@@ -1,4 +1,4 @@
-"""What a scan of all keys of a window is to read, told before it is asked.
+"""What a scan of all keys of a window would read, told before it runs.
 
 The scan is that of `KeyQuestion.rows`, of the runs or of `events`. Marks and the log of `events` have the
 sizes of its files, so no data are read for the plan. A file counts with all of its bytes. DuckDB reads those

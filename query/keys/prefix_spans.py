@@ -1,4 +1,4 @@
-"""Prefixes of keys as ranges of names: all keys with a prefix are beside each other in sorted order.
+"""Prefixes of keys as ranges of names: keys with the same prefix are adjacent in sorted order.
 
     text     /a/b/      b"/a/b/" <= name < b"/a/b0", the last byte one higher
              a key      the name alone

@@ -1,4 +1,4 @@
-"""What a scan of `events` tells of keys, as questions about keys ask it (query/scans/key_scan.py counts)."""
+"""Results of a scan of `events` for questions about keys (query/scans/key_scan.py counts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of warehouses that do not answer, by what this process read of them last; nothing is read.
+"""The keys of warehouses that do not answer, from what this process read of them last; nothing is read.
 
 History. The rows of a name in a run are bounded by what is in memory. If the run's lists of heavy keys are,
 listed_keys.py has the bounds. Else the marks give them. Block b begins at the mark keys[b] and has the rows

@@ -1,4 +1,4 @@
-"""In which slots of a window some keys are present: a table of keys and slots, from all sources.
+"""A table of keys and slots, from all sources: in which slots of a window each key is present.
 
 Each cell of the table is ABSENT, MAYBE or PRESENT (live_slots.py). History is exact: rows that no listing has
 are looked up. It is MAYBE only where the window cuts a tick, since history does not know the times in a tick.

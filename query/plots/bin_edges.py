@@ -1,4 +1,4 @@
-"""Edges of bins for measures with heavy tails: of equal ratio, or only up to a quantile."""
+"""Edges of bins for measures with heavy tails: bins of equal ratio, or bins only up to a quantile."""
 
 from __future__ import annotations
 

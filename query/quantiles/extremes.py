@@ -1,4 +1,4 @@
-"""The greatest numbers and the least: those of the last ranks and of the first, found like quantiles."""
+"""The greatest and the least numbers: those of the last and of the first ranks, found like quantiles."""
 
 from __future__ import annotations
 

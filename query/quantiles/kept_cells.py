@@ -1,4 +1,4 @@
-"""Takes rows that left out of the rows of a run in memory; pure.
+"""Takes removed rows out of the rows of a run in memory; pure.
 
 Rows with the same group, kind, value and tick are equal. Those that left are a part of the run's rows, so of
 equal ones as many are taken out as left. A group whose rows all left keeps a stretch without rows.

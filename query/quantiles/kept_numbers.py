@@ -1,4 +1,4 @@
-"""Subtracts numbers that left from the rows and the staircases of runs that still have them; pure.
+"""Subtracts removed numbers from the rows and the staircases of runs that still have them; pure.
 
 P are the rows of some runs, and Q, rows that left, is a part of P. For each x
 

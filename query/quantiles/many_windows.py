@@ -1,4 +1,4 @@
-"""Questions about all rows in many windows, or for many ranks of one: out of whole runs in memory.
+"""Questions about all rows of many windows, or many ranks of one window, answered from whole runs in memory.
 
 Alone, each window has staircases and reads of its own (window_bounds.py, rank_search.py). Here the runs that
 have rows in the windows are gone through once (cells.py), where that is less work (costs.py). All answers are

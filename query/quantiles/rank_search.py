@@ -1,4 +1,4 @@
-"""Values at given ranks and ranks of given values: which intervals to read, and what the readings certify.
+"""Values at given ranks and ranks of given values: which intervals to read, and the bounds that follow.
 
     quick      the staircases in memory; error <= eps * N. Where the marks alone are too coarse for that (a
                narrow window whose rows lie close together in the run), those ranks are read as in mode

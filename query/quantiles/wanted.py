@@ -1,4 +1,4 @@
-"""What may be asked of the rows of a measure: quantiles, ranks, shares; histograms.py has histograms."""
+"""The kinds of questions about a measure: quantiles, ranks and shares here, histograms in histograms.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs in memory, for questions about many groups, windows or ranks: what they cost, and their reads.
+"""Whole runs in memory, for questions about many groups, windows or ranks: their cost and their reads.
 
 To find a group in a run, or the bounds of a window, takes a tenth of a millisecond or more; to go once
 through a run that is in memory takes some nanoseconds a row. So with enough cells it is less work to select

@@ -1,4 +1,4 @@
-"""What is known about a window before anything is read: its counts, and its certified ranks.
+"""The counts and certified ranks of a window that are known before a block is read.
 
 A window is a range of ticks. It has n rows of history and m live rows, with NaN and without NULL. NaN ranks
 after every number, so of the ranks 1 to N = n + m the first `stored` belong to numbers and the rest to NaN.

@@ -1,4 +1,4 @@
-"""The exact sums of a window: those by tick of the runs, from their marks, and of the live rows.
+"""The exact sums of a window: from the sums by tick in the marks of runs, and from the live rows.
 
 The sums of a run, and of a range of live batches, are kept in memory, so a window costs two differences for
 each. Live rows that do not fit into memory are read once for all windows of a question. Of a warehouse that

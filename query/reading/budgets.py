@@ -1,4 +1,4 @@
-"""How much memory the readers of a process take for decoded rows, where nobody says how much; and its scans.
+"""The default memory budgets of a process: for the decoded rows of its readers, and for its scans.
 
 All of them share a tenth of the machine's memory, at least LEAST. They may use it for runs that are read
 whole, because a question about many groups or windows goes through these in a fraction of the time of a scan.

@@ -1,4 +1,4 @@
-"""Connections to DuckDB that touch no files but those of a warehouse, and queries that can be interrupted.
+"""Connections to DuckDB that read no files but a warehouse's, and queries that can be interrupted.
 
 A connection is locked: no statement reads another file, loads an extension or changes a setting. To open a
 connection takes longer than many scans, so a connection is kept for the next scan. A query runs in a thread

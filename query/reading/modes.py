@@ -1,4 +1,4 @@
-"""The modes of answers, which differ in what they promise and read; the orders of groups; see `Reader`."""
+"""The modes of answers, which differ in promise and reads, and the orders of groups; see `Reader`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of many parts in one array, such as of groups in windows, in any order within a part.
+"""Numbers of many parts (such as groups in windows) in one array, in any order within a part.
 
 A few ranks of each part are found without a sort of all numbers:
 

@@ -1,4 +1,4 @@
-"""Sorted numbers of many parts in one array, such as of groups in windows: values of ranks, and ranks."""
+"""Sorted numbers of many parts (such as groups in windows) in one array: values at ranks, and ranks."""
 
 from __future__ import annotations
 

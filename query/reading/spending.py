@@ -1,4 +1,4 @@
-"""What the question of a thread reads (for its plan), and how long its way may still take.
+"""What the question of a thread has read (for its plan), and how much longer its way may take.
 
 Reads are counted through a context variable, so no function has a parameter for the plan. Reads without a
 question, such as those of a check of all files, are not counted. Statements of DuckDB read in threads of

@@ -1,4 +1,4 @@
-"""How long a question may take, and who may end it before."""
+"""The time limit of a question, and who may end the question earlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a scan by group, where groups are integers that lie close together by the statistics of files.
+"""The rows of a scan by group, if groups are integers in a narrow range, by the statistics of files.
 
 The code of a row is the number of its group among all that there may be. Rows stay as they were read, in
 pieces that fit into the cache of a processor. A question goes through the pieces in shares, which threads do

@@ -1,4 +1,4 @@
-"""Of which files of `events` an index has all rows, and where the rows that it found lie in them.
+"""Files of `events` of which an index has all rows, and where the found rows lie in these files.
 
 Method. Runs name a row by its origin (warehouse/events/origins.py): the file in which it was first written. A
 file that was written anew tells the origins of its rows in its footer, which is read once in a process. So

@@ -1,4 +1,4 @@
-"""Rows of `events` that DuckDB does not read by itself: their keys encoded, and what a scan asks of them."""
+"""Rows of `events` that DuckDB does not read by itself: with encoded keys, and selected as a scan asks."""
 
 from __future__ import annotations
 

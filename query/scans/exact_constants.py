@@ -1,4 +1,4 @@
-"""Constants of an expression that DuckDB would round before it compares them, written so that it does not.
+"""Writes constants of an expression in a form that DuckDB compares without rounding them first.
 
 DuckDB casts text to the type of what it is compared with. Beside a date it makes '2024-01-01 12:00' a day,
 beside an integer it makes '0.5' a whole number, and beside a timestamp it cuts text to microseconds. It

@@ -1,4 +1,4 @@
-"""Counts, values of ranks and ranks of points by group, of rows that need not fit into memory.
+"""Counts, values at ranks and ranks of points by group, of rows that need not fit into memory.
 
 They are a table of DuckDB.
 

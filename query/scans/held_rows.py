@@ -1,4 +1,4 @@
-"""The selected rows of a scan in memory, by group (coded_rows.py, divided_rows.py): ranks are found here.
+"""The selected rows of a scan in memory by group (from coded_rows.py or divided_rows.py), and their ranks.
 
 Cost: some nanoseconds a row. A few ranks are found by selection, others by a sort (reading/number_parts.py).
 """

@@ -1,4 +1,4 @@
-"""Which rows of `events` an index finds for what a condition says, and in which files it finds all of them.
+"""Which rows of `events` an index finds for a condition, and in which files it finds all such rows.
 
 Method. Marks bound the rows of each range of values (row_index.py). Of an AND the part with the fewest rows
 is taken, of an OR all parts. If these are few enough, the blocks of the runs that have them are read: they

@@ -1,4 +1,4 @@
-"""What all scans of `events` have: a connection to DuckDB, statements on it, and their errors."""
+"""The common part of all scans of `events`: a connection to DuckDB, its statements and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of the files of `events` a scan reads, where an index found those that may be selected."""
+"""Which rows of `events` a scan reads after an index has found the rows that may be selected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups that a scan found, and what it answers about their rows: held_rows.py and grouped_rows.py."""
+"""The groups that a scan found, and answers about their rows, by held_rows.py or grouped_rows.py."""
 
 from __future__ import annotations
 

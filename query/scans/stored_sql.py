@@ -1,4 +1,4 @@
-"""SQL of DuckDB for what the warehouse stores of a column of `events`: the number, or the text as bytes.
+"""SQL of DuckDB for the stored form of a column of `events`: the number, or the text as bytes.
 
 It gives what `ColumnType.encode` gives, by the same facts about types. -0.0 becomes 0.0, and every NaN the
 same one: DuckDB groups NaN by its sign.

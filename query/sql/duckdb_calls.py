@@ -1,4 +1,4 @@
-"""Calls from DuckDB: its values as Python's, and rows of answers as DuckDB reads them, both in JSON.
+"""Calls from DuckDB: DuckDB's values as Python's, and rows of answers for DuckDB, both by JSON.
 
 DuckDB passes the arguments of a call as one struct: its JSON text, and the text of its type. JSON alone does
 not tell a decimal from a double, or a time from text. Times without a zone are UTC whatever the time zone of

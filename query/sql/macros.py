@@ -1,4 +1,4 @@
-"""The macros of a warehouse in DuckDB, made when a statement names them: to make all takes ten times as long.
+"""The macros of a warehouse in DuckDB. Each is made when a statement names it, which saves time.
 
 A name that stands in the text is looked for, whatever it is there: a macro more is never wrong. A statement
 about functions may list them, so for it all are made.

@@ -1,4 +1,4 @@
-"""Rows in memory that a connection of DuckDB reads by a name, which takes half the time of a small file.
+"""Rows in memory that a DuckDB connection reads by a name, in half the time of a small file.
 
 DuckDB asks an object for its columns once, when it is registered, and for its rows whenever a statement reads
 it. So an object stays registered for each list of columns, and has the rows of the statement that runs.

@@ -1,4 +1,4 @@
-"""The SQL type in which a function shows points and edges: one that holds what was used, whole.
+"""The SQL type in which a function shows points and edges: a type that holds the used values exactly.
 
 The type of a column is fixed before a call is answered. So it follows from the type of the measure and the
 type of the argument, by one rule for DuckDB and Spark. A point is compared with the measure as it was given

@@ -1,4 +1,4 @@
-"""How many of some arrivals lie in the last part of an interval, if only their number is known.
+"""How many arrivals lie in the last part of an interval, if only their number in all of it is known.
 
 Model. `counts` arrivals lie in an interval of `length` times. Of these times the last `later` are asked for.
 If the arrivals were spread evenly, counts * later / length of them would be in that part: the estimate.

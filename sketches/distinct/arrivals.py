@@ -1,4 +1,4 @@
-"""Arrivals on their way into a sketch of distinct keys: checked, mixed, and the last of each key alone."""
+"""Arrivals on their way into a sketch of distinct keys: checked, mixed, and only the last of each key."""
 
 from typing import Any
 

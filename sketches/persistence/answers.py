@@ -1,4 +1,4 @@
-"""The answers of all sites to one question, and from which slot on they miss nothing.
+"""The answers of all sites to one question, and the first slot from which on they miss nothing.
 
 A site that was started again has lost the slots that it kept, and a coordinator that was started again has
 lost since when items are tracked. Neither can be made good: answers about windows that begin before the

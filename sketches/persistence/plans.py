@@ -1,4 +1,4 @@
-"""The plans of SS and B: how often to sample, how well to count, and from which count on to report.
+"""The plans of SS and B: how often to sample, how exactly to count, and which counts to report.
 
 Model. A pair of item d and slot t is sampled if its hash h(d, t) is below the rate tau. An item is tracked
 from its first sampled slot on, and from then on its slots are counted. Of the slots of d in the window let M

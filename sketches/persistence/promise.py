@@ -1,4 +1,4 @@
-"""The promise about persistent items: what is asked, of which window, and how often an answer may be wrong.
+"""The promise about persistent items: the question, its window, and how often an answer may be wrong.
 
 Model. k sites observe rows (d, t): item d in slot t. Slots are integers from 0, and no site is ahead of
 another: no row comes after a row of a later slot. The persistence p(d) is the number of different slots of

@@ -1,4 +1,4 @@
-"""One place of an exchange: it numbers, seals and repeats what it sends, and checks what it is sent.
+"""One place of an exchange: it numbers, seals and repeats its messages, and checks those that it gets.
 
 Model. A place has a topic, a number, a secret and an incarnation, a number that is larger at every start:
 the time of the start in nanoseconds, say. A link to another place is open once a message came that names our

@@ -1,4 +1,4 @@
-"""One payload of each site at a coordinator: the plainest algorithm over sites.
+"""Collects one payload of each site at a coordinator: the simplest algorithm over sites.
 
 Guarantee: a coordinator that has all of them has the newest payload of each site, as it was told, whatever
 the carrier does. A site that is started again tells its payload again; so does one whose coordinator is.

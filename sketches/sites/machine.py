@@ -1,4 +1,4 @@
-"""What an algorithm over sites is at one place: a pure state machine, messages in and messages out.
+"""The part of an algorithm over sites at one place: a pure state machine, messages in and messages out.
 
 The machine of a site observes rows and the machine of the coordinator answers questions; how, is up to the
 algorithm. Both take messages and tell what to send. An `Endpoint` delivers each message of a place once, and

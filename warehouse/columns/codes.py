@@ -1,4 +1,4 @@
-"""Codes: numbers of ticks, names or windows as small integers, and the order of rows by them."""
+"""Codes: small integers in place of ticks, names or windows, and the order of rows by these codes."""
 
 from __future__ import annotations
 

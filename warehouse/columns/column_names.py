@@ -1,4 +1,4 @@
-"""The names of columns: what users call a column, and what files and folders call it.
+"""The names of a column: the one that users see, and the stored one of files and folders.
 
 A column keeps the name that it got at first, its *stored* name: in the files of `events`, in the folders of
 runs, in the ledger. `alter(rename=...)` gives it another name for users, and nothing is written anew. So two

@@ -1,4 +1,4 @@
-"""Exact sums of numbers and of their squares, which are rounded once, when somebody asks.
+"""Exact sums of numbers and of their squares. A sum is rounded once, when it is asked for.
 
 Model. Every finite double is a whole multiple of 2**-1074, the least one. So sums of doubles are integers in
 that unit, those of their squares in its square, and Python's integers hold them: they add and subtract

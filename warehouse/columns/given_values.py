@@ -1,4 +1,4 @@
-"""How a value that a caller gives stands between the stored values of a column.
+"""The place of a value that a caller gives, in the order of the stored values of a column.
 
 Stored values are points on a line: integers, unscaled decimals, days, microseconds, doubles, or text. A
 given value may be one of them, or lie between two: 0.5 between integers, noon between days. Each comparison

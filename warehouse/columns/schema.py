@@ -1,4 +1,4 @@
-"""Schemas of the user's columns: from Spark's or Arrow's types to those that `events` stores."""
+"""Schemas of the user's columns: from Spark's or Arrow's types to the types that `events` stores."""
 
 from __future__ import annotations
 

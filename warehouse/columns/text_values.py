@@ -1,4 +1,4 @@
-"""Text as values of columns, for callers that have nothing else: the command line, and maps of SQL.
+"""Text as values of columns, for callers that have only text: the command line, and maps of SQL.
 
 Text is parsed as SQL engines cast it to the column's type: numbers, ISO dates and times, true and false,
 hexadecimal digits for binary columns. Text that does not parse raises InputError. A number that no row can

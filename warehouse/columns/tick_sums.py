@@ -1,4 +1,4 @@
-"""The exact sums of numbers by tick, of a run or of some live rows: those of any window are a difference.
+"""The exact sums of numbers by tick, of a run or of live rows: the sums of any window are differences.
 
 `TickSums` keeps the sums of all ticks before each tick, so a window of whole ticks takes two of them, however
 many ticks and rows it has. `TickSummer` makes them from rows, sorted by tick in pieces (code_sums.py).

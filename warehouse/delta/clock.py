@@ -1,4 +1,4 @@
-"""Compares this machine's clock with that of the store: a small file is written, and its time read back.
+"""Compares this machine's clock with the store's: writes a small file, and reads its time back.
 
 Maintenance takes the age of a file from the store's time of it and from this machine's clock. By a clock that
 is ahead, the files of a load that is running would be old.

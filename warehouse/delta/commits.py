@@ -1,4 +1,4 @@
-"""Optimistic concurrency control: whether a commit succeeded that raised an error, and when it is retried.
+"""Optimistic concurrency control: whether a commit that raised an error is done, and when it is retried.
 
 An error of a commit does not tell whether the commit succeeded. delta-rs raises the same error for a lost
 race and for a commit that can never succeed; and if the response of an object store is lost, the commit may

@@ -1,4 +1,4 @@
-"""Fences: commits of tables before which a purge deletes the log, once readers do not need it any more.
+"""Fences: a purge deletes the log before a table's fence, once readers do not need these entries any more.
 
 Entries of a log have the statistics of files: the least and the greatest value of a column may be text of a
 row that has to be forgotten. So a purge commits a fence to each table once no version from then on names such

@@ -1,4 +1,4 @@
-"""The files of a table's log: their names, and those that a process remembers of a log in an object store.
+"""The files of a table's log: their names, and the ones that a process remembers of logs in object stores.
 
 With these it can open the table again with one round (log_replica.py): the newest checkpoint and the commits
 from its version on.

@@ -1,4 +1,4 @@
-"""Versions of tables by their logs, without opening the tables: the newest ones, and those of a moment.
+"""The versions of tables, newest or at a moment, from the logs alone, without opening the tables.
 
 A commit's time is that of the clock of the machine that made it. So the version of a moment is as exact as
 these clocks agree.

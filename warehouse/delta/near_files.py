@@ -1,4 +1,4 @@
-"""The files of a warehouse on a disk of this machine: each is read as it is used, and links are refused."""
+"""The files of a warehouse on a disk of this machine: each is read when it is used, and links are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of an object store: one request reads an object, puts one, or puts one where there is none.
+"""A client of an object store: one request reads an object, writes it, or writes it only if it is new.
 
 delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
 commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client

@@ -1,4 +1,4 @@
-"""A writer looks at the files that it wrote, before and after the commit that names them.
+"""A writer checks that its files are still there, before and after the commit that names them.
 
 Maintenance deletes files that no table names once they are older than the grace. With a grace of 0, or by a
 clock that is ahead, these are files of a load that is running. A file that is missing before the commit is

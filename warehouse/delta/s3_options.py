@@ -1,4 +1,4 @@
-"""The storage options of S3: with which of them obstore finds the store and credentials as delta-rs does.
+"""The storage options of S3 with which obstore finds the same store and credentials as delta-rs.
 
 obstore takes the same options as delta-rs, but it does not know all ways in which delta-rs finds credentials
 and locks. Where it does not, there is no client (object_client.py), and delta-rs does the work.

@@ -1,4 +1,4 @@
-"""Files of a warehouse that `tidemark serve` gives: a round is one request, and nothing can be written.
+"""Files of a warehouse, read from `tidemark serve`: a round is one request, and nothing can be written.
 
 delta-rs has no way to a server. So the logs of tables are copied, as far as a version needs them, and opened
 from the copies (log_replica.py, table_open.py). All else is as in an object store (far_files.py): what was

@@ -1,4 +1,4 @@
-"""What `tidemark serve` and its clients send each other, so that a client reads the files of a warehouse.
+"""The messages by which a client of `tidemark serve` reads the files of a warehouse.
 
     POST files/ranges   {"warehouse": NAME, "ranges": [[path, start, stop], ...]}, stop null: to the end
                         answered by a part for each range, in order: a byte (`Part`), the length in 8 bytes,

@@ -1,4 +1,4 @@
-"""What was asked of an open table, kept with it for its version: delta-rs reads its log for each answer.
+"""Facts about an open table at its version, kept with the table: delta-rs would read its log for each.
 
 A call opens the same small tables many times, so what is made of their rows is kept, too.
 """

@@ -1,4 +1,4 @@
-"""Opens tables with delta-rs where they lie, after a search of their logs for what it must not read."""
+"""Opens tables with delta-rs where they lie, after a check of their logs for entries that harm delta-rs."""
 
 from __future__ import annotations
 

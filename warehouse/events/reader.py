@@ -1,4 +1,4 @@
-"""Reads of `events` without a JVM: the values and keys of given batches, one row group at a time.
+"""Reads `events` without a JVM: the values and keys of given batches, one row group at a time.
 
 Loads sort these rows, streams sketch them and exact answers count them. All of them use `read_decoded_rows`,
 so a value is stored, sketched and counted as the same number.

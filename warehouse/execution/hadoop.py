@@ -1,4 +1,4 @@
-"""Whether Spark can reach an address: its own file systems are Hadoop's, which delta-rs does not need.
+"""Whether Spark can reach an address by Hadoop's file systems, which delta-rs does not need.
 
 tidemark reads and writes through delta-rs alone. Spark's own file system is needed where Spark itself writes,
 which is the checkpoint of a stream, and is used for views of `events` if it is there.

@@ -1,4 +1,4 @@
-"""Reads of an object in few rounds: a small one whole, a long range in large pieces, and columns at once.
+"""Reads an object in few rounds: a small object whole, a long range in large pieces, and columns at once.
 
 A Parquet reader asks for the end of a file, for its footer and for each column of a row group, one after the
 other. In an object store each of these is a request that waits for the one before it.

@@ -1,4 +1,4 @@
-"""A sample of the rows of a batch, by which batches with the same or nearly the same rows are noticed.
+"""A sample of the rows of a batch, to notice batches with the same or nearly the same rows.
 
 A row has a *place*, a hash of its time and its first measure, and the hash of all its columns
 (`digests.row_hashes`). The sample is the SIZE least pairs (place, hash) among all rows. So it does not depend

@@ -1,4 +1,4 @@
-"""Ledger rows as readers need them: seen from one measure, or from the key."""
+"""Ledger rows as readers need them: the parts about one measure, or about one key."""
 
 from __future__ import annotations
 

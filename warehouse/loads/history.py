@@ -1,4 +1,4 @@
-"""History of a load: one step into every projection, and the merges that follow.
+"""Commits a step of a load to every projection, and the merges that follow.
 
 The writer of a commit checks before and after it that the files it wrote are still there (own_files.py). If
 maintenance deleted a file, the run is written again, from its source; after the commit, the new run replaces

@@ -1,4 +1,4 @@
-"""Secrets of private columns: where they come from, and which one belongs to a warehouse.
+"""Secrets of private columns: where they come from, and which secret belongs to a warehouse.
 
 A secret is a line of hexadecimal digits, of at least 32 random bytes (`tidemark secret new`), in a file or in
 what a command prints. The secrets that a process has read are kept in memory, by their fingerprints. A

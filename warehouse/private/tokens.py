@@ -1,4 +1,4 @@
-"""Tokens: what stands for the values of a private column in the tables.
+"""Tokens: they stand for the values of a private column in the tables.
 
 A token is a keyed hash (BLAKE2b, 16 bytes) of the value's text, or the text itself, sealed. A whole number
 and its decimal digits as text have the same token, whatever the type: CSV, the command line and SQL do not

@@ -1,4 +1,4 @@
-"""The marks of a run of an index: those of its values, and how many rows it has of each file of `events`."""
+"""The marks of an index's run: marks of its values, and how many rows it has of each file of `events`."""
 
 from __future__ import annotations
 

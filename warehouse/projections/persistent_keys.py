@@ -1,4 +1,4 @@
-"""The persistent keys of a run: a listing of the keys with rows in many of its ticks, with all their rows.
+"""The persistent keys of a run: a listing of the keys in many of the run's ticks, with all their rows.
 
 Model. The listing is a part of the run's rows (key, tick, count). It has
 

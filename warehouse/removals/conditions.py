@@ -1,4 +1,4 @@
-"""Which rows leave: those of a condition in the language of scans, of a range of times, or before a tick.
+"""Which rows leave: rows that fulfil a condition, rows in a range of times, or rows before a tick.
 
 A condition is asked in tasks, and depends on the row alone. Rows that are found by the values of keys or
 other columns are in row_values.py.

@@ -1,4 +1,4 @@
-"""Rows that a caller gives to say which rows leave: read whole, with the warehouse's types."""
+"""Rows that a caller gives to name the rows that leave: read whole, with the warehouse's types."""
 
 from __future__ import annotations
 

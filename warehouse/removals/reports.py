@@ -1,4 +1,4 @@
-"""What a removal did, by its record; and what one would do."""
+"""Reports of removals: what a removal did, by its record, and what a planned one would do."""
 
 from __future__ import annotations
 

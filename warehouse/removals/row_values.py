@@ -1,4 +1,4 @@
-"""Selects the rows whose columns have the values of one of some given rows.
+"""Selects the rows that equal one of the given rows in some columns.
 
 Model. The given rows are held in memory, each distinct row once, in the order of a 64-bit hash of their
 columns. A row is looked up by its hash, and then compared with the given rows of that hash, value by value.

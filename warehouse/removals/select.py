@@ -1,4 +1,4 @@
-"""Selects rows of `events` in tasks: a mask for each file, and how many rows of each batch it has.
+"""Selects rows of `events` in tasks: a mask for each file, and the number of selected rows by batch.
 
 The condition is evaluated only here: later steps use the masks. A task reads the columns of the condition in
 one file. In memory it has one row group of these columns, and a bit for each row of the file. A file is not

@@ -1,4 +1,4 @@
-"""Maintenance of removals: files of no removal, and kept rows that no run has any more, are taken out."""
+"""Maintenance of removals: takes out files of no removal, and kept rows that no run has any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows are to be removed, by batches and a condition; and the parts of plans that lose these rows."""
+"""Which rows a removal is to take, by batches and a condition, and which parts of plans lose them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs and ledger that differ from `events` although no file is damaged: a wrong writer made them so.
+"""Finds runs and ledger rows that differ from `events` although no file is damaged: a writer was wrong.
 
 No digest finds that; the checks of verify that compare them with `events` do.
 """

@@ -1,4 +1,4 @@
-"""The ledger: damaged files leave it, and batches that nothing accounts for are summarised from `events`.
+"""Repair of the ledger: damaged files leave it, and unaccounted batches are summarised from `events`.
 
 All is written first and committed at once, so no reader sees a ledger that lacks what was in it before.
 """

@@ -1,4 +1,4 @@
-"""The table `steps`: which plans are left, and a new plan for the batches whose plans were lost.
+"""Repair of the table `steps`: which plans are left, and a new plan for batches whose plans were lost.
 
 Plans count from 0 without a gap, so those after the first one that is missing say nothing any more. Their
 batches are those that `events` has, and neither a plan that is left nor the ledger: they become one new step.

@@ -1,4 +1,4 @@
-"""Rows that left steps whose plans are lost: what the new plan counts of them, and their records.
+"""Rows that left steps whose plans are lost: how the new plan counts these rows, and their records.
 
 A plan has the rows as they came: those that `events` has, and those that its removals took. So the new plan
 of what lost its own counts both, and the records name the new step and its parts from then on:

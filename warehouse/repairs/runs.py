@@ -1,4 +1,4 @@
-"""Runs and marks that are made again from `events`: what is damaged of a projection, and how it is mended.
+"""Repair of runs and marks: what is damaged of a projection, and how it is made again from `events`.
 
 A run is built as a load builds it, from the batches of its steps: sorted, certified by the digests, its marks
 appended, then one commit that puts it in the place of what it replaces. So a reader sees the old state or the

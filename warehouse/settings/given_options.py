@@ -1,4 +1,4 @@
-"""Options as callers give them, and the fields of Options that follow."""
+"""Options as callers give them, and the fields of `Options` that follow from these."""
 
 from __future__ import annotations
 

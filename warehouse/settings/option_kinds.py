@@ -1,4 +1,4 @@
-"""What the values of options are: how a caller's are parsed, which are valid, and how they are stored.
+"""Kinds of option values: how given values are parsed, which values are valid, and how they are stored.
 
 The *stored form* of an option is JSON: it is the property of `events`, and what is compared. The same checks
 apply to callers' options and to the table's properties.

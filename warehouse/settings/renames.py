@@ -1,4 +1,4 @@
-"""Columns that get another name: the options that follow (columns/column_names.py has the model).
+"""Renames of columns: how the options change (columns/column_names.py has the model).
 
 A call that is repeated changes nothing. So two columns cannot exchange their names by one call: repeated, it
 would exchange them again.

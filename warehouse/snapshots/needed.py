@@ -1,4 +1,4 @@
-"""What a question needs of a snapshot, by names: the newest options say which projections these are."""
+"""What a question needs of a snapshot, by names; the newest options tell the projections of these names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warehouse as it was after a step, or at a time: history, and the live side of that moment.
+"""A warehouse as it was after a step or at a time: history and live side of that moment.
 
 Which version of a table is opened:
 

@@ -1,4 +1,4 @@
-"""Whether anything was put into the logs of tables on a disk since a look, by the times of their folders.
+"""Whether logs of tables on a disk got entries since the last look, by the times of their folders.
 
 A look asks for two files of each table. A folder's time changes with each file that comes into it or leaves
 it, so where no time has changed, one question for each folder does. The times count only

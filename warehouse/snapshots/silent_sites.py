@@ -1,4 +1,4 @@
-"""Warehouses of several that do not answer, and what was read of them last."""
+"""Warehouses, asked as one with others, that do not answer, and what was read of them last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a stream's files: each is a row, or has a reason for which it is refused.
+"""The records of a stream's files: each becomes a row, or is refused with a reason.
 
 A file means what it means to a load (rows.py): its records are those of the format, line breaks in quotes and
 all, and a field of JSON that is no column is refused. But a refused record does not refuse the others, and a

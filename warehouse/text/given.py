@@ -1,4 +1,4 @@
-"""Text files as the rows that a caller gives without a Spark session: paths, patterns and lists of them."""
+"""Text files that a caller gives without a Spark session, as paths, patterns or lists of these."""
 
 from __future__ import annotations
 

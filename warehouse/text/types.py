@@ -1,4 +1,4 @@
-"""Types of the columns of text, for the batch that creates a warehouse, or adds columns to it.
+"""Types of columns that come as text, for the batch that creates a warehouse or adds columns to it.
 
 A column has the first of these types that all of its texts are, strictly and as they are usually written:
 boolean, long, double, date, timestamp; otherwise it is text. Numbers with leading zeros or a plus are text,

@@ -1,4 +1,4 @@
-"""Whether a file is as it was written: its size is that of the log, and all of it reads as its seal says."""
+"""Whether a file is as it was written: its size is the one in the log, and its content fits its seal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks of `verify` on removals: each row that left is told by a record, and each record is of a plan.
+"""The checks of `verify` on removals: each removed row is in a record, and each record belongs to a plan.
 
 And rows that expired left by a moment that the options have.
 """

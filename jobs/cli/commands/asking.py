@@ -1,4 +1,4 @@
-"""The commands that tell what a warehouse has, that ask about its measures, and that watch the answers."""
+"""The commands that describe a warehouse, ask about its measures, and watch the answers."""
 
 from tidemark.jobs.cli.commands.command import Command
 from tidemark.jobs.cli.options import asking, watching

@@ -1,4 +1,4 @@
-"""The options of the jobs and of the command `tidemark`; each is written once.
+"""The options of the jobs and of the command `tidemark`; each is declared once.
 
 Commands share parts of their options, so those of a command are a tuple of parts. `add` adds them to a
 parser. The parsed namespace keeps that parser as `parser`, so that a usage error found later is reported with

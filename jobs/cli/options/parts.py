@@ -1,4 +1,4 @@
-"""What the options of a command are made of, and how they come to its parser."""
+"""The parts of a command's options, and how they are added to its parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that commands of several kinds have."""
+"""Options that several kinds of commands share."""
 
 from __future__ import annotations
 
