@@ -3,11 +3,11 @@
     types      one commit gives columns wider types (ingest/wider_types.py)
     ledger     the column of a new key is added, so that live batches can have its summaries
     options    one commit adds what is new, with the newest step that is planned by then, and sets options
-    history    every step that a projection lacks is sorted from `events`, as a load does it, a commit a step
+    history    every step that a projection lacks is sorted from `events`, as in a load, one commit a step
     options    one commit drops what is dropped, once all that stays has all steps
 
-To rename is one commit of the options alone (columns/column_names.py). To rotate the secret of private
-columns is a rewrite of `events` (rotate.py), after which history is built as that of what is added.
+A rename is one commit of the options alone (columns/column_names.py). A rotation of the secret of private
+columns rewrites `events` (rotate.py); then history is built as for new projections.
 
 From the second commit on, loads and streams write what is new. Questions about a new measure or key are
 refused until history has all steps; a new group is answered by a scan until then, and all other questions go
@@ -16,7 +16,8 @@ on. If the process ends early, the same call goes on from the step that it had r
 From the commit on, questions about what was dropped are refused, also by readers that were open. Its tables
 stay as they are for the grace; after it maintenance deletes their files. A bulk batch that a load had
 committed to the dropped measure alone stays visible: readers look at the dropped table for the steps that
-have begun (`StepsTold`). What is added again within the grace goes on from the runs that it had.
+have begun (`StepsTold`). A measure, key or group that is added again within the grace keeps the runs that it
+had.
 """
 
 from __future__ import annotations

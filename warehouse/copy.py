@@ -1,8 +1,8 @@
 """Copy: a warehouse at another place, while others load, stream and maintain. Needs no JVM.
 
-What is copied is one version of each table, pinned in an order in which each reference resolves
-(verification/pinned_tables.py). Where nobody commits between two looks it is one moment; else it is a state
-as after a crash, which readers and the next load take. Then:
+One version of each table is copied. The versions are pinned in an order in which each reference resolves
+(verification/pinned_tables.py). If nobody commits meanwhile, they are of one moment; else they are a state as
+after a crash, which readers and the next load accept. Then:
 
     data files    those of the versions; what is there with its size is not copied again. If maintenance
                   deleted some meanwhile, all tables are pinned again
@@ -10,8 +10,8 @@ as after a crash, which readers and the next load take. Then:
                   last: before it, no reader takes the place for a warehouse
     verify        of the copy: all its files are read, and every invariant is checked
 
-So a copy that was ended is finished by the same call. Earlier versions, and files that no table names any
-more, are not copied. The copy has the identity of its source: it is the same warehouse, at another place.
+So a copy that was interrupted is finished by the same call. Earlier versions, and files that no table names
+any more, are not copied. The copy has the identity of its source: it is the same warehouse, at another place.
 
 Cost: one read and one write of all files, and two reads of the copy to verify it; a few MB for each of the
 files that are copied at once.

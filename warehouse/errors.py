@@ -4,7 +4,7 @@
 `DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
 system, `StoreUnavailable` an object store that did not answer or refused.
 
-What every door checks in the same words is here, too: a whole number, and a name.
+Two checks that all public calls share are here, too: of a whole number, and of a name.
 """
 
 from __future__ import annotations

@@ -6,17 +6,19 @@
 Each place writes its own folder, and reads those of its peers round by round. A file is put only if there is
 none of its name, so no two processes write one round, and none is ever changed.
 
-A name that is taken: if the bytes are ours, the answer of the store was lost, and all is well. If a later
-incarnation of this place wrote it, this one must end: Replaced. If an earlier incarnation or a stranger did,
-the next round is ours; readers refuse what is in that file, and go on. Who can write into the folder but has
-not the secret can delay messages, never change what is delivered (sketches/sites/endpoint.py).
+A name may be taken already. If the bytes are ours, only the answer of the store was lost. If a later
+incarnation of this place wrote it, this one must end: Replaced. If an earlier incarnation or a stranger
+did, the next round is ours; readers refuse what is in that file, and go on. A stranger who can write into the
+folder but lacks the secret can delay messages, but never change what is delivered
+(sketches/sites/endpoint.py).
 
 A `Place` takes turns; `run_place` has it take turns until it is done.
 
 Files stay until their owner deletes the topic, when no place runs. Only places that begin with what comes
 (`from_now`) delete their own files: all but the last KEPT_FILES, once there are twice as many. A peer that
-was away for longer passes over what is gone. What it did not take was not acknowledged, so it comes again.
-A place whose own last file is gone was replaced, by an incarnation that has deleted its old files since.
+was away for longer skips files that are gone. Messages that it did not take were not acknowledged, so they
+are sent again. A place whose own last file is gone was replaced, by an incarnation that has deleted its old
+files since.
 """
 
 from __future__ import annotations

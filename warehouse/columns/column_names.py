@@ -1,14 +1,14 @@
 """The names of a column: the one that users see, and the stored one of files and folders.
 
-A column keeps the name that it got at first, its *stored* name: in the files of `events`, in the folders of
-runs, in the ledger. `alter(rename=...)` gives it another name for users, and nothing is written anew. So two
-names of a column are known, and they are translated at few places: where rows of `events` are read and
-written, and where tables are named. Everywhere else a name is the user's.
+A column keeps its first name, its *stored* name, in the files of `events`, in the folders of runs and in the
+ledger. `alter(rename=...)` gives it another name for users, and nothing is written anew. So a column may have
+two names, which are translated at few places: where rows of `events` are read and written, and where tables
+are named. Everywhere else a name is the user's.
 
 A name that came free may be given again. A new column gets a stored name that no column has.
 
-A private column gets another stored name when its secret is rotated: so no file with tokens of one secret is
-taken for one of another. No file lacks it.
+A private column gets another stored name when its secret is rotated, in all files. So no file with tokens of
+one secret is taken for a file with tokens of another secret.
 """
 
 from __future__ import annotations

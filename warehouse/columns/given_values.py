@@ -2,7 +2,8 @@
 
 Stored values are points on a line: integers, unscaled decimals, days, microseconds, doubles, or text. A
 given value may be one of them, or lie between two: 0.5 between integers, noon between days. Each comparison
-follows from the greatest stored value that is not above it, and from whether that is the value:
+follows from `stored`, the greatest stored value that is not above the given value, and from whether the two
+are equal:
 
     rows <= value    rows <= stored
     rows <  value    rows <  stored if equal, else rows <= stored

@@ -8,8 +8,8 @@ r"""Values as JSON without loss, for commands, reports and answers.
     tokens              'token:' and hexadecimal digits
     strings             text; a byte that is not UTF-8 becomes an escape such as \udc80
 
-In Python datetime.fromisoformat, Decimal, int, float and bytes.fromhex read them back; `json_type` names the
-type of which a text is.
+In Python datetime.fromisoformat, Decimal, int, float and bytes.fromhex read the texts back; `json_type` names
+the type of the value that a text stands for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keys: how the column whose frequencies are counted is stored, and how its values are ordered.
 
-A key is stored as BIGINT (booleans, and the measures that are BIGINT), as DOUBLE (float, double), or as it is
-(string, binary). Values that Spark groups as one key are stored as one: -0.0 as 0.0, every NaN as the same
-NaN. Rows whose key is NULL are counted by tick; NULL itself is not stored.
+A key is stored as BIGINT (booleans, and the measures that are BIGINT), as DOUBLE (float, double), or
+unchanged (string, binary). Values that Spark groups as one key are stored as one value: -0.0 as 0.0, every
+NaN as the same NaN. Rows whose key is NULL are counted by tick; NULL itself is not stored.
 
 In memory a key is a *name*: an int that fits into 64 bits, or bytes. Names are ordered as every engine orders
 the stored keys: numbers by value with NaN last, text by its bytes. The name of a double is an integer made of

@@ -2,7 +2,7 @@
 
 Text is parsed as SQL engines cast it to the column's type: numbers, ISO dates and times, true and false,
 hexadecimal digits for binary columns. Text that does not parse raises InputError. A number that no row can
-have, such as 1.5 for an integer column, is a value that no row has.
+have, such as 1.5 for an integer column, is no error: it equals no row.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 addresses, store  where a warehouse is, and the options of its store
 files             its files: near_files on a disk (containment), far_files in an object store
 object_client, s3_options
-                  one request for an object, in the kinds of stores that have options here
+                  one request for an object; S3 alone so far, other stores go through delta-rs
 served_files, served_client, served_ranges
                   its files behind `tidemark serve`
 retries, round_trips, disk_cache, write_behind, probe
-                  requests to a store: made again, sent together, kept; uploads; what every commit relies on
+                  requests to a store: made again, sent together, kept; uploads; the test of a store
 tables, table_open, table_names, table_facts, idle_tables, data_files
                   tables: opened, read, kept open, and their files
 changes, commits, races, lost_races, own_files

@@ -1,7 +1,7 @@
 """Compares this machine's clock with the store's: writes a small file, and reads its time back.
 
-Maintenance takes the age of a file from the store's time of it and from this machine's clock. By a clock that
-is ahead, the files of a load that is running would be old.
+Maintenance computes the age of a file from the store's time of the file and this machine's clock. If this
+clock were ahead, the files of a running load would seem old.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Files of a warehouse never change, and their names are never used again, with th
 whole from memory: the code that reads files does not know of rounds (round_trips.py). A file that was not
 fetched is read from the store as it is used.
 
-Requests are made by object_client.py, and where that has no access by delta-rs. delta-rs asks for the size of
-a file before it reads it, unless it is told the size. So it is told a size that no file has: a store answers
-a range that ends behind the file with the bytes up to its end.
+Requests are made by object_client.py, or by delta-rs if object_client.py has no access. delta-rs asks for the
+size of a file before it reads the file, unless it is told the size. So it is told a size that no file has: if
+a range ends beyond the file, a store answers with the bytes up to the file's end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The files of a warehouse: near, on a disk of this machine, or far, in an object store or behind a server.
 
-No other module asks which of them it has. Methods that only one of them needs do nothing in the others.
+No other module asks which kind of files it has. Methods that only one kind needs do nothing in the others.
 """
 
 # ruff: noqa: ARG002  the arguments of what does nothing

@@ -1,7 +1,7 @@
 """The files of a table's log: their names, and the ones that a process remembers of logs in object stores.
 
-With these it can open the table again with one round (log_replica.py): the newest checkpoint and the commits
-from its version on.
+The process remembers the newest checkpoint and the commits from its version on: with these it can open the
+table again with one round (log_replica.py).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ delta-rs parses the entries of a log, and the statistics that they have as text,
 themselves for each level. Nothing that a table needs is nested more than a few levels deep. So an entry is
 looked at before delta-rs sees it. Brackets in other strings do not count.
 
-Cost: of a small entry only the size is looked at; a larger one takes a few passes of numpy, a millisecond a
-megabyte. Of a checkpoint, which is Parquet, the statistics alone are looked at.
+Cost: a small entry is checked by its size alone; a larger one takes a few passes of numpy, a millisecond a
+megabyte. In a checkpoint, which is Parquet, only the statistics are checked.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The log of a table that cannot be opened: its torn newest commit is removed, or the log is begun anew.
 
-A log that has nothing newer than a checkpoint, and not the commit of its version, opens, but delta-rs commits
-nothing after it: an empty commit is put there.
+If the newest entry of a log is a checkpoint without the commit of its version, the table opens, but delta-rs
+commits nothing to it. Then an empty commit is put into the log.
 
 A machine that stops while a commit is written may leave its newest entry cut. Nobody could read that version,
-so the table goes back to the one before it. Where that cannot be opened either, all entries are deleted: the
+so the table goes back to the version before it. If that cannot be opened either, all entries are deleted: the
 caller creates the table again. Its data files stay in the folder; maintenance deletes them after the grace.
 """
 

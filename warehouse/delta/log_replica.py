@@ -6,18 +6,18 @@ delta-rs needs about twelve rounds of requests to open a table with a checkpoint
     2. the checkpoint, the commit of its version, and the next few commits, whether they exist or not
     3. the commits after these, if all of them exist
 
-Once open, a copy asks for the next commit: one request. Once a minute, and with the commits that follow a new
-one, it also asks for its newest entry, in case `repair` began the log anew or another warehouse is at the
+An open copy asks for the next commit only: one request. Once a minute, and after a new commit was found, it
+also asks for the newest entry that it has, in case `repair` began the log anew or another warehouse is at the
 address. The process remembers the logs that it opened and committed to (log_files.py). So a further copy asks
-for the newest commit that is known and for the next one: one round. The known one must still be there.
+for the newest known commit, which must still be there, and for the next one: one round.
 
 Nothing is listed, so it must be certain that no commit is missing because the log was cleaned. Cleaning
 removes only commits that are older than the log's retention. So a copy is trusted if its newest commit is
-younger than that by TRUST_MARGIN_US. Otherwise, and for checkpoints of several parts, delta-rs opens the
-table itself.
+younger than the retention by TRUST_MARGIN_US. Otherwise, and for checkpoints of several parts, delta-rs opens
+the table itself.
 
 A commit of delta-rs takes five rounds, one after the other. So delta-rs commits to the copy, and the new
-entry is put into the store's log on the condition that it has none of that version: one request
+entry is put into the store's log on the condition that the log has no entry of that version: one request
 (object_client.py). If the condition refuses it, the race is lost, and the copy has an entry that the log does
 not have: it must not be used any more.
 """

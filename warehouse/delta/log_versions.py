@@ -1,9 +1,9 @@
 """The versions of tables, newest or at a moment, from the logs alone, without opening the tables.
 
-A commit's time is that of the clock of the machine that made it. So the version of a moment is as exact as
-these clocks agree.
+The time of a commit is from the clock of the machine that made it. So the version of a moment is only as
+exact as these clocks are.
 
-Cost: the newest versions of tables that were opened before take one round of requests where nothing was
+Cost: the newest versions of tables that were opened before take one round of requests if nothing was
 committed since. The version of a moment takes the binary logarithm of the number of entries of the log.
 """
 

@@ -1,9 +1,9 @@
 """How many races the writers of a warehouse lost, as the logs of its tables tell.
 
-A commit notes how many of its tries lost the race to others (races.py). The sum over the logs is what all
-writers lost, wherever they run; what they gave up, or what another one had done by then, is not in it. Old
-entries of a log are cleaned, so the sum of those that are left could fall. This one counts the entries that
-come after the first look, each once.
+A commit notes how many of its tries lost the race to others (races.py). The sum over the logs is the number
+of races that all writers lost, wherever they run. It lacks the races of commits that were given up, or that
+were no longer needed because another writer had made the change. Old entries of a log are cleaned, so a sum
+over the remaining entries could fall. This sum counts each entry that comes after the first look, once.
 
 Cost: a look reads the new entries, in one round of requests for each table that has some.
 """

@@ -1,8 +1,8 @@
 """Notices a change of a table's metadata on a local disk without opening the table again.
 
-The columns and the options of a warehouse are metadata of `events`, which each batch adds files to. To bring
-that table up to date for each batch costs more than most questions. So only the commits that are new are
-read, as text. Cost: one look for a file, and one read of each new commit.
+The columns and the options of a warehouse are metadata of `events`. Each batch adds files to this table, and
+bringing it up to date for each batch would cost more than most questions. So only the new commits are read,
+as text. Cost: one look for a file, and one read of each new commit.
 """
 
 from __future__ import annotations

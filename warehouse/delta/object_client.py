@@ -1,11 +1,12 @@
 """A client of an object store: one request reads an object, writes it, or writes it only if it is new.
 
-delta-rs puts a new file with three requests, one after the other, and the parts of a large one in turn. A
-commit takes it five. Before a read it asks for the size of a file, unless it was told it when its client
-was made. obstore needs one request for each, and one client, which keeps its connections. It is the same
-library underneath (object_store). It takes a folder of this machine as it takes a store.
+delta-rs puts a new file with three requests, one after the other, and the parts of a large file in turn. Its
+commit takes five requests. Before a read it asks for the size of the file, unless its client was made with
+the size. obstore needs one request for each of these, and one client, which keeps its connections. Both use
+the same library (object_store). obstore also takes a folder of this machine as a store.
 
-Which stores it serves is told by the options of each kind: s3_options.py. For others delta-rs does the work.
+This client serves the stores that have a module of options, so far S3 (s3_options.py). In others delta-rs
+does the work.
 """
 
 from __future__ import annotations

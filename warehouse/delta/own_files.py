@@ -1,8 +1,8 @@
 """A writer checks that its files are still there, before and after the commit that names them.
 
-Maintenance deletes files that no table names once they are older than the grace. With a grace of 0, or by a
-clock that is ahead, these are files of a load that is running. A file that is missing before the commit is
-written again. A file that is missing after the commit is replaced by another commit.
+Maintenance deletes files that no table names once they are older than the grace. With a grace of 0, or if a
+clock is ahead, these may be files of a running load. A file that is missing before the commit is written
+again. A file that is missing after the commit is replaced by another commit.
 """
 
 from __future__ import annotations

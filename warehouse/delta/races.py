@@ -5,9 +5,9 @@
         if race.commit(actions_for(race.table)):
             break
 
-Each commit names the version that it was planned on, so whoever loses a race has changed nothing. If a writer
-loses, another one has committed: a table always makes progress. A commit notes how many races it lost before,
-for lost_races.py.
+Each commit names the version that it was planned on, so a writer that loses a race has changed nothing. If a
+writer loses, another one has committed: a table always makes progress. A commit notes how many races it lost
+before, for lost_races.py.
 """
 
 from __future__ import annotations

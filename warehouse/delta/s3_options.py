@@ -1,7 +1,7 @@
 """The storage options of S3 with which obstore finds the same store and credentials as delta-rs.
 
 obstore takes the same options as delta-rs, but it does not know all ways in which delta-rs finds credentials
-and locks. Where it does not, there is no client (object_client.py), and delta-rs does the work.
+and locks. With other ways there is no client (object_client.py), and delta-rs does the work.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 * The token goes to the one origin that it was given for. No answer leads to another address: redirects are
   errors. TLS certificates are verified.
-* A request ends after `seconds` altogether, also where the server sends a byte from time to time, and after
-  as many bytes as an answer may have.
-* A request that a server did not answer, or that it could not answer for the moment, is made again a few
-  times. All of them only read.
+* A request ends after `seconds` altogether, even if the server sends a byte from time to time, and after as
+many bytes as an answer may have.
+* A request that a server did not answer, or could not answer at the moment, is made again a few times. All
+requests only read.
 
 What a server says in an error is shown shortened. The token is in no error, log or repr.
 """

@@ -2,8 +2,8 @@
 
 A file is deleted only if all of this holds: it lies in the table's folder and not behind a symbolic link; the
 newest snapshot does not contain it; it was written before the grace began; and no commit within the grace
-removed it. The log has the commits of the last condition, because it is kept for longer than the grace
-(retention.py). If it was cleaned while the grace was shorter, and does not reach back so far, no file is
+removed it. The log has all commits within the grace, because it is kept for longer than the grace
+(retention.py). If the log was cleaned while the grace was shorter, and does not reach back so far, no file is
 deleted. Symbolic links are never deleted; the result lists them.
 """
 

@@ -2,8 +2,8 @@
 
 The stream of delta-rs collects a part of 5 MB and uploads it before the next write returns. Here a thread of
 its own writes to that stream, so the parts go up while the caller encodes the next rows. Inside `uploading`
-the caller does not wait for the end of an upload, either. A file of less than PIECE_BYTES is put as a whole,
-where that takes one request.
+the caller does not wait for the end of an upload, either. A file of less than PIECE_BYTES is put as a whole
+if the store has a client that does so with one request.
 """
 
 from __future__ import annotations

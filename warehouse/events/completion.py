@@ -15,9 +15,9 @@ looked for just before the commit, in this order, the order of a reader. In an o
 requests: there the record has versions of marks and `events` that have the step, and leaves out `ledger` and
 `rejected`, whose versions the time of the commit tells.
 
-A record lasts as long as the log that has it, which is longer than the grace. It may be absent: steps that
-other versions loaded have none, and neither have those that a key or group that was added later catches up
-with. Only `query.open(at=step)` reads it, and does without it by the times of commits (snapshots/past.py).
+A record lasts as long as the log that has it, which is longer than the grace. A step may lack a record: if
+another version of tidemark loaded it, or if it was built for a key or group that was added later. Only
+`query.open(at=step)` reads the record; without one it uses the times of commits (snapshots/past.py).
 """
 
 from __future__ import annotations

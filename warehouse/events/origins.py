@@ -5,13 +5,14 @@ there. Maintenance and wider types write rows anew in their order, so the rows o
 earlier files: (origin file, first row, rows). The footer of the new file has them, composed with those of the
 files that it was made from. So an origin stays the same however often its row is written anew.
 
-When rows leave a file, the rows of the origin files that lose none keep their origins. The others are of the
-new file from then on: the runs that have them are built again anyway. So at each version of `events`
+When rows leave a file, the rows of origin files that lose no row keep their origins. The other rows have the
+new file as their origin from then on: the runs that have them are built again anyway. So at each version of
+`events`
 
     under the name of an origin file there are all of the rows that it was written with, or none.
 
-A footer says nothing of any version of the table, and files never change. So what it says is as true for a
-reader of an older version of `events` as for one of a newer version.
+A footer depends on no version of the table, and files never change. So it is right for readers of all
+versions of `events`.
 
 A file without this text is the origin of its own rows: a file of new rows, of another tool, or of more than
 MOST_PIECES pieces. The text names its file, because some tools copy the texts of a footer into the files that

@@ -4,9 +4,9 @@ The table `purges` comes with the first purge. Each row has a certificate at one
 stage of an id holds. A certificate has counts and versions, and nothing of the rows: no condition, no value,
 no hash.
 
-Which records left the table `rejected` is noted by the commit that takes them out, and a certificate counts
-what was noted between the fence of the one before and its own. So a purge that was ended is counted by the
-next one.
+The commit that takes records out of the table `rejected` notes them, and a certificate counts the records
+that were noted between the previous certificate's fence and its own. So the records of a purge that was
+interrupted are counted by the next one.
 """
 
 from __future__ import annotations

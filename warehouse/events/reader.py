@@ -6,8 +6,8 @@ so a value is stored, sketched and counted as the same number.
 Statistics prune files and row groups. Where they do not prove that all rows of a row group belong to the
 batches, the rows are filtered by their columns `_source` and `_batch`.
 
-A file may lack columns that came after it (`load(..., evolve=True)`), and may have those of a narrower type.
-What it lacks is NULL, of Arrow's type null; `encode_values` and `encode_keys` take both as they are.
+A file may lack columns that came after it (`load(..., evolve=True)`), and may have columns of a narrower
+type. Missing columns are NULL, of Arrow's type null; `encode_values` and `encode_keys` take both as they are.
 """
 
 from __future__ import annotations

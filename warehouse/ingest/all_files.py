@@ -1,6 +1,6 @@
 """One commit replaces all files of `events`, and the columns of the table.
 
-write    tasks write each file anew, the rows in their order
+write    tasks write each file anew, with its rows in their order
 commit   one commit, on a version whose files all have a successor; files that came meanwhile are written
 before the next try
 """

@@ -9,9 +9,9 @@ processes at once, finds its transaction in the table and is not added twice.
 
 A batch may bring columns (`evolve`). Two commits before its own add them: first the options say which are
 added, and that earlier versions of tidemark do not know this; then the columns come. After a kill between any
-two of these commits, the warehouse has no column, or one that is NULL everywhere. If the batch has wider
-types, one more commit widens the columns first, when its rows are written (wider_types.py); after a kill they
-are wider, with the same values.
+two of these commits, the warehouse lacks the column, or has it with NULL everywhere. If the batch has wider
+types, one more commit widens the columns once the batch's rows are written (wider_types.py); after a kill the
+columns are wider, with the same values.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ new is in one of these states:
                                                              only a batch without rows is a replay
     no table has it                                          its number was left out: InputError
 
-A replay has the rows that are stored: `same_rows.py` compares them, and `other_rows_error` is for others.
+A replay must have the stored rows: `same_rows.py` compares them, and `other_rows_error` is raised for other
+rows.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ Only the few rows whose place may be among the least are hashed whole: a look at
 nanoseconds. If more than HASHED rows have one place, the first of them are hashed.
 
 Rows may repeat by right: a heartbeat without a time, a table of names that is loaded every night. So a batch
-with fewer than LEAST distinct rows in its sample says nothing, and without a time column only the same rows
-are told, never nearly the same. Where rows have times, batches of other times share no row.
+with fewer than LEAST distinct rows in its sample says nothing, and without a time column only equal batches
+are reported, never nearly equal ones. Where rows have times, batches of other times share no row.
 """
 
 from __future__ import annotations

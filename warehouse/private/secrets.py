@@ -4,9 +4,9 @@ A secret is a line of hexadecimal digits, of at least 32 random bytes (`tidemark
 what a command prints. The secrets that a process has read are kept in memory, by their fingerprints. A
 warehouse has the fingerprint alone: a hash keyed by the secret, from which nobody can find the secret.
 
-A secret that is rotated is *wrapped*: the new token is that of the old token by the new secret. So a file
-may have several secrets, one a line, the oldest first: each makes tokens of what the ones above it made.
-Their fingerprint is those of all, in this order.
+A secret that is rotated is *wrapped*: the new token is made from the old token with the new secret. So a file
+may have several secrets, one a line, the oldest first: each makes tokens from the tokens of the line above.
+The fingerprint of such a file is the fingerprints of all its secrets, in this order.
 
 Tokens are keyed hashes, or, where values are to be revealed, *sealed*: AES-SIV (RFC 5297), which encrypts
 equal values equally. Then the fingerprint begins with 'reveal:'.

@@ -1,8 +1,9 @@
 """The projection of companions: no sorted rows, only the cells of a run's rows.
 
-It is that of a measure whose values are all NULL: a run stores no row, and its marks have the numbers of rows
-by tick. They also have the row group ``companions`` with the cells (runs/companion_cells.py). So loads,
-merges and verify treat companions as any other projection, and need no measure for them.
+The projection is like that of a measure whose values are all NULL: a run stores no row, and its marks have
+the numbers of rows by tick. The marks also have the row group ``companions`` with the cells
+(runs/companion_cells.py). So loads, merges and verify treat companions as any other projection, and need no
+measure for them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The distinct keys of a run: exact numbers by run and by tick, and a sample of the keys.
 
-They are the row group ``distinct`` of the run's key marks. Its first row has no tick: `count` is the number
-of the run's keys, and `content` the sample (sketches/sampling/key_sample.py). Each further row has a tick and
-the number of keys with rows in it.
+Numbers and sample are the row group ``distinct`` of the run's key marks. Its first row has no tick: `count`
+is the number of the run's keys, and `content` the sample (sketches/sampling/key_sample.py). Each further row
+has a tick and the number of keys with rows in it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ DAY_KEYS keys, fewer where the run has so many days that they would be more than
 does not thin out as a run grows, as the entries by tick of the whole run do. A day whose keys these entries
 tell as well has no sample of its own. Rows without a time are in no day.
 
-They are two row groups of the run's key marks, with a row for each day (``days``) or week (``weeks``):
+Days and weeks are two row groups of the run's key marks, with a row for each day (``days``) or week
+(``weeks``):
 
     tick     the first tick of the run in it
     count    the number of keys

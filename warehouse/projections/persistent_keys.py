@@ -5,8 +5,8 @@ Model. The listing is a part of the run's rows (key, tick, count). It has
     all rows of each key that has rows in at least `floor` ticks
     all rows of each tick in `complete`, which are ticks of few rows
 
-So a key that the listing does not have as a whole is in at most floor - 1 ticks of the run. Its rows in
-complete ticks are listed, so those that are missing lie in other ticks. Rows without a time (NO_TICK) are not
+So a key whose rows the listing does not have as a whole is in at most floor - 1 ticks of the run. Its rows in
+complete ticks are listed, so its missing rows lie in other ticks. Rows without a time (NO_TICK) are not
 listed.
 
 The floor is the least one whose keys fit into BYTES. Complete ticks are those with the fewest rows, as many

@@ -15,7 +15,7 @@ files that left are never looked up, so nobody has to take them out. What a ques
 know of a file is whether the index has *all* of its rows. The row group `places` of the marks says how many
 rows of each file a run has; `query/scans/covered_files.py` compares these numbers with those of the files.
 
-The digest that compares runs with `events` leaves the places out: they are where the rows were.
+The digest that compares runs with `events` leaves the places out, because rows may lie elsewhere by now.
 
 A run has the columns `value`, `included_1` ..., `file`, `row` and `tick`. Values that are texts are
 dictionaries, because they repeat; included texts are stored plain, because in the order of another column

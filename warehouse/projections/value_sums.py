@@ -1,6 +1,6 @@
 """The exact sums by tick of a measure's run: made while a file is written, and checked with its rows.
 
-They lie in the row group `sums` of the marks, as `TickSums.to_bytes` packs them. Runs that were written
+The sums lie in the row group `sums` of the marks, as `TickSums.to_bytes` packs them. Runs that were written
 before there were sums, and runs of more than MOST_TICKS ticks, have none; questions about them are scans. A
 merge makes them anew from the rows that it writes.
 """

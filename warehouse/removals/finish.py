@@ -9,14 +9,14 @@
               the runs table still lists exactly the files that were looked at
 
 A merge that was planned before the record could bring the rows of such an emptied run back, since it compares
-the files of its inputs alone. Merges that are planned after the record wait for the decision. And before it,
-a run that it empties and that an earlier merge may be reading, because its level is too full, gets other
-files: then that merge loses.
+only the files of its inputs. Merges that are planned after the record wait for the decision. And before the
+decision, each run that the removal empties and that an earlier merge may be reading, because its level is too
+full, gets other files: then that merge loses.
 
-Maintenance and removals call it before they begin, and loads before their merges. So the next of them
-finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
-once, and a process that loses the race reads the tables again. Readers never wait for it. The words are
-those of docs/signed_steps.md.
+Maintenance and removals call `finish` before they begin, and loads before their merges. So the next of these
+calls finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
+once, and a process that loses the race reads the tables again. Readers never wait for this.
+docs/signed_steps.md defines the words.
 """
 
 from __future__ import annotations

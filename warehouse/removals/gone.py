@@ -9,8 +9,8 @@ summaries of loaded batches out of the ledger, and deletes old files that no tab
               the newest version
     listing   the files in the warehouse are counted, and the certificate is written at the stage 'gone'
 
-Which files may have the rows? Those that no table names, and that were written before the end of the first
-stage. Also those written up to a grace later: a load or merge that began before may still have read the rows.
+Which files may have the rows? Files that no table names, if they were written before the end of the first
+stage, or up to a grace after it: a load or merge that began before that end may still have read the rows.
 After a crash, the same call goes on.
 """
 

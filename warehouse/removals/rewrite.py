@@ -2,7 +2,7 @@
 
 A task reads and writes one file, a row group at a time; texts that repeat stay dictionaries. It digests the
 removed rows, by batch, so that a batch that comes again can be compared with the rows it had. Rows that
-expire are only counted. So a file of which all rows expire is not read.
+expire are only counted, so a file whose rows all expire is not read.
 """
 
 from __future__ import annotations
