@@ -1,7 +1,7 @@
 """The process of a command: standard streams that are closed, arguments that are not UTF-8, Ctrl-C.
 
-Whoever starts the command decides on these, so none of them may end in a traceback. Nobody reads a closed
-stream: what is written there is dropped. Ctrl-C inside an import comes out as any error, so it is noted.
+The program that starts the command decides on these, so none of them may end in a traceback. Nobody reads a
+closed stream: output to it is dropped. Ctrl-C inside an import may come out as any error, so Ctrl-C is noted.
 """
 
 from __future__ import annotations

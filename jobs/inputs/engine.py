@@ -1,6 +1,6 @@
 """The engine of a command: this process for little data, Spark for much data or if a session exists.
 
-Both give the same tables. Starting Spark takes seconds, and more than the load of a small file.
+Both give the same tables. Starting Spark takes seconds, more than the load of a small file takes.
 """
 
 from __future__ import annotations

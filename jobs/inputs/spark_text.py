@@ -1,9 +1,8 @@
 """CSV and JSON files with Spark: it brings their lines, and its tasks parse them with the one strict reader.
 
 Spark may cut a large file into parts, each for a task. A task parses the lines of a part in their order. It
-must know the number of the first one, and that no record goes on from the part before: both are counted
-first, where a file has more than one part. Files with a line break in quotes at such a cut are sorted
-together again.
+must know the number of its first line, and that no record goes on from the part before: both are found first,
+if a file has more than one part. Files with a line break in quotes at such a cut are sorted together again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Object stores and this machine, as `find_inputs` asks for them, for inputs that are read without Spark.
 
 The files of a store are copied into a temporary folder before they are read: a load reads its rows several
-times. They are few, or somebody chose this process for them.
+times. Such inputs are small, or the caller chose this process for them.
 """
 
 from __future__ import annotations

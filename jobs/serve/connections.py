@@ -6,10 +6,11 @@
   TLS handshake; one more closes the oldest.
 * At most MOST connections are open; one more is closed at once.
 * A connection whose client takes nothing of its answer for SEND_SECONDS is closed. Linux counts what the
-  other side has acknowledged. Elsewhere taken is what asyncio gets rid of: whatever the kernel has room for,
-  but over TLS about 64 KiB at once. The last of an answer over TLS, at most about 80 KiB, is outside of this,
-  since asyncio does not tell whether it has gone. It is given up with its connection: KEEP_SECONDS after the
-  last piece was written uvicorn begins to close it, and 30 seconds later asyncio ends that.
+  other side has acknowledged. Elsewhere bytes count as taken once asyncio has passed them on: as many as the
+  kernel has room for, but over TLS about 64 KiB at once. The last part of an answer over TLS, at most about
+  80 KiB, is not covered, since asyncio does not tell whether it has gone. It is given up with its connection:
+  KEEP_SECONDS after the last piece was written uvicorn begins to close it, and 30 seconds later asyncio ends
+  that.
 * A connection whose request had no valid token is closed after the answer (hosts.py).
 
 So clients without a token cannot keep others out by holding connections open. The size and the time of bodies

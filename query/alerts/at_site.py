@@ -1,9 +1,9 @@
 """A site of an alert over sites: it looks at its warehouse, and reports once it leaves a zone.
 
 The conditions come from the coordinator. The site looks after each commit and by a timer, as an alert does:
-the windows of `last` end at its clock, so counts change without new rows, too. Removals and what expires
-change them downwards. Each count is asked of the warehouse anew, in the mode that reads least, and in the
-next one only where its interval is not inside of the zones.
+the windows of `last` end at its clock, so counts change without new rows, too. Removed and expired rows make
+them smaller. Each count is asked of the warehouse anew, in the mode that reads least, and in the next mode
+only if the interval of the count is not inside the zones.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ quantiles: the phi-quantile is the least value with at least max(1, ceil(phi row
 above x if fewer than that are at most x, and count < ceil(phi rows) if and only if count < phi rows. NaN
 ranks after all numbers, and is never counted.
 
-Multiplied by the denominators, all is whole: a count + b rows >= c. Where a count has certain bounds alone,
-there is one sum of the least values and one of the greatest. With `by`, each group has sums of its own.
+Multiplied by the denominators, all numbers are whole: a count + b rows >= c. If a count is known only by
+certain bounds, there is one sum of the least values and one of the greatest. With `by`, each group has sums
+of its own.
 """
 
 from __future__ import annotations

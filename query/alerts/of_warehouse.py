@@ -1,6 +1,7 @@
 """The answers of an alert that asks one warehouse, or several that are open as one.
 
-A question is asked in the mode that reads least, and in the next one only where that does not decide.
+A question is asked in the mode that reads least, and in the next mode only if the answer does not decide the
+condition.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The answers of an alert over sites: the coordinator of the sites, each of which looks at its warehouse.
 
-Each condition is one of sums over sites (linear.py), and is known without asking while no site leaves its
-zones (sketches/geometric/linear.py). What is known is certain for the last moment at which all that sites
-said was taken. A site that says nothing for a while makes the state stale.
+Each condition is about sums over sites (linear.py). While no site leaves its zones, it is known without
+asking whether the condition holds (sketches/geometric/linear.py). This is certain for the last moment at
+which all messages of sites had been taken. A site that sends nothing for a while makes the state stale.
 
-State here is in memory: a coordinator that is started again gets all of it from the sites. What it told, and
-what was not delivered, is in the alert's state file.
+The state of this module is in memory: a coordinator that is started again gets all of it from the sites. The
+alert's state file has the notices that were told, and those that were not delivered.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@
 
 Contents are JSON. Each place seals what it sends with the secret.
 
-A group is named by the JSON text of its values. The group ALL is that of a condition without groups. With
-groups it has no sums: it says that the site told of all groups that it has, or why it cannot.
+A group is named by the JSON text of its values. The group ALL stands for a condition without groups. If the
+condition has groups, a report about ALL has no sums: it says that the site has reported all its groups, or
+why it cannot.
 """
 
 from __future__ import annotations

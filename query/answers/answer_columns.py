@@ -2,7 +2,7 @@
 
 The fields themselves are those of the classes of answers (common.py and others).
 
-A *cell* is what one question would be about, such as a group in a window. The answers of a cell, such as one
+A *cell* is the subject of one question, such as a group in a window. The answers about a cell, such as one
 for each of several quantiles, follow each other.
 """
 

@@ -7,9 +7,9 @@
     rows              the N rows that it is about
     further fields    phi of a quantile, x of a rank, `key` of a count, left and right of a bin ...
 
-Numbers and times are numbers of JSON or None. Where a number does not say all (a decimal, a whole number
-beyond 2**53, NaN, an infinity, a time between two milliseconds), a field with `_text` behind its name has the
-text.
+Numbers and times are numbers of JSON or None. If such a number cannot hold the value (a decimal, a whole
+number beyond 2**53, NaN, an infinity, a time between two milliseconds), a field with `_text` behind its name
+has the exact text.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 >>> wh.frequency("ATL") / wh.frequency("SEA")                            # doctest: +SKIP
 
 The other side may be whatever the value itself can be compared with or added to: numbers, times, durations,
-another answer. Two answers are equal if all of their fields but the plan are; an answer and a number if the
-value is. An answer is false if its value is 0, as a number is, or if it has none.
+another answer. Two answers are equal if all of their fields but the plan are equal; an answer equals a number
+if its value does. An answer is false if its value is 0, as a number is, or if it has no value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A question about all rows of a window, or of each window of `every`.
 
-Of the runs by block, the runs in memory and a scan, the way with the least estimated cost answers.
+There are three ways: the runs by block, whole runs in memory, and a scan. The way with the least estimated
+cost answers.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class AllRows(Generic[M]):
             if together is not None:
                 estimates[RUNS] = together + summed
                 reading = self.session.many_windows.reading(view, parts)
-            # While the versions stay, so does an accurate answer about a window: it is the index's own. And a
-            # removal that a scan shows before the runs do would come back.
+            # An accurate answer about one window stays while the versions do: so only the index gives it. And
+            # while runs lag behind a removal, a scan would lack rows that a later answer has again.
             if (self.mode == "exact" or len(parts) > 1) and not view.is_behind:
                 scan = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
                 estimates[SCAN] = scan + summed

@@ -1,7 +1,8 @@
 """Questions about companions: the cells of a window, joined.
 
 A cell serves if all of its ticks are in the window. In history a cell may have several ticks (companions/
-declared.py), so the window may cut it. The rows of the part inside are then read from `events`.
+declared.py), so the window may cut a cell. The rows of the part inside the window are then read from
+`events`.
 """
 
 from __future__ import annotations

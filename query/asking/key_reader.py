@@ -1,6 +1,6 @@
 """The questions about keys: rows of a key, frequent keys, numbers of distinct keys, persistent keys.
 
-With `where` or `by`, those that take them are scans of `events` (scanned_keys.py), exact in every mode.
+Questions with `where` or `by` are scans of `events` (scanned_keys.py), exact in every mode.
 """
 
 from __future__ import annotations

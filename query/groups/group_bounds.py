@@ -5,8 +5,9 @@ Each run has a slice of each group (group_slices.py). Small slices, and all live
 exact ranks; large slices have marks, and their blocks are read as those of a measure's runs are. A selection
 with large slices has a `WindowBounds`, any other one has `SortedNumbers`.
 
-A large slice that is not much larger than the blocks that a question would read of it is read as a whole and
-kept in memory. A question may have many windows, such as each hour of a week: slices are read once for all.
+If a large slice is not much larger than the blocks that a question would read of it, it is read as a whole
+and kept in memory. A question may have many windows, such as each hour of a week: slices are read once for
+all.
 
 The live rows are in memory, so accurate answers are exact. Of the numbers in memory only every `grain`-th one
 is a step of the staircase, so staircases stay small; the numbers between two steps are looked at where blocks

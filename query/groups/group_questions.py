@@ -1,6 +1,6 @@
 """Questions about groups: from the checked arguments to one `Question` per group and window.
 
-The rows of all of them are found in one round of reads.
+The rows of all these questions are found in one round of reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """All groups of some rows as a table: the names of each column, and for each group the codes of its names.
 
-Groups are found and chosen by codes, in arrays: no group is an object before somebody sees its answer.
+Groups are found and chosen by codes, in arrays: a group becomes an object only when somebody takes out its
+answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Questions about many groups, answered together from whole runs in memory.
 
-group_questions.py finds each group in each run by marks; here the runs that have rows in the window are gone
-through once (cells.py), where that is less work (costs.py). All answers are exact, in every mode.
+group_questions.py finds each group in each run by marks; here one pass over the runs with rows in the window
+finds all groups (cells.py), if that is less work (costs.py). All answers are exact, in every mode.
 """
 
 from __future__ import annotations

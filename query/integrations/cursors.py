@@ -1,7 +1,7 @@
 """Connections and cursors as tools of DB-API expect them (PEP 249), read only.
 
-A statement is one query. It reads no files but those of the warehouses, and all of it is of one moment, the
-newest when it begins. So there are no transactions: commit and rollback do nothing.
+A statement is one query. It reads no files but those of the warehouses, and sees all of them as of the moment
+when it begins. So there are no transactions: commit and rollback do nothing.
 """
 
 from __future__ import annotations

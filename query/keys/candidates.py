@@ -1,7 +1,7 @@
 """Keys that may have as many rows as asked, or be among the most frequent, and the bounds of their rows.
 
 A *name* is a key as memory holds it (columns/keys.py). A name in no list has at most as many rows as
-the sum of (floor - 1) over all lists. If that is not below the number of rows that is asked, all keys are
+the sum of (floor - 1) over all lists. If this sum is not below the requested number of rows, all keys are
 counted. Warehouses that do not answer have lists, too (silent_keys.py), but their other keys cannot be
 counted.
 """

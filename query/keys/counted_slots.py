@@ -1,8 +1,8 @@
 """In how many slots of a window each key is present, counted by DuckDB in one scan (key_relation.py).
 
 A key is *sure* in a slot if it has a live row there, or a row of history in a tick that lies in the window as
-a whole. It may be in a slot also where all of its rows lie in a tick that the window cuts, because history
-does not know the times in a tick. So
+a whole. A key *may* also be in a slot if all of its rows there lie in a tick that the window cuts, because
+history does not know the times in a tick. So
 
     sure slots  <=  slots of the key  <=  slots with rows
 

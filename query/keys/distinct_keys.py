@@ -8,9 +8,9 @@
     exact         if samples leave a doubt, all keys of the window are counted; only history's part of a
                   partial tick stays uncertain
 
-While runs have rows that left, samples count the keys of these, too. So the keys of rows that left are looked
-up, and those that have no other row are subtracted. Questions about two windows, and windows that cut a tick,
-count all keys then.
+While runs still have removed rows, samples count the keys of these rows, too. So the keys of removed rows are
+looked up, and keys without any other row are subtracted. Questions about two windows, and windows that cut a
+tick, count all keys then.
 
 Error. With d keys outside of the largest part, of which the share p is sampled, the standard error is about
 sqrt(d / p) keys. Without such a part, 16,384 sampled keys give 0.8 %. If the number of keys of a second part

@@ -6,12 +6,12 @@
 No prefix with at least phi of the rows is missed, and lo and hi are certain: they differ where the window
 covers a tick only in part. Live rows are counted in `events`.
 
-Where the window covers its runs as a whole, and they have no rows that left, marks tell which prefixes may
-have the share, and few blocks are read (prefix_ranges.py). Else DuckDB counts the prefixes in one scan of the
-rows of the keys (key_scan.py).
+If the window covers its runs as a whole, and these have no removed rows, marks tell which prefixes may have
+the share, and few blocks are read (prefix_ranges.py). Else DuckDB counts the prefixes in one scan of the rows
+of the keys (key_scan.py).
 
 Source of the notion: Cormode, Korn, Muthukrishnan and Srivastava, "Finding hierarchical heavy hitters in data
-streams", VLDB 2003; `rest` is what theirs counts against a discounted threshold.
+streams", VLDB 2003; `rest` is the count that they compare with the threshold.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@
     live      the live rows, or 0
 
 DuckDB reads the files of runs by itself if they are local and have digests: checked_files.py compares them
-before. All others, and those with text that is not UTF-8, are read through BlockReader, and live rows come
-from `events`; a row of the relation is then a row of what was read. DuckDB spills to disk what does not fit
-into memory. Cost: a scan of all blocks of the runs that have rows in the window.
+before. All other files, and files with text that is not UTF-8, are read through BlockReader, and live rows
+come from `events`; a row of the relation is then one row that was read. DuckDB spills to disk what does not
+fit into memory. Cost: a scan of all blocks of the runs that have rows in the window.
 
-Where the window has far fewer rows than these blocks, the rows come from `events` (`EventRows`), and a row of
-the relation is one of them. Rows that left and that runs still have are in the relation, too, with negative
-counts: sums by key are those of the rows that are left.
+If the window has far fewer rows than these blocks, the rows come from `events` (`EventRows`), and a row of
+the relation is one of these. Removed rows that runs still have are in the relation, too, with negative
+counts: so sums by key count the remaining rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keys of a window by samples: its keys below a threshold, and the estimated number of all its keys.
 
-Each source of rows that overlaps the window (a run, or a ledger row) has a sample of its keys. The sources'
-samples are those of one hash, so below the least of their thresholds their union is the sample of the window
+Each source of rows that overlaps the window (a run, or a ledger row) has a sample of its keys. All samples
+use one hash, so below the least of their thresholds their union is the sample of the window
 (sketches/sampling/key_sample.py). Where the window cuts a tick, a key of history may or may not have rows in
 the covered part. For the live side, first and last times decide that for most keys.
 
@@ -11,8 +11,8 @@ the covered part. For the live side, first and last times decide that for most k
 
 Some sources are known exactly: a run that lies in the window as a whole, a tick, day or week of a run, a
 ledger row whose sample has all keys. The largest of them is the `base`. Only the keys outside of it are
-estimated. So the error is that of a sample of the keys that the base does not have. The `second` is the next
-one: of its keys only the share that the base does not have is estimated.
+estimated. So only the keys that the base lacks add to the error. The `second` is the next largest source: of
+its keys only the share that the base lacks is estimated.
 
 Worked example. A run that lies in the window has 1,000,000 keys; its sample has those below 0.01. A live
 batch has 2,000 keys below 0.01, of which 1,900 are in the run's sample. Then about 100 / 0.01 = 10,000 keys

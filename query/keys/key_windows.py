@@ -1,8 +1,8 @@
 """The window of a question about keys: whole ticks, and ticks at its ends that it covers only in part.
 
 History counts by tick, the live side by event time. In a partial tick the live side counts the window's part.
-History knows only the rows of the whole tick, so its part is between 0 and all of them. The answer's interval
-shows this uncertainty.
+History knows only the rows of the whole tick, so between 0 and all of these are in the window. The answer's
+interval shows this uncertainty.
 """
 
 from __future__ import annotations

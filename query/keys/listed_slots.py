@@ -1,7 +1,7 @@
 """Ticks of keys that are known before a block is read: from listings of runs, and from rows read earlier.
 
-A `Source` is a run, or rows that were read. It has all rows of some keys, and of other keys a part of the
-rows. A key of which it has a part only is in at most `slack` further slots of the window. So
+A `Source` is a run, or rows that were read. It has all rows of some keys, and a part of the rows of other
+keys. Such another key is in at most `slack` further slots of the window. So
 
     listed slots  <=  slots of the key  <=  listed slots + the slack of the sources that do not have all its
     rows

@@ -2,10 +2,10 @@
 
 A ledger row is a tick of a range of batches. If the window covers the tick as a whole, the row gives a plain
 Count-Min. If it covers only a part of the tick, the sliding-window counters of the row's ECM sketch give that
-part. All of one key_eps share the row hashes, so they add to one Count-Min of the window (O. Papapetrou et
-al., VLDB Journal 2015, see DESIGN.md). Its lower bound fails with probability delta in all, not once per row.
-Where `alter` changed key_eps while rows were live there are several such sums: their bounds add, and one of
-them fails with probability delta times their number at most.
+part. All rows of one key_eps share the row hashes, so they add up to one Count-Min of the window (O.
+Papapetrou et al., VLDB Journal 2015, see DESIGN.md). Its lower bound fails with probability delta in all, not
+once per row. Where `alter` changed key_eps while rows were live there are several such sums: their bounds
+add, and one of them fails with probability delta times their number at most.
 
     certain   least <= count <= most, from listings and from cells, which never count too little
     likely    likely <= count, with probability 1 - delta, or 1 - delta times the number of sums

@@ -9,8 +9,8 @@ Each ledger row has one tick. For a key it says one of three things:
 
 A sample that has all keys of its ledger row decides for every key. Where the window cuts the tick, the first
 and last times of the sampled keys decide: present if one of the two lies in the window; maybe if the window
-is between them and the key has further rows; else absent. Keys that are not sampled are maybe there, unless
-the sliding-window counters leave no row.
+is between them and the key has further rows; else absent. Other keys are maybe there, unless the
+sliding-window counters prove that they have no row.
 """
 
 from __future__ import annotations

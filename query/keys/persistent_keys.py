@@ -12,9 +12,9 @@ No persistent key is missed. A key that no listing has is in at most S slots, wh
     for each ledger row whose     1
     sample lacks keys
 
-While S is below the wanted number of slots, the listed keys are the candidates. Otherwise, or where that is
-less work, one scan counts the slots of all keys (counted_slots.py). So it does while runs have rows that
-left: listings have these, too.
+While S is below the wanted number of slots, the listed keys are the candidates. Otherwise, or if that is less
+work, one scan counts the slots of all keys (counted_slots.py). A scan also counts while runs still have
+removed rows, because listings have these, too.
 
 Source: S. A. Singh, thesis (Iowa State, 2015), chapter 3, who samples pairs of key and slot. The runs have
 these pairs sorted, so history needs no sample and has no error.

@@ -4,8 +4,8 @@
              a key      the name alone
     times    2001-03    2001-03-01 <= name < 2001-04-01
 
-Names are compared byte by byte, so a separator is found between bytes. In text that is UTF-8 it is found
-between characters alone.
+Names are compared byte by byte, so a separator is searched byte by byte. In UTF-8 text it is only found where
+a character begins.
 """
 
 from __future__ import annotations

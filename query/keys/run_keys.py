@@ -1,9 +1,9 @@
 """The distinct keys of a run, and of its ticks inside a window, by its marks.
 
 A run knows exactly how many keys it has in all, in each tick and, where ticks divide a day, in each day and
-week. It knows which keys they are below thresholds: `threshold` for the run, `detail` by tick, and one for
-each day, which is above `detail`. So the keys of some ticks are known best where these are whole days: then
-the least of the thresholds of these days counts, and else `detail`.
+week. It also knows the keys whose hashes are below a threshold: `threshold` for the run, `detail` by tick,
+and for each day a threshold above `detail`. So the keys of some ticks are known best if these ticks are whole
+days: then the least of the thresholds of these days counts, else `detail`.
 
     bases   parts of the ticks with an exact number of keys: the largest week, day or tick
     exact   the base that has all keys of the ticks, if there is one

@@ -1,8 +1,8 @@
 """The keys of warehouses that do not answer, from what this process read of them last; nothing is read.
 
-History. The rows of a name in a run are bounded by what is in memory. If the run's lists of heavy keys are,
-listed_keys.py has the bounds. Else the marks give them. Block b begins at the mark keys[b] and has the rows
-from counts_before[b] to counts_before[b + 1]. Let a name be in the blocks first..last at most. Then
+History. The rows of a name in a run are bounded by data in memory. If the run's lists of heavy keys are in
+memory, listed_keys.py has the bounds. Else the marks give bounds. Block b begins at the mark keys[b] and has
+the rows from counts_before[b] to counts_before[b + 1]. Let a name be in the blocks first..last at most. Then
 
     rows of the blocks first + 1 .. last - 1  <=  rows of the name  <=  rows of the blocks first .. last
 
@@ -11,10 +11,10 @@ most, so no more than the greatest sum of two of them. A mark of text may be sho
 equal marks have a name between them that is no shorter: it is the name itself.
 
 A window that covers a part of a run has none of these rows for certain, and at most as many as the run has
-rows in the window. Rows that left and that runs still have are known by name, and are subtracted.
+rows in the window. Removed rows that runs still have are known by name, and are subtracted.
 
-The live side is that of the ledger rows. Of a tick that the window cuts the sketch may not have been read:
-then the part of the tick has from none to all of its rows.
+The live side comes from the ledger rows. If the window cuts a tick whose sketch was not read, between none
+and all of the tick's rows are in the window.
 
 Worked example. A run has blocks with the marks A, B, B and C, and 10 rows in each. B is listed: the block of
 its first mark has only rows of B, the blocks of A and of its last mark have some. So B has 10 to 30 rows. C

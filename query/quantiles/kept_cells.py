@@ -1,7 +1,8 @@
 """Takes removed rows out of the rows of a run in memory; pure.
 
-Rows with the same group, kind, value and tick are equal. Those that left are a part of the run's rows, so of
-equal ones as many are taken out as left. A group whose rows all left keeps a stretch without rows.
+Rows with the same group, kind, value and tick are equal. The removed rows are a part of the run's rows, so as
+many rows of each equal kind are taken out as were removed. A group whose rows were all removed keeps a
+stretch without rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Subtracts removed numbers from the rows and the staircases of runs that still have them; pure.
 
-P are the rows of some runs, and Q, rows that left, is a part of P. For each x
+P are the rows of some runs, and Q, the removed rows, are a part of P. For each x
 
     rank(x) = rank_P(x) - rank_Q(x),      lo_P(x) - rank_Q(x)  <=  rank(x)  <=  hi_P(x) - rank_Q(x)
 

@@ -1,8 +1,8 @@
 """Questions about all rows of many windows, or many ranks of one window, answered from whole runs in memory.
 
-Alone, each window has staircases and reads of its own (window_bounds.py, rank_search.py). Here the runs that
-have rows in the windows are gone through once (cells.py), where that is less work (costs.py). All answers are
-exact, as those of mode accurate are where the live rows fit into memory.
+Alone, each window has staircases and reads of its own (window_bounds.py, rank_search.py). Here one pass over
+the runs with rows in the windows answers all of them (cells.py), if that is less work (costs.py). All answers
+are exact, as in mode accurate with live rows that fit into memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whole runs in memory, for questions about many groups, windows or ranks: their cost and their reads.
 
-To find a group in a run, or the bounds of a window, takes a tenth of a millisecond or more; to go once
-through a run that is in memory takes some nanoseconds a row. So with enough cells it is less work to select
-the rows of all of them together (cells.py). A run that was read whole is kept, and serves the next question.
+Finding a group in a run, or the bounds of a window, takes a tenth of a millisecond or more; one pass over a
+run in memory takes some nanoseconds a row. So with enough cells it is less work to select the rows of all
+cells together (cells.py). A run that was read whole is kept, and serves the next question.
 
-If a run still has rows that left (snapshots/kept_rows.py), its rows are kept in memory without these.
+If a run still has removed rows (snapshots/kept_rows.py), it is kept in memory without these.
 """
 
 from __future__ import annotations

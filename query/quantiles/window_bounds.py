@@ -1,7 +1,8 @@
 """The counts and certified ranks of a window that are known before a block is read.
 
-A window is a range of ticks. It has n rows of history and m live rows, with NaN and without NULL. NaN ranks
-after every number, so of the ranks 1 to N = n + m the first `stored` belong to numbers and the rest to NaN.
+A window is a range of ticks. It has n rows of history and m live rows; both count NaN, but not NULL. NaN
+ranks after every number, so of the ranks 1 to N = n + m the first `stored` belong to numbers and the rest to
+NaN.
 
 The bounds of recently used windows are cached: building the staircases of many runs takes milliseconds,
 answering from them takes microseconds. History's staircase has a cache of its own, so a new live batch does

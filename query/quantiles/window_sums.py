@@ -1,8 +1,8 @@
 """The exact sums of a window: from the sums by tick in the marks of runs, and from the live rows.
 
 The sums of a run, and of a range of live batches, are kept in memory, so a window costs two differences for
-each. Live rows that do not fit into memory are read once for all windows of a question. Of a warehouse that
-does not answer, all sums must be in memory.
+each. Live rows that do not fit into memory are read once for all windows of a question. If a warehouse does
+not answer, all its sums must be in memory.
 """
 
 from __future__ import annotations

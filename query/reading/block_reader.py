@@ -2,9 +2,9 @@
 
 A run file never changes and its path is never reused. So each footer is parsed once per process, and a local
 file stays mapped until a newer version of its table is read or too many files are mapped. Mapped pages count
-as memory of this process, so they are released after every MAPPED_GROUPS row groups. To read a block takes a
-fraction of a millisecond; a reader of the small blocks of many runs, as that of indexes, keeps decoded ones
-while their file is the same. Every error names the file.
+as memory of this process, so they are released after every MAPPED_GROUPS row groups. Reading a block takes a
+fraction of a millisecond; a reader of the small blocks of many runs, such as that of indexes, keeps decoded
+blocks while their file is the same. Every error names the file.
 
 On an object store the marks have the footers, so a block is one range of a file. The blocks of a question are
 fetched in one round, or in several that hold ROUND_BYTES each, and stay in the cache of far_files.py.

@@ -1,12 +1,13 @@
 """The default memory budgets of a process: for the decoded rows of its readers, and for its scans.
 
-All of them share a tenth of the machine's memory, at least LEAST. They may use it for runs that are read
-whole, because a question about many groups or windows goes through these in a fraction of the time of a scan.
-Live rows of a reader take at most LIVE of it: each new batch is merged with all of them, so questions would
-wait for more.
+All readers share a tenth of the machine's memory, at least LEAST. They may use it for whole runs, because a
+question about many groups or windows goes through whole runs in a fraction of the time of a scan. Live rows
+of a reader take at most LIVE of it: each new batch is merged with all live rows, so with more of them
+questions would wait.
 
-A scan of DuckDB may take a quarter of the machine's memory beside these, and spills what it has more. Where
-several questions are answered at the same time, as by a server, all of their scans together take half of it.
+A scan of DuckDB may take another quarter of the machine's memory, and spills the rest to disk. If several
+questions are answered at the same time, as by a server, all of their scans together take at most half of the
+machine's memory.
 """
 
 from __future__ import annotations

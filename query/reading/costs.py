@@ -3,11 +3,11 @@
 A cost is a sum of units of work (windows and runs to bound, keys to look up, rows to go through, statements)
 times the microseconds that a unit takes. These rates were measured once, on a machine with two cores. For
 each way and topic (rows, groups, keys) a factor is learned: the time that the way took on this machine and
-store, divided by the estimate. The first scan about a topic sets the factor of its scans, and so does a first
-answer of another way after more than PATIENCE, and one of a trial. A way that was stopped takes at least the
-time until then. Each later answer applies a share of the correction to the factor of its way, or, if the
-answer before it erred to the same side, the less of the two corrections. A scan that also had to compare
-files with their digests, which is done once in a process, corrects no factor, but it is an answer.
+store, divided by the estimate. The first scan about a topic sets the factor of scans. So does the first
+answer of another way, if it took more than PATIENCE or was a trial. A way that was stopped counts as taking
+the time until it was stopped. Each later answer applies a share of the correction to the factor of its way,
+or, if the answer before it erred to the same side, the less of the two corrections. A scan that also had to
+compare files with their digests, which is done once in a process, corrects no factor, but it is an answer.
 
 A way is *measured* once it has answered about the topic. The first question is answered by the way with the
 least estimate, later ones by the measured way with the least, k. A way that might be faster is *tried* before
@@ -44,12 +44,12 @@ machine may need this time for any way, and the way is tried again at the next q
 whole time is about max(2 * estimate of the first way, estimate of the second way, PATIENCE) + the time of the
 second way.
 
-To read whole runs into memory is worth it only if more questions about them follow, which nobody knows. A
-question that another way answers pays for the reading: as much as this way costs more than the runs would if
-they were in memory. What was paid is taken off the estimate of the runs, so they are read when questions have
-paid the cost of reading. So all questions together cost at most twice what they would have cost if their
-number had been known ("ski rental": Karlin, Manasse, Rudolph and Sleator, Algorithmica 1988). Runs that had
-to make room for others in memory are paid for anew.
+Reading whole runs into memory is worth it only if more questions about them follow, which nobody knows. So
+each question that another way answers pays for the reading: the difference between the cost of that way and
+the cost with runs in memory. The sum paid is taken off the estimate of the runs, so the runs are read when
+questions have paid the cost of reading. So all questions together cost at most twice what they would have
+cost if their number had been known ("ski rental": Karlin, Manasse, Rudolph and Sleator, Algorithmica 1988).
+Runs that had to make room for others in memory are paid for anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the question of a thread has read (for its plan), and how much longer its way may take.
 
 Reads are counted through a context variable, so no function has a parameter for the plan. Reads without a
-question, such as those of a check of all files, are not counted. Statements of DuckDB read in threads of
-their own: those of our batches get the question of the thread that started them (duckdb_errors.py).
+question, such as those of a check of all files, are not counted. DuckDB reads in threads of its own: its
+threads that read our batches get the question of the thread that started the statement (duckdb_errors.py).
 
 A way that takes too long is stopped at the next call of `check`: between the blocks of a look-up, between
 windows, and while a scan waits for DuckDB.

@@ -1,8 +1,8 @@
 """Values that an expression computes, in the place of a measure or of a column of `by`.
 
-The name of what is computed is the text of its expression. Where that uses private columns, it is the SQL
-that runs, which has tokens in the place of their values. A text that names a column is that column, and one
-that could be a name is not taken for an expression: a mistyped name stays an error that lists the columns.
+The name of a computed value is the text of its expression. If that uses private columns, the name is the SQL
+that runs, which has tokens in place of values. A text that names a column is that column, and a text that
+could be a name is never taken for an expression: a mistyped name is an error that lists the columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files of `events` that DuckDB reads by itself: local ones that are as tidemark wrote them.
 
-Each column is compared with its digests before, once in a process (reading/checked_files.py). DuckDB does not
-read these, and they come through warehouse/events/reader.py instead:
+Each column is first compared with its digests, once in a process (reading/checked_files.py). These files and
+columns DuckDB does not read; they come through warehouse/events/reader.py:
 
 * files of an object store, and those that another tool rewrote: they have no digests, and statistics of
   floats in them may leave out NaN, by which DuckDB would skip rows;

@@ -1,10 +1,10 @@
 """Exact counts, ranks and values of a measure by any group, for any filter, by a scan of `events`.
 
 One statement of DuckDB reads the selected rows (row_source.py), or threads read whole files of numbers
-(plain_files.py). As many as fit into memory (`most_held`) answer from there (held_rows.py). More are kept in
-a temporary table: the stored keys of the group, the stored value, and whether the row is live. This one scan
-answers all questions, inside DuckDB (grouped_rows.py). Of what does not fit into its memory, DuckDB keeps
-some in a temporary folder.
+(plain_files.py). If the rows fit into memory (`most_held`), they are held there (held_rows.py). If not, they
+go into a temporary table: the stored keys of the group, the stored value, and whether the row is live. This
+one scan answers all questions, inside DuckDB (grouped_rows.py). DuckDB spills what does not fit into its
+memory to a temporary folder.
 
 Cost: one read of the columns that are used, in all files with rows of the window; 9 bytes and the group's
 keys for each selected row, in memory or on disk.

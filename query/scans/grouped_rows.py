@@ -1,6 +1,6 @@
 """Counts, values at ranks and ranks of points by group, of rows that need not fit into memory.
 
-They are a table of DuckDB.
+The rows are a table of DuckDB.
 
 * Counts come from a hash aggregate.
 * Ranks are numbered by a sort, which DuckDB spills to disk.

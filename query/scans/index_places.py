@@ -1,10 +1,10 @@
 """Which rows of `events` an index finds for a condition, and in which files it finds all such rows.
 
 Method. Marks bound the rows of each range of values (row_index.py). Of an AND the part with the fewest rows
-is taken, of an OR all parts. If these are few enough, the blocks of the runs that have them are read: they
-give the origin of each row, and so its file and its number there (covered_files.py). A file is *covered* if
-the index of every column that was used has all of its rows. Of a covered file only the rows that were found
-can be selected; every other file is scanned.
+is taken, of an OR all parts. If the rows are few enough, the blocks of the runs that have them are read: the
+blocks give the origin of each row, and so its file and its number there (covered_files.py). A file is
+*covered* if the index of every column that was used has all of its rows. Of a covered file only the rows that
+were found can be selected; every other file is scanned.
 
 If the one index that is used has the values of all columns that are asked for, too, the rows of covered files
 are given as they stand in it, and these files are not read at all.

@@ -1,8 +1,8 @@
 """Whole files of `events` whose rows are all selected: read without DuckDB, which hands rows over slowly.
 
-They are files that DuckDB could read by itself (duckdb_files.py), so they were compared with their digests.
-Values are encoded as loads encode them. Each thread reads files of its own. Another thread waits for all of
-them, reports how much is read, and may stop the reading.
+DuckDB could read these files by itself (duckdb_files.py), so they were compared with their digests. Values
+are encoded as loads encode them. Each thread reads files of its own. Another thread waits for all of them,
+reports how much is read, and may stop the reading.
 
 Cost: about two thirds of what DuckDB takes to read numbers and hand them over.
 """

@@ -1,7 +1,8 @@
 """Conditions of scans, asked of rows in memory: which rows a delete selects.
 
-The text is checked as that of `where` in questions is, and DuckDB evaluates the same SQL. A row for which it
-is NULL is not selected. It is asked of all the rows that are given, so one that fails on a row is an error.
+The text is checked as `where` of questions is, and DuckDB evaluates the same SQL. A row for which the
+condition is NULL is not selected. The condition is asked of all given rows, so a condition that fails on one
+row is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ranges of values that a condition allows in columns: the condition is true for no row outside these.
 
 The condition is DuckDB's parse tree, or a list of allowed values. The ranges may allow more rows than the
-condition, so the condition is asked again of the rows that are found. Used are AND and OR of
+condition, so the condition is asked again of the rows that are found. The ranges follow from AND and OR of
 
     column = constant, <, <=, >, >=, BETWEEN, IN, LIKE 'prefix%', starts_with(column, 'prefix')
 

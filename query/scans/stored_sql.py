@@ -1,7 +1,7 @@
 """SQL of DuckDB for the stored form of a column of `events`: the number, or the text as bytes.
 
-It gives what `ColumnType.encode` gives, by the same facts about types. -0.0 becomes 0.0, and every NaN the
-same one: DuckDB groups NaN by its sign.
+The SQL gives what `ColumnType.encode` gives, by the same facts about types. -0.0 becomes 0.0, and every NaN
+the same NaN: DuckDB groups NaN by its sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The windows of `every` as buckets of one width: the number of a tick's bucket is one division.
 
-Windows of `every` begin at multiples of a width; the first and the last may be cut, and some in between may
-be left out, which have no rows (`split_window`). Those of a greater `width` overlap: each has several buckets
+Windows of `every` begin at multiples of a width; the first and the last may be cut, and windows without rows
+may be left out (`split_window`). With a greater `width` the windows overlap: each window has several buckets
 then, and a bucket is in several windows.
 """
 

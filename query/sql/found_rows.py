@@ -1,8 +1,8 @@
 """SQL of the rows of a view: all of them, or those for which a WHERE may be true, as indexes found them.
 
-Rows that the index has the values of stay in memory (rows_in_memory.py); for a relation that DuckDB runs by
-itself they are written to a small file. Of other files DuckDB reads the rows that were found, or all. Files
-of which all rows are visible are read as they are; of the others rows of batches that are not visible are
+If the index has all values of the found rows, these rows stay in memory (rows_in_memory.py); for a relation
+that DuckDB runs by itself they are written to a small file. Of other files DuckDB reads the found rows, or
+all rows. Files whose rows are all visible are read as they are; of the others, rows of invisible batches are
 left out.
 """
 

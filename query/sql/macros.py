@@ -1,7 +1,7 @@
 """The macros of a warehouse in DuckDB. Each is made when a statement names it, which saves time.
 
-A name that stands in the text is looked for, whatever it is there: a macro more is never wrong. A statement
-about functions may list them, so for it all are made.
+A name is searched anywhere in the text, because an unneeded macro does no harm. Making all macros takes ten
+times as long. For a statement about functions, which may list them, all are made.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Statements whose conditions say which rows of `events` they select: indexes find these rows.
 
 Method. DuckDB parses the statement. In each SELECT whose FROM has one of the views of rows, the condition of
-WHERE is read (`query/scans/sought.py`). If it says something of a column with an index, the name of the view
-is replaced in the text by a function, whose argument is what the condition says. DuckDB calls it each time
+WHERE is read (`query/scans/sought.py`). If the condition is about a column with an index, the name of the
+view is replaced in the text by a function, whose argument is the parsed condition. DuckDB calls it each time
 that the statement is run: it gives SQL of the files, and of their rows, that can have selected rows at that
 moment. The condition stays where it is and is asked of all these rows.
 
 A WHERE is asked after the joins. Rows that it does not select may be left out before a join in which no row
 depends on whether another one is there. In ASOF and positional joins, and in samples of a table, rows do: the
-name of the view stays there. It also stays where a CTE has the same name. What is replaced is the name of the
-view, with or without its alias; a statement that has other text at this place stays as it is.
+name of the view stays there. It also stays where a CTE has the same name. Only the name of the view is
+replaced, with or without its alias; a statement that has other text at this place stays as it is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What `sql` of a warehouse runs: DuckDB's relations, whose errors are the package's.
 
-A relation runs whenever its rows are read. So each of its methods reports errors, and so does what these
-return: other relations, and readers of rows. A connection takes one call at a time: threads that read
-relations of one connection wait for each other.
+A relation runs whenever its rows are read. So each of its methods reports errors, and so do the relations and
+readers of rows that these methods return. A connection takes one call at a time: threads that read relations
+of one connection wait for each other.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ type of the argument, by one rule for DuckDB and Spark. A point is compared with
 (a fraction with integers, a time of day with dates). It is shown in the measure's type where that holds every
 value of the argument's type, else in a type that both widen to, else in the argument's own type.
 
-Edges that histogram chooses itself may be fractions of integers. A double holds them, unless rows lie beyond
-2**53; then a decimal does.
+Edges that histogram chooses itself may be fractions of integers. They are doubles, unless rows lie beyond
+2**53; then they are decimals.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ for each query, with the tables at their newest versions. The function NAME_batc
 that were visible when it was planned, and possibly some that became visible while it ran; each batch
 completely and once.
 
-Spark compares tokens with text, and finds nothing. So a private column fails in each expression, whatever it
-is, and no answer has tokens. It is not left out: `user` is a function of Spark, too, and other tables may
-have the name. The function NAME_user_events has the rows of one value of a column `user`; it takes the token.
+Spark would compare tokens with text, and find nothing. So a private column raises an error in every
+expression, and no answer has tokens. The column is not left out: `user` is a function of Spark, too, and
+other tables may have the name. The function NAME_user_events has the rows of one value of a column `user`; it
+takes the token.
 
 The classes that are pickled for the workers do not refer to tidemark. Where a worker cannot import tidemark,
 they raise an error that says so.
