@@ -6,9 +6,9 @@ newest counts of all sites: the frequencies in the union of the last N rows of e
 
 Guarantee. Since its last message a site has had at most every - 1 rows, and as many have expired. So with all
 messages delivered and k sites, lo <= the true count now <= hi for every cell, where `bounds` allows for
-k * (every - 1) <= k * share * N rows in both directions: expired rows make the coordinator run ahead as rows
-not yet sent make it fall behind. The estimate is as far from the sum of the sites' estimates at most, with
-PF, PR and SP, whose estimates change by one a row at most; SI forgets a whole window at once.
+k * (every - 1) <= k * share * N rows in both directions: expired rows make the coordinator's counts too high,
+and rows not yet sent make them too low. With PF, PR and SP, whose estimates change by at most one a row, the
+estimate is at most as far from the sum of the sites' estimates; SI forgets a whole window at once.
 
 Cost: a message of O(cells) bytes for each `every` rows, at most 1 / share a window, site and N rows.
 

@@ -1,6 +1,7 @@
 """The check that the inputs of a merge are disjoint, as far as a merge can detect it.
 
-Two sketches of the same elements look like disjoint ones; only the same object passed twice is detected.
+Two sketches of the same elements look like sketches of disjoint streams; only the same object passed twice is
+detected.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,16 @@
 """Q-digest: a mergeable quantile sketch of integers, to compare with; GK is what tidemark uses.
 
-Model. The keys 0 to 2**bits - 1 are the leaves of a binary tree. A node has a count of values below it, which
-are no more exactly known. Wherever a node, its sibling and their parent have at most n / k values together,
-the parent takes them. So of n values
+Model. The keys 0 to 2**bits - 1 are the leaves of a binary tree. A node has a count of values: each is the
+key of some leaf below the node, and nobody knows which. Wherever a node, its sibling and their parent have at
+most n / k values together, the parent takes them. So of n values
 
     nodes                    <=  3 k, and one for each key that has more than n / k values
     hi - lo of any rank      <=  bits * floor(n / k)
 
-Proof. What is not known of a rank are the counts of the nodes above a leaf that contain it, at most `bits`
-of at most n / k values each: a node above the leaves only ever takes what keeps it at or below that. A node
-that was not taken has, with its sibling and their parent, more than n / k, and each is in three such sums.
+Proof. The uncertainty of a rank is the sum of the counts of the nodes above the leaf, at most `bits` nodes of
+at most n / k values each, because a node above the leaves takes values only up to n / k. A node that was not
+taken has, with its sibling and their parent, more than n / k values, and each node is in at most three such
+sums.
 
 Cost: an update of m values O(m log m + bits * nodes). Memory: 16 bytes a node.
 

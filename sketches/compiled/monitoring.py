@@ -1,7 +1,7 @@
 """Loops of geometric monitoring: windowed counters that change by single arrivals and ticks, and safe zones.
 
-All arrays have the site as their first axis, so that a simulation has one array for all of its sites, and a
-site of its own arrays of length 1. What they mean is told in geometric/layout.py and geometric/zones.py.
+All arrays have the site as their first axis: a simulation has one array for all of its sites, and a single
+site has arrays of length 1. geometric/layout.py and geometric/zones.py say what the arrays mean.
 """
 
 import math

@@ -8,8 +8,8 @@ in the window, the estimate of a window of W is
     SIMPLE          current
     PROPORTIONAL    current + previous * rest / W
 
-PROPORTIONAL is the rate limiter of web servers known as sliding window counter. It is exact at the end of
-each block. A window shorter than W takes the same share of the block in which it begins.
+PROPORTIONAL is known from rate limiters of web servers as the sliding window counter. It is exact at the end
+of each block. A window shorter than W takes the same share of the block in which it begins.
 
 Guarantee. current <= x <= current + previous for the true count x, and for SIMPLE current + lost, with lost
 the number of arrivals of the block before in all cells of a row together; even_spread.py has the bounds of a

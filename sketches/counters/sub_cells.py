@@ -21,8 +21,8 @@ later; its arrivals are taken to be spread evenly, and even_spread.py has the ce
 Nothing bounds the error of SPLITTER beyond that, because a merged sub-cell may be as long as the window.
 
 Proof that expiry can wait. Steps 2 and 3 never change a sub-cell that begins at t - W or earlier, and of
-those that begin later nothing has expired. So no decision depends on when the expired part is taken off, and
-the share that a query takes off at once is the sum of what each step would take off.
+those that begin later nothing has expired. So no decision depends on when the expired part is subtracted, and
+the share that a query subtracts at once is the sum of the shares that the steps would subtract.
 
 Cost: O(1) an arrival, and O(cells + b) an update for b sub-cells. Memory: 24 bytes a sub-cell. On the clock
 "count" SPLITTER has at most 1 / eps + 2 * width of them in a row of `width` cells: all but the oldest and the
@@ -30,9 +30,9 @@ newest of a cell lie in the window and have eps * W arrivals or more.
 
 Source: Rivetti, Busnel and Mostefaoui, 2015, section III.D; the error function, which the paper leaves out,
 after the authors' code (WCM, TMergeError). We deviate: in the paper a sub-cell of which a part has expired
-may still take arrivals; its count is then a fraction, and what it ever took grows without end where arrivals
-are rare. Appendix A of the paper takes off more than a sub-cell has, and takes it off after the update; both
-are corrected.
+may still take arrivals; its count is then a fraction, and the number of arrivals that it ever took grows
+without end if arrivals are rare. Appendix A of the paper subtracts more than a sub-cell has, and does so
+after the update; both are corrected.
 """
 
 from dataclasses import dataclass

@@ -31,9 +31,9 @@ Sismanis and Gemulla, "On synopses for distinct-value estimation under multiset 
 Errata of the thesis:
   1. An arrival is said to delete all entries with larger hashes. That leaves successive minima: about ln D
      entries, 10 for 20,000 keys, and never theta. The rule above alone gives the size that the thesis states.
-  2. With fewer than theta entries it estimates tau / v for the tau entries there are. They are all that the
-     window has, so tau itself is the exact number.
-  3. It estimates theta / v, which is too large by a factor of theta / (theta - 1) in the mean.
+  2. With fewer than theta entries the thesis estimates tau / v for the tau entries there are. They are all
+     keys of the window, so tau itself is the exact number.
+  3. The thesis estimates theta / v, which is too large by a factor of theta / (theta - 1) in the mean.
 """
 
 import heapq

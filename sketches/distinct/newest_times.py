@@ -1,8 +1,8 @@
 """The newest time of each cell: the state of the sketches that were bit vectors before they had windows.
 
 Model. Where a sketch of a whole stream sets a bit, its window form writes the time of the arrival. The cells
-with a time in the window are then exactly those whose bits the window's keys alone would have set. Cells that
-nothing has reached have a time that no arrival has: NEVER.
+with a time in the window are then exactly those whose bits the window's keys alone would have set. Cells
+without any arrival have a time that no arrival has: NEVER.
 
 Erratum of the thesis: it marks these cells by 0 and allows arrivals at time 0, which are then lost.
 

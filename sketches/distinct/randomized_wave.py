@@ -19,9 +19,8 @@ Guarantee, with E the estimate: E = D if D <= c. Otherwise, if c >= 36 / eps**2,
     |E - D| <= eps * D        with probability above 2/3
 
 and with probability 1 - delta for the median of ceil(c' * log2(1 / delta)) sketches with different seeds and
-a constant c' (MedianOf). The standard error is about 1 / sqrt(entries that count). These entries
-are c/2 to c in the nested form, and c to 2 c in the disjoint one, whose list l has half the keys of a nested
-list l.
+a constant c' (MedianOf). The standard error is about 1 / sqrt(m), with m the entries that count: c/2 to c in
+the nested form, and c to 2 c in the disjoint one, whose list l has half the keys of a nested list l.
 
 Cost: an arrival changes 2 lists on average in the nested form, 1 in the disjoint one. An update also sorts
 its batch. A query reads the lists that it counts. Memory: 16 bytes for each entry of each list, and 8 a list;
@@ -34,7 +33,8 @@ window can be asked for, and levels are added as they occur.
 Errata of the thesis:
   1. In the disjoint form, the query is said to need the levels 0 to l. It needs the levels from l on: the
      lower lists are full, whatever the window holds, and are no sample at the rate 2**-l.
-  2. It does not say how to see that a level has the whole window. In the disjoint form, list l may have all
+  2. The thesis does not say how to see that a level has the whole window. In the disjoint form, list l may
+  have all
      its keys of the window while a higher list, by chance, has not: all horizons from l on count.
 """
 

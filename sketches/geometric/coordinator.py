@@ -20,8 +20,8 @@ Errata of the paper, and what shows them:
   1. The query Q of section 6.3 has its signs swapped: as printed, a key between threshold * (1 - theta) and
      the threshold violates always, and so does one from there to threshold * (1 + theta).
   2. Section 6.4 defines v as the mean; lemma 2 needs the sum, else the test is n times too strict.
-  3. d^u and d^l are printed with the global v(t0); it is the site's own, else one that never changed
-     violates.
+  3. d^u and d^l are printed with the global v(t0). It must be the site's own v(t0), else a site that never
+     changed violates.
   4. A site must keep its own last report. And a report about one key moves cells that others share: with one
      zone for all cells of a key, as in 6.3, other keys may then be outside of theirs and nobody looks. So
      here each cell has its own zone: a key that is not in F has a light cell, whichever keys share it.

@@ -2,25 +2,27 @@
 
 Model. Site i of n holds a vector v_i of whole numbers, which rise and fall. The coordinator knows for each
 place k of the vectors whether the sum over all sites of v_ik is at least c_k. Let the sign s_k be 1 if so,
-else -1, and w_ik = s_k v_ik. Then the sum of the w_ik is at least d_k, which is c_k, or 1 - c_k. Each site
-has a number z_ik, its zone is w_ik >= z_ik, and the z_ik of all sites add up to d_k. While every site is
-inside of its zones, all is as the coordinator knows it, and nothing is sent. Of all safe zones for a linear
-condition these are the largest: each is a half space, and no room is left between them.
+else -1, and w_ik = s_k v_ik. Then the sum of the w_ik is at least d_k, which is c_k if s_k is 1, else 1 -
+c_k. Each site has a number z_ik, its zone is w_ik >= z_ik, and the z_ik of all sites add up to d_k. While
+every site is inside of its zones, all is as the coordinator knows it, and nothing is sent. Of all safe zones
+for a linear condition these are the largest: each is a half space, and no room is left between them.
 
     1  a site outside of a zone reports its vector
     2  1, 2, 4 ... further sites are asked for theirs, until those that told have half of the room that as
        many sites had when all zones were made; they get zones that share it, and the sum of these stays
     3  if all were asked, the sums are known, and all zones are made anew
-    4  if more was said since then than if each look of a site had been a report, zones do not pay: each site
-       then *follows*, and reports each change. Once the sums are far from the thresholds, beside the changes,
-       there are zones again; where they do not pay soon after, it follows twice as long the next time
+    4  if since then more messages were sent than with a report at each look of a site, zones do not pay:
+       each site then *follows*, and reports each change. Once the sums are far from the thresholds, compared
+       with the changes, there are zones again; if these do not pay soon after, the sites follow twice as long
+       the next time
 
 Guarantee: while no message is under way, and all sites are there, the signs are right. Proof: the sum of the
 w_ik is at least the sum of the z_ik, which is d_k; and while sites follow, all vectors are known. Numbers
 have no limit, so there is no rounding.
 
-A site that cannot say its vector reports why. It has no zones then, so all are made anew once it can. A place
-that is not watched has the sign 0, and no zone; once it is watched, all zones are made anew, too.
+A site that does not know its vector reports why. It has no zones then, so all zones are made anew once it
+knows the vector. A place of the vectors that is not watched has the sign 0, and no zone; once it is watched,
+all zones are made anew, too.
 
 Source: Keralapura, Cormode and Ramamirtham, "Communication-efficient distributed monitoring of thresholded
 counts", SIGMOD 2006; Keren et al. and Papapetrou et al., as in zones.py.

@@ -10,7 +10,8 @@
     RESTART    the sum of the estimates                             the coordinator to all       varints
 
 Estimates are multiples of 1/2, and sent doubled, as varints (encoding/varints.py): 1 to 3 bytes for most.
-A condition is a number: those of whole vectors come first, then those of cells, window by window.
+A condition is named by a number: conditions on whole vectors come first, then those on cells, window by
+window.
 """
 
 import struct

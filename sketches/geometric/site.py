@@ -1,7 +1,8 @@
 """A site of a monitoring: it counts arrivals and expiries, and complains when it leaves a safe zone.
 
 A pure state machine. `arrive` and `tick` change its counters, and return complaints; messages change its
-offsets and its zones. What it reported last is kept beside what it holds now (erratum 4 of coordinator.py).
+offsets and its zones. The values that it reported last are kept beside its present ones (erratum 4 of
+coordinator.py).
 
 Cost: an arrival takes O(rows * (buckets of a cell + queries)), some tenths of a microsecond as machine code;
 an expiry is an event of a heap. Memory: that of an ECM-sketch, and the vectors now, reported and summed.

@@ -6,9 +6,9 @@ function with a bound, phi(V) <= b. By Jensen's inequality phi(V) <= mean of phi
 
     phi(U_i) + o_i  <=  b        where the o_i of all sites add up to 0,
 
-and while that holds at every site, the condition holds. A site outside asks for help: other sites lend it of
-their room, which changes the o_i and not their sum (phase 1, `offsets`); if all together have too little, all
-report their vectors and everything begins anew (phase 2).
+and while that holds at every site, the condition holds. A site outside of its zone asks for help: other sites
+lend it some of their room, which changes the o_i and not their sum (phase 1, `offsets`); if all sites
+together have too little room, all report their vectors and everything begins anew (phase 2).
 
     f >= lo, f the sum of minima              phi = -f, which is convex
     f <= hi, f the sum of minima              phi = the sum of those cells that are the minima in V'

@@ -1,8 +1,8 @@
 """The answers of all sites to one question, and the first slot from which on they miss nothing.
 
 A site that was started again has lost the slots that it kept, and a coordinator that was started again has
-lost since when items are tracked. Neither can be made good: answers about windows that begin before the
-moment of the start would be too low. So they are refused until the window has moved beyond it.
+lost since when items are tracked. Neither can be recovered: answers about windows that begin before that
+start would be too low. So answers are refused until the window has moved beyond the start.
 """
 
 from tidemark.sketches.errors import LostState, Undelivered

@@ -6,9 +6,9 @@
     LISTS     items and the slots kept of each        every site, in answer                        see below
     RESUMED   nothing: "you have been here before"    a site to a coordinator that began anew      0
 
-State is counted as it is sent: 8 bytes for an item, and for c slots of it the smaller of a list and a bitmap,
-min(8 * c, ceil(n / 8)) bytes. So what is exact has a fair size also where slots are few: a bitmap of 4,096
-slots is as small as a sample of 64.
+The bytes of state are counted as those of messages: 8 bytes for an item, and for c slots of it the smaller of
+a list and a bitmap, min(8 * c, ceil(n / 8)) bytes. So exact sets are not counted too large if slots are few:
+a bitmap of 4,096 slots is as small as a sample of 64.
 
 The payload of LISTS: the number of items with a list, their digests, their slots, with the top bit set in
 the last slot of each item; then the digests of the other items, and a bitmap of the window for each, slot by

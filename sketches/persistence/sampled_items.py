@@ -2,8 +2,9 @@
 
 Model. Every instance of the plan has its own hashes, k sites and a coordinator. Its messages are delivered
 before anything else happens, however often they must be repeated. When a slot begins that no row or question
-has reached yet, each site first renews what would leave the window, then all forget what nobody has renewed.
-An item is persistent if one instance reports it; its estimate is the mean over the instances that do.
+has reached yet, each site first renews the items that would leave the window, then all sites forget the items
+that nobody has renewed. An item is persistent if one instance reports it; its estimate is the mean over the
+instances that do.
 
     B    plan.with_exact_sets()        sites keep every slot of a tracked item: counts are exact
     SS   plan                          sites keep samples of slots, see slot_sample.py
@@ -17,7 +18,7 @@ When SS pays: of a tracked item with c slots, B keeps min(8 * c, n / 8) bytes at
 alpha = 0.3, eps = 0.05 and delta = 0.1 that is n > 510,000 for the thesis's plan, n > 130,000 for ours. For
 slots of hours or days, B is smaller and exact.
 
-A place that is started again without its state: the others tell it the items, and questions raise LostState
+If a place is started again without its state, the others tell it the items, and questions raise LostState
 until the window has moved beyond the slot of that start.
 
 Cost: at most tau times the sum of all p(d) of the window items are tracked, in expectation. Each takes 24

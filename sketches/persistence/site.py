@@ -18,12 +18,12 @@ Invariant. With all messages delivered, every site tracks the same items, and at
 
     d is tracked  <=>  some pair (d, t) with t in the window is sampled
 
-for a sampled pair is either told, or newer than the told slot of d at the site that observed it, which
-tells it before the told one is missed. So d is tracked with probability at most tau * p(d), and the
-expected number of tracked items is at most tau times the sum of all p(d) of the window.
+for a sampled pair either is told, or is newer than the told slot of d at the site that observed the pair.
+That site tells the pair before the told slot leaves the window. So d is tracked with probability at most tau
+* p(d), and the expected number of tracked items is at most tau times the sum of all p(d) of the window.
 
-Told are only the first sampled slot of an item, and the newest one of a site when the told one leaves the
-window: a pair at most once, so that at most sites * tau * p(d) messages are about d in expectation.
+Sites tell only the first sampled slot of an item, and a site's newest sampled slot when the told slot leaves
+the window. A pair is told at most once, so at most sites * tau * p(d) messages are about d in expectation.
 
 Cost: O(1) a row, apart from the samples of slots (slot_sample.py). Memory: 24 bytes an item, and its slots.
 

@@ -22,13 +22,13 @@ exp(-u * ((1 + eps) * ln(1 + eps) - eps)). D' <= (1 - eps) * D means that one of
 is at most (1 - eps) * u, of probability exp(-u * ((1 - eps) * ln(1 - eps) + eps)), which is smaller.
 
 So s = 1 + ln(1 / delta) / x(eps), about 2 * ln(1 / delta) / eps**2, keeps each side to delta. The thesis
-wants both sides together within delta; its proofs use one side each. With s = n + 1 no window of n slots
-fills a sample, and it is the exact set of slots.
+wants both sides together within delta, but each of its proofs uses one side. With s = n + 1 no window of n
+slots fills a sample, and the sample is the exact set of slots.
 
 Choice. The thesis takes the counters of Gibbons and Tirthapura (SPAA 2001 and 2002), which sample at the
 rates 1, 1/2, 1/4 ... and so keep from half a sample to a whole one; the smallest hashes are always a whole
-one. It names this alternative itself (section 3.5). The same slots give the same estimate, however they
-were divided among sites, so that one site and many sites report the same items.
+one. The thesis names this alternative itself (section 3.5). The same slots give the same estimate, however
+they were divided among sites, so that one site and many sites report the same items.
 
 Cost: a slot is added in amortised O(log s). Memory: a sample keeps s slots of a fixed window, and in
 expectation s * (1 + ln(D / s)) of a sliding one; until the next compaction as many again.

@@ -10,7 +10,8 @@ good as independent and uniform. A sample of a set of rows has
 A sample is limited in keys and in entries (`SampleSize`). Hashes are taken in ascending order while they fit;
 the threshold is the first hash that does not fit, or ALL. The same holds for the entries. So a sample is a
 function of the set of rows: however rows are divided and in whatever order the parts are merged, the same
-bytes result. For if a hash does not fit into the sample of a part, it does not fit into that of the whole.
+bytes result. For if a hash does not fit into the sample of a part, it does not fit into the sample of the
+whole.
 
 Estimates. Of the D keys of any subset of the rows, such as those of a window, the sample knows the S keys
 below its threshold x (or below `detail`, where ticks are needed). With p = x / 2**64, S / p estimates D
@@ -20,8 +21,8 @@ their rows.
 
 Source: P. Gibbons, "Distinct sampling for highly-accurate answers to distinct values queries and event
 reports", VLDB 2001; Beyer, Haas, Reinwald, Sismanis and Gemulla, SIGMOD 2007, for the threshold that is the
-first hash outside. It does what the randomised wave and BJKST of Singh's thesis (2015, chapter 2) do, in any
-window.
+first hash outside. The sample does what the randomised wave and BJKST of Singh's thesis (2015, chapter 2) do,
+in any window.
 """
 
 from __future__ import annotations

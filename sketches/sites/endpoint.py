@@ -2,10 +2,10 @@
 
 Model. A place has a topic, a number, a secret and an incarnation, a number that is larger at every start:
 the time of the start in nanoseconds, say. A link to another place is open once a message came that names our
-incarnation: only then does the other place know it. On an open link messages have rounds 1, 2, 3 ...
+incarnation: only then is it known there. On an open link messages have rounds 1, 2, 3 ...
 
     not authentic, or not for this topic and place    refused
-    of an earlier incarnation of the sender           refused; the reply, for the later one, ends it
+    of an earlier incarnation of the sender           refused; the reply names the later one and ends it
     of a later one                                    the link begins anew; the machine is told
     for an earlier incarnation of ours                refused, and ours is told
     for a later one                                   Replaced is raised: this place must end
@@ -19,9 +19,9 @@ Guarantee: from one incarnation of a place to one of another, the delivered mess
 that were sent, in their order, each once, whatever the carrier loses, repeats, reorders, cuts or forges. If
 the carrier lets a message through again and again, all are delivered.
 
-Proof. What is delivered is authentic and names both incarnations, which nobody else has, so it was sent on
-this link. Of rounds only the next one is taken. A message stays until a later one of the receiver, for this
-incarnation, acknowledges its round.
+Proof. A delivered message is authentic and names both incarnations, which belong to these places alone, so it
+was sent on this link. Only the next round is taken. A message stays until a later one of the receiver, for
+this incarnation, acknowledges its round.
 
 Cost: O(bytes) a message. Memory: the messages that are not acknowledged.
 

@@ -17,9 +17,9 @@
 
 All numbers are unsigned and little endian. Nothing follows, so the header determines the length.
 
-Guarantee: who has not the secret cannot make or change an envelope, except with probability 2**-128 a try.
-Whoever has it speaks for every place: a false count of an authentic site is outside of the promise. That a
-message is new, and for whom, is what the endpoint checks.
+Guarantee: nobody without the secret can make or change an envelope, except with probability 2**-128 a try. A
+place with the secret can speak for every place: a false count of an authentic site is outside of the promise.
+That a message is new, and for whom, is what the endpoint checks.
 
 Source: Aumasson, Neves, Wilcox-O'Hearn and Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013.
 """
