@@ -118,10 +118,10 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                can give a name that came free to another column
     rotate_secret
                private columns get tokens of the newest secret that this process has (`use_secret`), in a call
-               of its own. It wraps the warehouse's: its file has a further line. `events` is written anew,
-               what has tokens is sorted again, and live batches are loaded. Rows that were removed before are
-               not restored any more, and batches that lost rows are compared by their number of rows when
-               they come again. Not where a companion summarises a private column
+               of its own. The newest secret wraps the warehouse's: the file of secrets has a further line.
+               `events` is written anew, what has tokens is sorted again, and live batches are loaded. Rows
+               that were removed before are not restored any more, and batches that lost rows are compared by
+               their number of rows when they come again. Not where a companion summarises a private column
     kappa      the most runs of a level from now on; runs are merged until no level has more
     grace      how long old files are kept from now on; what a shorter grace has deleted does not come back
     eps, key_eps
@@ -197,7 +197,7 @@ def check_changes(store: Store, **given: Any) -> None:
 
 
 def _check(options: Options, asked: Asked) -> None:
-    """InputError for what cannot be changed."""
+    """InputError for a change that cannot be made."""
     if asked.rotate_secret:
         check_rotation(options)
     wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)
@@ -205,7 +205,7 @@ def _check(options: Options, asked: Asked) -> None:
 
 
 def _declare(store: Store, asked: Asked) -> Options:
-    """Commits what is added, renamed and set, unless the options have it; returns the options."""
+    """Commits additions, renames and new values, unless the options have them; returns the options."""
     race = Race(store, EVENTS)
     while True:
         options = read_options(store, race.table)
@@ -220,7 +220,7 @@ def _declare(store: Store, asked: Asked) -> Options:
 
 
 def _drop(work: Work, asked: Asked) -> Options:
-    """Commits the options without what is dropped, once all projections have all steps; returns them.
+    """Commits the options without the dropped parts, once all projections have all steps; returns these.
 
     `work` has the options whose projections have all steps.
     """

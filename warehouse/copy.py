@@ -55,7 +55,7 @@ class CopyReport:
     versions   by table, the version that was copied
     files      the number of data files of the copy
     bytes      their size
-    there      how many of them were there already, from a call that was ended
+    there      how many of them were there already, from a call that was interrupted
     verified   what `verify` says of the copy; None if it was not asked for
     """
 
@@ -79,7 +79,7 @@ def copy(
     """Copies a warehouse to a place where there is none, between disks and object stores.
 
     uri       the warehouse; others may write to it meanwhile. Nothing of it is changed
-    to        a new or empty folder, or what a call with the same source, which was ended, left of one
+    to        a new or empty folder, or the unfinished copy that an interrupted call with this source left
     storage_options
               options of the object store that has the warehouse, as delta-rs takes them
     to_storage_options
@@ -87,9 +87,9 @@ def copy(
     check     whether `verify` reads the copy
     progress  called with a text at the start of each part
 
-    Run the same call again after it was ended: it goes on. Raises NotAWarehouse if there is no warehouse at
-    `uri`, InputError if there is something else at `to`, and for an object store that does not refuse a
-    second put of the same object, DamagedWarehouse for a table that cannot be read, and Contended if
+    Run the same call again after it was interrupted: it goes on. Raises NotAWarehouse if there is no
+    warehouse at `uri`, InputError if there is something else at `to`, and for an object store that does not
+    refuse a second put of the same object, DamagedWarehouse for a table that cannot be read, and Contended if
     maintenance deletes files again and again before they are copied.
     """
     say = progress or (lambda _: None)
@@ -151,7 +151,7 @@ def _pin(uri: str | os.PathLike[str], storage_options: dict[str, str] | None) ->
 
 
 def _begin(target: Store, identity: str) -> None:
-    """Checks that the place is new, or that of a copy of this warehouse which was ended; marks it as such."""
+    """Checks that the place is new, or has an unfinished copy of this warehouse; marks it as a copy."""
     target.files.check_place(writing=True)
     filesystem, place = target.filesystem(), without_secrets(target.uri)
     if filesystem.get_file_info(COPIED_FROM).type == fs.FileType.File:

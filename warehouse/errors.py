@@ -107,7 +107,7 @@ def shortened(value: Any) -> str:
 def whole_number(name: str, value: Any, least: int, most: int = MOST_LONG, *, hint: str = "") -> int:
     """The value; InputError unless it is a whole number from `least` to `most`, inclusive, and no boolean.
 
-    `name` is what the number is called in the error text, `hint` what may be added to it.
+    `name` is the name of the number in the error text, `hint` a text that is added to it.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         expected = f"of at least {least}" if most == MOST_LONG else f"from {least} to {_number_text(most)}"

@@ -44,7 +44,7 @@ _log = logging.getLogger("tidemark.exchange")
 
 
 class FileExchange:
-    """The carrier of one place: `send` what its endpoint says, and give it what `fetch` returns.
+    """The carrier of one place: give `send` the envelopes of its endpoint, and the endpoint those of `fetch`.
 
     uri: an absolute path, or an address of an object store; made if it is not there.
     endpoint: of the place. storage_options: of the object store, as delta-rs defines them.
@@ -105,7 +105,7 @@ class FileExchange:
         return {int(name) for name in self._objects.names(self._path(place)) if name.isdecimal()}
 
     def _stretch(self, place: int) -> range:
-        """The rounds of a place that count, which follow each other."""
+        """The rounds of a place that count: those without a gap between them."""
         return _stretch(self._numbers(place), KEPT_FILES if self._from_now else None)
 
     def _check_own(self) -> None:
@@ -183,10 +183,10 @@ class Place:
         return self._endpoint.waiting
 
     def turn(self) -> bool:
-        """Takes what came, and sends what the machine says to it; whether anything came.
+        """Takes the messages that came, and sends the machine's replies; returns whether any came.
 
-        Raises Replaced if a later incarnation of this place runs, and the errors of the files: what was not
-        sent then is sent by `repeat`.
+        Raises Replaced if a later incarnation of this place runs, and the errors of the files: replies that
+        were not sent then are sent by `repeat`.
         """
         sealed: list[Sealed] = []
         came = self._files.fetch()
@@ -210,11 +210,11 @@ class Place:
         self._send([one for message in messages for one in self._endpoint.send(message)])
 
     def repeat(self) -> None:
-        """Sends again what is not acknowledged."""
+        """Sends messages that are not acknowledged again."""
         self._send(self._endpoint.tick())
 
     def repeat_at_times(self, first: float, most: float = 60.0) -> None:
-        """Sends it again, at the first call and then after `first`, twice that ... at most `most` seconds."""
+        """As `repeat`, at the first call and then after `first`, twice that ... at most `most` seconds."""
         now = time.monotonic()
         if not self.waiting:
             self._wait, self._next_repeat = first, now + first
@@ -241,7 +241,7 @@ def run_place(
     every: float,
     most_seconds: float,
 ) -> None:
-    """Takes what comes and sends what the machine says, until it is done and the others have taken all.
+    """Takes messages and sends the machine's, until the machine is done and the others have taken all.
 
     every: seconds between two looks at the files of the peers. most_seconds: after which it is given up.
 
@@ -263,10 +263,10 @@ def run_place(
 
 
 def _stretch(numbers: set[int], kept: int | None = None) -> range:
-    """Those from 1 on before the first that is missing; without a 1 the most that follow each other.
+    """The rounds from 1 to before the first missing one; without a round 1, the longest stretch.
 
-    kept: of a place that deletes its old files, and keeps so many: the last so many that follow each other go
-        before, because it may be that only some of the older ones could be deleted.
+    kept: how many files a place keeps that deletes its old ones. Then the last stretch of so many rounds
+        comes first, because it may be that only some of the older files could be deleted.
     """
     found = range(1, 1)
     for start in sorted(number for number in numbers if number - 1 not in numbers):

@@ -76,13 +76,13 @@ def expire(
     The moment never goes back: if an earlier call had a later one, that one is used. Rows without a time
     stay. Rows before the moment that come later are visible until the next expiry. Answers about windows that
     begin before it say so, in `widened`. The outcome is 'known' if nothing changed, and 'empty' if only the
-    moment did. If a batch of which rows expired comes again, it is 'known'.
+    moment changed. If a batch of which rows expired comes again, it is 'known'.
 
     Raises InputError if there is no time column, if neither `before` nor a retention is given, and if
     `before` is no moment or is in the future; then nothing was changed. A stream of Spark that reads the
     table `events` fails.
 
-    The cost: files of `events` with older rows alone are not read, others that have some are written again;
+    The cost: files of `events` with expired rows alone are not read; files with some are written again;
     each run with rows on both sides is sorted again from `events`, for each projection.
     """
     began = time.perf_counter()
@@ -141,7 +141,7 @@ def _at_least(options: Options, horizon: int) -> int:
 
 
 def _is_done(store: Store, request: str | None) -> bool:
-    """Whether a removal with this name of its call happened: then no more is done."""
+    """Whether a removal by a call of this name happened: then nothing more is done."""
     if request is None:
         return False
     return removed_at(store, tables.open_table(store, EVENTS)).of_request(request) is not None

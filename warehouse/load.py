@@ -221,7 +221,7 @@ def account(work: Work) -> None:
 def reserve(work: Work, batch: BatchRange, times: tuple[int, int] | None) -> int:
     """Takes the name of a bulk batch whose rows come by a removal, and plans a step of it without rows.
 
-    Returns the step, or the one that an ended call had planned. `times` of the rows are for its facts.
+    Returns the step, or the step that an interrupted call had planned. `times` of the rows are for its facts.
     """
     race = Race(work.store, EVENTS)
     while not append_rows.has_batch(race.table, batch):
@@ -266,7 +266,7 @@ def unloads(store: Store, events: DeltaTable, name: str) -> int:
 def _check_not_unloaded(work: Work, events: DeltaTable, before: GivenBatch, batch: BatchRange) -> None:
     """BatchMismatch if the rows are those of `before`, which were unloaded, and `batch` is not there yet.
 
-    So the retry of a scheduler does not bring back what was taken out.
+    So a scheduler's retry does not bring back rows that were taken out.
     """
     if not append_rows.has_batch(events, batch) and same_rows.difference(work, before) is None:
         raise BatchMismatch(
@@ -321,7 +321,7 @@ def _plan_bulk(
     with work.phase("plan"):
         step, is_planned = _next_step(work, steps, loaded), False
         if batch not in step.planned:
-            sample = sample or sample_of_batch(work, events, batch)  # a load that was ended wrote the rows
+            sample = sample or sample_of_batch(work, events, batch)  # an interrupted load wrote the rows
             facts = StepFacts.here(sample.times, sample)
             is_planned = step.commit_batch(batch, _rows_of(work, events, batch), facts)
             if is_planned:
@@ -434,7 +434,7 @@ def _plans_since(
 
 
 def _loaded(work: Work, *others: str) -> tuple[list[tuple[str, int]], list[DeltaTable]]:
-    """The first runs table with its newest step, nothing if it does not exist; and other tables, opened."""
+    """The first runs table with its newest step, nothing if it does not exist; and other opened tables."""
     names = [projection.runs_table for projection in work.options.projections[:1]]
     opened = tables.find_tables(work.store, *others, *names)
     runs = zip(names, opened[len(others) :], strict=True)

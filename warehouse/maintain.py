@@ -125,8 +125,8 @@ def maintain(
 
     The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
     before anything is changed, if a path of a table leads out of the warehouse's folder, or if the log of a
-    table is behind the others: what it does not name any more would be deleted. Raises SystemRefused if this
-    machine's clock differs from the store's by more than a minute.
+    table is behind the others: files that it does not name any more would be deleted. Raises SystemRefused if
+    this machine's clock differs from the store's by more than a minute.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     return maintain_store(store, executor_for(spark, store.tuning), grace, progress)
@@ -201,7 +201,7 @@ def _existing(store: Store, *names: str) -> list[str]:
 
 
 def _check_complete(store: Store) -> None:
-    """DamagedWarehouse if a table is behind the others: what its log lost would be deleted."""
+    """DamagedWarehouse if a table is behind the others: files that its log lost would be deleted."""
     snapshot = SnapshotReader(store).newest()
     snapshot.behind()
     for projection in snapshot.options.projections:
@@ -213,7 +213,7 @@ def _check_complete(store: Store) -> None:
     expected = batch_counts.expected_rows(store, read_step_plans(store, steps), ledger, removed)
     if batch_counts.is_complete(store, files_of_batches(events, list(expected)), expected):
         return
-    for change in batch_counts.changed_ranges(store, expected):  # those by other tools are told by verify
+    for change in batch_counts.changed_ranges(store, expected):  # verify reports changes by other tools
         batches = change.batches
         if not change.actual and not tables.has_transaction(events, batches.source, batches.last):
             raise behind_error(EVENTS, f"it does not have {batches.text}, which the others have")
@@ -288,9 +288,9 @@ def _sweep(
 def _take_dropped(
     store: Store, name: str, options: Options, grace_us: int, report: MaintenanceReport
 ) -> None:
-    """Empties the tables of what was dropped, a grace later, and deletes their files; the logs stay.
+    """Empties the tables of dropped projections, a grace later, and deletes their files; the logs stay.
 
-    One that is damaged stays: no question reads it, and repair makes only what is declared.
+    A damaged table stays: no question reads it, and repair makes only the tables of declared projections.
     """
     try:
         _empty_dropped(store, name, options, grace_us, report)
@@ -332,7 +332,7 @@ def _last_step(store: Store, name: str) -> int:
 
 
 def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> None:
-    """Removes files of removals that never happened, and deletes what is past its retention."""
+    """Removes files of removals that never happened, and deletes files past their retention."""
     upkeep.forget_kept(store, read_options(store).projections)
     upkeep.expire_removed(store, grace_us)
     for name in (REMOVALS, REMOVED):
@@ -408,7 +408,7 @@ def _compact_events(executor: Executor, store: Store, report: MaintenanceReport)
 
 
 def joinable_bytes(store: Store) -> int:
-    """The bytes of the small files of `events` that `maintain` would join now: what its engine reads."""
+    """The bytes of the small files of `events` that `maintain` would join now; they choose its engine."""
     groups = _joinable(data_files.list_files(tables.open_table(store, EVENTS)))
     return sum(file.size for group in groups for file in group)
 

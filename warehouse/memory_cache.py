@@ -42,8 +42,8 @@ def parse_bytes(size: str | int) -> int:
 class Budget:
     """The total weight of the values of all caches that share it, in the unit of their weights.
 
-    A cache that needs room takes it from the others first, from the one that was asked longest ago. A cache
-    that is no longer used anywhere counts no more.
+    A cache that needs room takes it from the other caches first, beginning with the one that was asked
+    longest ago. A cache that nothing uses any more does not count.
     """
 
     def __init__(self, most: int) -> None:
@@ -174,7 +174,7 @@ class LRUCache(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Place(Generic[T]):
-    """A place in a cache; `value` is what was there when it was looked up, None if nothing was."""
+    """A place in a cache; `value` is the value that the look-up found there, None without one."""
 
     cache: LRUCache[T]
     value: T | None

@@ -107,7 +107,7 @@ def is_store_failure(error: BaseException) -> bool:
 
 
 def in_home(path: str | os.PathLike[str]) -> str:
-    """The path with the home folder in place of ~; as it is if it cannot be a path, which its user tells."""
+    """The path with the home folder in place of ~; unchanged if it cannot be a path: opening it tells why."""
     try:
         return os.path.expanduser(path)
     except ValueError:  # NUL, or half of a surrogate pair, in the name of a user
@@ -117,8 +117,9 @@ def in_home(path: str | os.PathLike[str]) -> str:
 def unreadable_file_error(path: str, error: Exception) -> TidemarkError:
     """The error to raise for a file of the warehouse that could not be read because of `error`.
 
-    SystemRefused or StoreUnavailable if it was refused, DamagedWarehouse otherwise. `path` appears in
-    the message. The message is one line, because Spark passes errors of tasks as text (`error_in_traceback`).
+    SystemRefused or StoreUnavailable if the system or the store refused, DamagedWarehouse otherwise. `path`
+    appears in the message. The message is one line, because Spark passes errors of tasks as text
+    (`error_in_traceback`).
     """
     is_missing = isinstance(error, FileNotFoundError)
     problem = "is missing" if is_missing else f"cannot be read ({one_line(str(error))})"

@@ -121,9 +121,9 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     storage_options, progress, tuning
               as in `load`
 
-    Batches that are still live are loaded first. Unloading a batch again changes nothing. Raises InputError
-    for a batch that was never loaded, or never came; then nothing was changed. A stream of Spark that reads
-    the table `events` fails at the first removal, because files are replaced.
+    Live batches are loaded first. Unloading a batch again changes nothing. Raises InputError for a batch that
+    was never loaded, or never came; then nothing was changed. A stream of Spark that reads the table `events`
+    fails at the first removal, because files are replaced.
 
     The cost is that of writing the files of `events` with rows of the batch. Runs that have only such rows
     count as empty from then on, and maintenance replaces them. If other runs have some, no column has
@@ -176,7 +176,7 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     uri       the warehouse
     where     a condition in the language of questions: DuckDB's, over the columns of the warehouse, such as
               "user = 'x' AND at < TIMESTAMP '2001-03-01'". A row for which it is NULL stays
-    keys      rows with some columns of the warehouse: what equals one of them in all these columns is
+    keys      rows with some columns of the warehouse: rows that equal one of them in all these columns are
               deleted. A pyarrow Table, a DataFrame of pandas, Polars or the session, or the path of a file,
               as `load` takes rows. NULL equals nothing, NaN equals NaN. With `where`, both have to hold
     between   (start, end), the end exclusive, None for an open side: only rows of this time are deleted, if
@@ -266,7 +266,7 @@ def certificates(
 
 
 def _condition(work: Work, where: str | None, keys: Any, between: Any) -> RowCondition | None:
-    """What selects the rows; None if no row can equal a key."""
+    """The condition that selects the rows; None if no row can equal a key."""
     within, asked = given_conditions(work.options, where, between)
     equal = None
     if keys is not None:
@@ -285,7 +285,7 @@ def work_on(
     progress: Callable[[str], None] | None,
     tuning: Tuning | None,
 ) -> Work:
-    """What a removal works with; InputError if `request` is no name."""
+    """The context of a removal; InputError if `request` is no name."""
     if request is not None:
         name_text("request", request)
     store = Store.from_uri(uri, storage_options, tuning)
@@ -318,7 +318,7 @@ def _range_of_stream(
 
 
 def remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> RemovalReport:
-    """Removes what is wanted, or only tells it; `began` is when the call began, by time.perf_counter()."""
+    """Removes the wanted rows, or only reports; `began` is when the call began, by time.perf_counter()."""
     report = planned(work, wanted) if dry_run else _removed(work, wanted)
     report.seconds = time.perf_counter() - began
     _LOG.info("%s: %s %s, %d rows", without_secrets(work.store.uri), wanted.kind, report.outcome, report.rows)
@@ -326,7 +326,7 @@ def remove(work: Work, wanted: Wanted, began: float, *, dry_run: bool) -> Remova
 
 
 def _removed(work: Work, wanted: Wanted) -> RemovalReport:
-    """Removes what is wanted; selects again as often as others make the selection void."""
+    """Removes the wanted rows; selects again as often as others make the selection void."""
     asked = work.options.names
     tables.open_ahead(work.store, LEDGER, STEPS, *(one.runs_table for one in work.options.projections))
     for _ in range(_TRIES):
@@ -369,7 +369,7 @@ def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | No
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The rows that leave at a version of `events`; of a correction also those that come.
+    """The rows that leave at a version of `events`; for a correction also the rows that come.
 
     schema: that of `events`. new: the files of rows that come, written and not committed. room: how many of
     the rows may be kept.
@@ -389,7 +389,7 @@ class _Found:
 
 
 def _find(work: Work, wanted: Wanted) -> _Found | None:
-    """Selects the rows. None if it is to begin again: columns were renamed, or live rows had to be loaded."""
+    """Selects the rows. None if it has to begin again: columns were renamed, or live rows were loaded."""
     events, plans = open_complete(work)
     if read_options(work.store, events).names != work.options.names:
         return None
@@ -411,7 +411,7 @@ def _find(work: Work, wanted: Wanted) -> _Found | None:
 
 
 def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | None:
-    """Selects, writes, plans and finishes; None if it has to begin again."""
+    """Selects, writes, plans and finishes; None if the call has to begin again."""
     store, found = work.store, _find(work, wanted)
     if found is None:
         return None

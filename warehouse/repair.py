@@ -76,8 +76,8 @@ _EVENTS_REMEDY = (
 class RepairReport:
     """What a repair did, or would do.
 
-    outcome    'sound': nothing was damaged; 'repaired': all that was is made again; 'damaged': some is left,
-               see `only_a_copy`; 'planned': a dry run found something to do
+    outcome    'sound': nothing was damaged; 'repaired': all damage is repaired; 'damaged': some damage is
+               left, see `only_a_copy`; 'planned': a dry run found something to do
     actions    what was made again, or would be, a line each
     only_a_copy
                what cannot be made from `events`, a line each: restore it from a copy, then repair again
@@ -101,7 +101,7 @@ def repair(
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> RepairReport:
-    """Makes again from `events` what is damaged of runs, marks, keys, groups, ledger, steps and companions.
+    """Makes damaged parts of runs, marks, keys, groups, ledger, steps and companions again from `events`.
 
     spark      a Spark session, whose tasks do the work; None: this process does it, as in `load`
     uri        the warehouse
@@ -110,11 +110,11 @@ def repair(
                as in `load`
 
     Nothing is removed from `events`, and no row of it is rewritten. Loads, streams and readers may go on.
-    Readers that were open before a log was put right (the report says of which table) have to be opened
-    again. Calling it again after a crash goes on with what is left.
+    Readers that were open before a log was put right (the report names the table) have to be opened again.
+    After a crash, the same call goes on with the rest.
 
     Raises NotAWarehouse if `events` is missing, DamagedWarehouse if its log cannot be opened: then nothing
-    can be built. The cost is two reads of everything, and for what is damaged that of loading its rows.
+    can be built. The cost is two reads of everything, and for damaged parts the cost of loading their rows.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     store.files.check_place(writing=not dry_run)
@@ -162,7 +162,7 @@ def _faults_of_purges(store: Store) -> list[str]:
 
 
 def _size_faults(store: Store, name: str) -> list[str]:
-    """What is wrong with the log of a table, or its files that are missing, cut, or not those written."""
+    """Faults of a table's log, and its files that are missing, cut, or not the written ones."""
     if (reason := unreadable(store, name)) is not None:
         return [f"{name} cannot be read: {reason} Put its folder back from a copy."]
     files = data_files.list_files(tables.open_table(store, name))
@@ -200,7 +200,7 @@ class _Repair:
             self._compare(left)
 
     def _compare(self, left: list[StepPlan]) -> None:
-        """Makes again what is as it was written, but is not what `events` has. All else is sound by now."""
+        """Makes parts again that are undamaged, but differ from `events`. All else is sound by now."""
         work = self.work
         work.reached("events: compare")
         differs = contents.compare(work.store)
@@ -220,7 +220,7 @@ class _Repair:
             self.work.reached(action)
 
     def _guarded(self, what: str, mend: Callable[[], object]) -> None:
-        """Mends, or says what is missing for it."""
+        """Mends, or reports what is missing for that."""
         try:
             mend()
         except DamagedWarehouse as error:
@@ -247,11 +247,11 @@ class _Repair:
                 self.report.only_a_copy.append(f"{EVENTS}/{fault}. {_EVENTS_REMEDY}")
 
     def _check_rows(self, left: list[StepPlan]) -> None:
-        """Tells the batches whose rows `events` lost, or has more of, by what plans and ledger say."""
+        """Reports batches of which `events` has fewer or more rows than plans and ledger say."""
         events = tables.open_table(self.work.store, EVENTS)
         expected = ledger.expected_rows(self.work.store, left, events)
         files = files_of_batches(events, list(expected))
-        with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is told
+        with suppress(DamagedWarehouse, FileNotFoundError):  # of a file, which is reported
             if not batch_counts.is_complete(self.work.store, files, expected):
                 changes = batch_counts.changed_ranges(self.work.store, expected)
                 if not self._is_of_ledger(changes, left):
@@ -266,7 +266,7 @@ class _Repair:
         return bool(changes) and all(is_more) and not batch_counts.changed_by_tool(self.work.store)[0]
 
     def _check_contents(self) -> None:
-        """Tells the files of `events` whose rows are not those that were written."""
+        """Reports files of `events` whose rows differ from those that were written."""
         self.work.reached("events: look")
         for file in self._event_files():
             if file_checks.size_fault(self.work.store, EVENTS, file) is None:
@@ -304,7 +304,7 @@ class _Repair:
         return is_known
 
     def _rejected(self) -> None:
-        """A table that is gone is made again, without its records; a damaged one is told."""
+        """Makes the table again, without its records, if it is gone; reports it if it is damaged."""
         if not table_open.exists(self.work.store, REJECTED):
             self._act(f"{REJECTED}: the table is made again; the records that it had are lost")
             if not self.dry_run:
@@ -335,7 +335,7 @@ class _Repair:
                 plans.put_right(self.work.store, self.work.options.grace_us)
                 damage = plans.find_damage(self.work.store, newest)
         left, lost = list(damage.plans), dict[BatchRange, int]()
-        is_promised = self.work.options.built_from.get(STEPS, -1) == len(left)  # by a repair that did not end
+        is_promised = self.work.options.built_from.get(STEPS, -1) == len(left)  # by an interrupted repair
         if damage or is_promised:
             of_ledger = ledger.find_damage(self.work.store)
             missing = ledger.find_missing(self.work.store, of_ledger, left)

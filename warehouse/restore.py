@@ -92,8 +92,8 @@ def restore(
     back. Without a time column the rows get the tick of their new step.
 
     Raises InputError if there is no such removal or step, for rows that expired or were purged, and if the
-    old files were deleted, which `maintain` does after the grace; then nothing was changed. The cost is that
-    of reading the files that the removal replaced twice, and of loading the rows, in this process.
+    old files were deleted, which `maintain` does after the grace; then nothing was changed. The cost is
+    two reads of the files that the removal replaced, and a load of the rows, in this process.
     """
     began = time.perf_counter()
     if (removal is None) == (step is None):
@@ -106,7 +106,7 @@ def restore(
     wanted = _wanted(store, removal, step)
     work = Work(executor, store, options, progress)
     if not dry_run:
-        account(work)  # what a restore that was ended had begun
+        account(work)  # what an interrupted restore had begun
         catch_up(work)
     events = tables.open_table(store, EVENTS)
     new = []
@@ -270,7 +270,7 @@ def _hashes(store: Store, path: str, names: Sequence[str] | None) -> _Hashed:
 def gone_rows(old: NDArray[np.uint64], new: NDArray[np.uint64] | None) -> NDArray[np.bool_]:
     """Which of the old rows the new ones lack, by hashes of whole rows, each as often as it lacks it.
 
-    Equal rows are the same to everybody: of these the last ones count as gone. `new` is None without a file.
+    Equal rows cannot be told apart: the last of them count as gone. `new` is None without a file.
     """
     if new is None:
         return np.ones(len(old), np.bool_)

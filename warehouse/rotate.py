@@ -96,10 +96,10 @@ def rotate(work: Work) -> Options:
 
 
 def _declared(work: Work, race: Race, options: Options, secret: Secret) -> bool:
-    """Commits what is to come, unless the options say it already; whether it tried to."""
+    """Commits the intended secret, unless the options name it already; whether it tried to commit."""
     if not options.columns:
         return False
-    secret.since(options.fingerprint)  # another call may have rotated it to another one
+    secret.since(options.fingerprint)  # another call may have rotated the secret to another one
     taken = [name for name, _ in options.columns]
     taken += [one for earlier in options.earlier_names.values() for one in earlier]
     number = secret.fingerprint.count("-") + 1
@@ -146,7 +146,7 @@ def _schema(events: DeltaTable, columns: Mapping[str, str]) -> Schema:
 
 
 def _wrap_records(work: Work, secret: Secret) -> None:
-    """Wraps sealed records, so that those of a batch that comes again are the same."""
+    """Wraps sealed records, so that they equal the records of a batch that comes again."""
     race = Race(work.store, REJECTED)
     while secret.seals:
         actions: list[AddAction | RemoveAction] = []
@@ -163,7 +163,7 @@ def _wrap_records(work: Work, secret: Secret) -> None:
 
 
 def _wrapped(text: str | None, secret: Secret) -> str | None:
-    """The text of a record with the newest secret; as it is, if it has it."""
+    """The text of a record, wrapped with the newest secret; unchanged if it has that already."""
     if (found := token_of(text)) is None:
         return text
     sealed = bytes(found)

@@ -24,7 +24,7 @@ _PLAIN = {kind.id for kind in (pa.int32(), pa.int64(), pa.float32(), pa.float64(
 
 
 class TextNames(Protocol):
-    """What is used of an Arrow array of binary or large binary without NULL; pyarrow itself has no types."""
+    """The used part of an Arrow array of binary or large binary without NULL; pyarrow itself has no types."""
 
     def __len__(self) -> int: ...
 
@@ -77,7 +77,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
     """The rows with columns of plain types. The columns named in `coded` become dictionaries of these.
 
-    A column of Arrow's type null stays one.
+    A column of Arrow's type null keeps this type.
     """
     for i, field in enumerate(rows.schema):
         if field.type.id in _PLAIN and field.name not in coded:
@@ -99,7 +99,7 @@ def with_plain_types(rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
 
 
 def with_columns_of(schema: pa.Schema, rows: pa.Table, coded: Sequence[str] = ()) -> pa.Table:
-    """The columns of the schema, of its types; one that the rows lack is NULL. Others are left out.
+    """The columns of the schema, in its types; missing columns are NULL. Other columns are left out.
 
     Those named in `coded` stay as they are.
     """
@@ -109,7 +109,7 @@ def with_columns_of(schema: pa.Schema, rows: pa.Table, coded: Sequence[str] = ()
 
 
 def column_of(field: pa.Field, rows: pa.Table) -> pa.ChunkedArray:
-    """The column of the field's name, of its type; NULL if the rows lack it."""
+    """The column with the field's name, in the field's type; NULL if the rows lack it."""
     if field.name not in rows.column_names:
         return null_column(rows.num_rows, field.type)
     return typed(rows.column(field.name), field.type)

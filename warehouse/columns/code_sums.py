@@ -119,7 +119,7 @@ class CodeSums:
                 self._add_doubles(numbers[chosen], np.append(begins, len(own)), own[begins])
 
     def _unit_of(self, greatest: int, above: int) -> int | None:
-        """The exponent of a unit that fits: one that others have, or else a new one. None if none fits.
+        """The exponent of a unit that fits: one in use, or else a new one. None if no unit fits.
 
         greatest: the numbers are multiples of it. above: the first digit holds what is above 2**above.
         """
@@ -260,7 +260,7 @@ def _digits_for(length: int) -> int:
 
 
 def _exponent(number: float) -> int:
-    """That of the least power of two above a number that is not 0, but at least _LEAST."""
+    """The exponent of the least power of two above a number that is not 0, but at least _LEAST."""
     return max(math.frexp(number)[1], _LEAST)
 
 

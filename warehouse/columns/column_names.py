@@ -59,7 +59,7 @@ class ColumnNames:
         return {f"{what}{dot}{self.name_of(name)}": value for what, dot, name, value in parts}
 
     def free(self, name: str, stored: Collection[str]) -> str:
-        """The stored name of a new column; `stored` are those that columns have. Case makes no difference."""
+        """The stored name of a new column; `stored` are the names in use. Case makes no difference."""
         taken, found, number = {one.lower() for one in stored}, name, 2
         while found.lower() in taken:
             found, number = f"{name}_{number}", number + 1

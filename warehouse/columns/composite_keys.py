@@ -190,7 +190,7 @@ class ReorderedKey(CompositeKey):
         return self if self.declared is None else self.declared
 
     def name_of(self, value: Any) -> Name | None:
-        """As that of the declared key, of a tuple in this order."""
+        """As the declared key's `name_of`, for a tuple in this order."""
         items = {part.name: item for part, item in self._items(value, whole=True)}
         return self._stored.name_of(tuple(items[column] for column in self._stored.columns))
 

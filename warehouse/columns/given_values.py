@@ -102,7 +102,7 @@ def exact_value(kind: ColumnType, name: str, value: Any) -> Fraction | float | b
 
 
 def _far(value: Decimal) -> Fraction:
-    """The decimal; if it is beyond all stored numbers, or between 0 and all others, one that is so, too."""
+    """The decimal, or a shorter one if it is beyond all stored numbers, or between 0 and all others."""
     if value and abs(value.adjusted()) > _FAR:  # 1e999999999 has a billion digits
         return Fraction(Decimal((value.is_signed(), (1,), _FAR if value.adjusted() > 0 else -_FAR)))
     return Fraction(value)

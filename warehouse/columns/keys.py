@@ -116,7 +116,7 @@ class Key:
 
     @property
     def is_text(self) -> bool:
-        """Whether names are bytes."""
+        """Whether names are bytes (else they are integers)."""
         return self.column_type.is_text
 
     @property

@@ -22,7 +22,7 @@ from tidemark.warehouse.errors import InputError, shortened
 _BOUND_LENGTH = 32  # characters of a bound, as Delta cuts them
 _LAST = "\U0010ffff"  # the greatest character
 _WHOLE_DIGITS = 19  # of a number of steps or rows: of the greatest that tables hold
-_DIGITS = 40  # of a whole number that some type holds; 1e999999999 has a billion
+_DIGITS = 40  # digits of a whole number that some type holds; 1e999999999 has a billion
 
 BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
@@ -75,7 +75,7 @@ def parse_number(column: Measure | Key, text: str) -> Any:
 
 
 def is_whole(text: str) -> bool:
-    """Whether the text is a number of steps or rows; one of more digits than any has stays text."""
+    """Whether the text is a number of steps or rows; a number of more digits than any of these stays text."""
     return text.isdecimal() and len(text) <= _WHOLE_DIGITS
 
 

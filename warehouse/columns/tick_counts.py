@@ -71,7 +71,7 @@ def window_codes(ticks: NDArray[np.int64], windows: Sequence[Window]) -> NDArray
 
 
 def disjoint_windows(windows: Sequence[Window]) -> list[list[int]]:
-    """The numbers of windows that ascend, in as few lists as there are that have no two that overlap."""
+    """The numbers of windows that ascend, in as few lists as possible without two windows that overlap."""
     if all(before.stop <= after.start for before, after in pairwise(windows)):
         return [list(range(len(windows)))]
     lists: list[list[int]] = []

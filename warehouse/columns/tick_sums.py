@@ -41,7 +41,7 @@ class TickSums:
 
     @classmethod
     def of(cls, ticks: NDArray[np.int64], sums: Sequence[Sums]) -> TickSums:
-        """From the sums of each tick; the ticks ascend."""
+        """The object from the sums of each tick; the ticks ascend."""
         return cls(ticks, tuple(accumulate(sums, initial=Sums())))
 
     @classmethod

@@ -151,7 +151,7 @@ def _store_address(text: str, scheme: str) -> str:
 
 
 def _served(text: str, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The address of a warehouse behind a server, and its options: the token is that of this origin alone."""
+    """The address of a warehouse behind a server, and its options: among tokens only that of this origin."""
     match = _SERVED.fullmatch(text.rstrip("/"))
     host = (match["bare"] or match["host"]).lower() if match else ""
     if match is None or int(match["port"] or 1) not in range(1, 2**16):
@@ -171,7 +171,7 @@ def _served(text: str, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def origin_of(place: object) -> str | None:
-    """The origin of the address of a server, without a port that is the usual one; None for other places."""
+    """The origin of the address of a server, without the usual port; None for other places."""
     match = _ORIGIN.match(place) if isinstance(place, str) else None
     if match is None:
         return None

@@ -48,7 +48,7 @@ _LOG = logging.getLogger("tidemark.commits")
 ID, _WRITER, _HOST, _PROCESS = (f"tidemark.{name}" for name in ("commit", "writer", "host", "process"))
 COMPLETES = "tidemark.completes"  # which step a commit completes: see events/completion.py
 LOST = "tidemark.lost_races"  # how many tries of a commit lost the race before: see races.py
-_DIGITS = 9  # of that number; a longer one was not written by us
+_DIGITS = 9  # digits of that number; a longer one was not written by us
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 _MAY_ARRIVE = (
     "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
@@ -60,7 +60,7 @@ _MAY_ARRIVE = (
 class Commit:
     """A version of a table: its writer, operation and time as the log has them; None if it does not.
 
-    completes   what the commit notes of the step that it completes
+    completes   the note of the step that the commit completes
     lost        how many races it lost before
     """
 
@@ -178,7 +178,7 @@ class UnsureWrite(ABC):
 
 
 def looks() -> Iterator[bool]:
-    """Looks at what a store may show late, with pauses between them; yields whether it is the last one."""
+    """Repeated looks, with pauses, at data that a store may show late; yields whether a look is the last."""
     for pause in retries.PATIENCE.log_read_pauses:
         yield False
         retries.PATIENCE.pause(pause)

@@ -20,8 +20,8 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 
-_STATISTICS = ("min.", "max.", "null_count.")  # prefixes of the columns that list them
-MOST_FILES = 4  # of a small table that grows by a file with each commit
+_STATISTICS = ("min.", "max.", "null_count.")  # prefixes of the columns that list statistics
+MOST_FILES = 4  # files of a small table that grows by a file with each commit
 
 
 @dataclass(frozen=True, slots=True)

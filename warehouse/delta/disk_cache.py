@@ -26,7 +26,7 @@ _KEPT = 0.9  # of the budget, after entries were deleted
 class DiskCache:
     """Contents by key, in a folder that is made if it does not exist. Safe to share between threads.
 
-    budget: the bytes of all entries; more are there for a moment, and while other processes write.
+    budget: the bytes of all entries; there may be more for a moment, and while other processes write.
 
     InputError if the folder cannot be made.
     """

@@ -112,7 +112,7 @@ class FarFiles(Files):
         return self.objects
 
     def missing(self, ranges: Iterable[ByteRange]) -> list[ByteRange]:
-        """The ranges that are neither in memory nor on disk, each once; those on disk are in memory then."""
+        """The ranges that are neither in memory nor on disk, each once; reads those on disk into memory."""
         missing = [wanted for wanted in dict.fromkeys(ranges) if wanted not in self._cache]
         if self._disk is None:
             return missing
@@ -144,7 +144,7 @@ class FarFiles(Files):
         return content
 
     def forget(self) -> None:
-        """Drops what is in memory, and takes nothing from the folder on disk any more."""
+        """Drops all data in memory, and reads nothing from the folder on disk any more."""
         self._disk = None
         self._cache = LRUCache(CACHED_BYTES)
         self.logs = LRUCache(KNOWN_BYTES)

@@ -69,7 +69,7 @@ def fence_of(actions: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def cut_log(store: Store, name: str, version: int) -> int:
-    """Deletes what a log has from before a version, and returns how many files: the version must be there.
+    """Deletes the files of a log before a version, which must be there, and returns how many they were.
 
     Its checkpoint is written first if it is missing. What a crash left of unfinished commits goes, too, if it
     is older than the version. The same call goes on after a crash. Cost: one listing of the log, and one

@@ -3,7 +3,7 @@
 No other module asks which kind of files it has. Methods that only one kind needs do nothing in the others.
 """
 
-# ruff: noqa: ARG002  the arguments of what does nothing
+# ruff: noqa: ARG002  the arguments of methods that do nothing
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Files(Protocol):
         """The contents of entries of the log, as far as they must be looked at (log_nesting.py)."""
 
     def log_stamps(self, table: str, names: Sequence[str]) -> dict[str, tuple[int, int, int]] | None:
-        """Of files of the log what tells whether they are the same: number, time of change and size.
+        """The stamps of files of the log, to tell whether they are the same: number, time of change and size.
 
         None in an object store, and if one of the files is not there.
         """
@@ -74,7 +74,7 @@ class Files(Protocol):
         """Which of the files are not there; one round of requests."""
 
     def stamp(self, path: str) -> tuple[int, int] | None:
-        """What tells a folder from one that was made anew at its path; None where that takes a request.
+        """A stamp that tells a folder from a new one at its path; None where that takes a request.
 
         FileNotFoundError without a folder.
         """

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT
 from tidemark.warehouse.errors import DamagedWarehouse
 
-MOST_LEVELS = 128  # what serde_json, which parses the schema in a log, takes
+MOST_LEVELS = 128  # the levels that serde_json takes, which parses the schema in a log
 _HARMLESS_BYTES = 2**12  # as many levels are a quarter of what delta-rs takes
 _NOT_BLANK = re.compile(r"\S")
 
@@ -68,7 +68,7 @@ def _depth(text: bytes) -> int:
 
 
 def _statistics(entry: bytes) -> Iterator[bytes]:
-    """The texts of statistics in an entry that is not nested too deep itself, up to where it is no JSON."""
+    """The texts of statistics in an entry that is not nested too deep, up to where it stops being JSON."""
     for action in _values(entry.decode(errors="replace")):
         for part in action.values() if isinstance(action, dict) else ():
             stats = part.get("stats") if isinstance(part, dict) else None

@@ -31,9 +31,9 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.")
 
 
 def unreadable(store: Store, name: str) -> str | None:
-    """Why the table cannot be opened or its files not be listed; None if they can.
+    """Why the table cannot be opened, or its files not be listed; None if both work.
 
-    Once it could, it can until its log changes (idle_tables.py).
+    If both worked once, they work until the log changes (idle_tables.py).
     """
     try:
         data_files.list_files(tables.open_in_place(store, name))
@@ -70,7 +70,7 @@ def remove_log(store: Store, name: str, *, whole: bool = False) -> bool:
     """Removes as little of the log as lets the table be opened; returns whether any entry is left.
 
     First goes the hint `_last_checkpoint`, without which the log is listed, then the newest entry, then all.
-    whole: all goes at once.
+    whole: the whole log is removed at once.
     """
     left = not whole and _remove(store, name, lambda file: file == LAST_CHECKPOINT)
     if not left and not whole:

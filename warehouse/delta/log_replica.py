@@ -56,8 +56,8 @@ from tidemark.warehouse.temporary_folders import make_folder
 
 _LOG = logging.getLogger("tidemark.commits")
 AHEAD = 12
-MORE_AHEAD = 32  # after a round of which all existed
-FOLLOWED = 40  # commits after a known one; where more came, the newest checkpoint is read instead
+MORE_AHEAD = 32  # after a round in which all of them existed
+FOLLOWED = 40  # commits after a known one; if more came, the newest checkpoint is read instead
 EXPECTED_COMMITS = 64
 MOST_KNOWN = 64  # files of a log that a process remembers
 TRUST_MARGIN_US = DAY_US
@@ -108,7 +108,7 @@ class LogReplica:
         return -1 if self.table is None else self.table.version()
 
     def prepare(self) -> Rounds[None]:
-        """Reads ahead what `catch_up` asks for first. If it is outdated by then, more requests are needed."""
+        """Reads ahead the files that `catch_up` asks for first. If they are outdated, it asks for more."""
         if self._known() is None:
             (self._hint,) = yield [self._log(LAST_CHECKPOINT)]
 
@@ -184,7 +184,7 @@ class LogReplica:
         return folder
 
     def hand_over(self) -> DeltaTable | None:
-        """The table, to commit to it: it keeps the copy, and the copy keeps it no longer.
+        """The table, to commit to it: the table keeps the copy, and the copy keeps the table no longer.
 
         If they referred to each other, both, and the folder on disk, would stay until the garbage collector
         runs.
@@ -197,7 +197,7 @@ class LogReplica:
     def give_back(self, table: DeltaTable) -> None:
         """Takes back a table that was handed over: the next copy of the log goes on with it.
 
-        If its commits are not in the log, or are not the newest that the process knows, it is dropped.
+        If its commits are not in the log, or are not the newest that the process knows, the table is dropped.
         """
         known = self._known()
         if known is not None and self._is_at(known, table):
@@ -349,7 +349,7 @@ def _is_trusted(table: DeltaTable, newest: bytes) -> bool:
 
 
 def _kept_us(table: DeltaTable) -> int:
-    """For how long a table's commits are certainly in its log, in microseconds."""
+    """How long a table's commits certainly stay in its log, in microseconds."""
     return retention_us(table.metadata().configuration) - TRUST_MARGIN_US
 
 
@@ -359,12 +359,12 @@ def _is_recent(checked: float) -> bool:
 
 
 def _continues(known: CachedLog, newest: bytes | None) -> bool:
-    """Whether the log that has this entry, where the known one has its newest, is the same log."""
+    """Whether a log is the known one: it has this entry where the known log has its newest."""
     return newest == known.files[commit_name(known.version)]
 
 
 def _time_of(commit: bytes) -> int | None:
-    """When a commit was made, in milliseconds since 1970; None if it does not say so."""
+    """When a commit was made, in milliseconds since 1970; None if the commit does not say."""
     try:
         times = [one["commitInfo"]["timestamp"] for one in actions_of(commit) if "commitInfo" in one]
         return int(times[0]) if times else None

@@ -92,7 +92,7 @@ class LogOfTable:
         return (self.commit(version).at_ms or 0) * 1000
 
     def version_at(self, moment_us: int) -> int:
-        """The newest version that was committed by then; if none was, one less than the first one left."""
+        """The newest version that was committed by then; else one less than the first version left."""
         low, high = self.versions.start - 1, self.versions.stop - 1
         while low < high:
             middle = (low + high + 1) // 2

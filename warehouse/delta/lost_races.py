@@ -39,7 +39,7 @@ class LostRaces:
         return self.number
 
     def _lost(self, name: str, entries: range) -> list[int]:
-        """What the entries note; 0 for those that are gone or damaged, which readers report."""
+        """The lost races that the entries note; 0 for missing or damaged entries, which readers report."""
         if not entries:
             return []
         paths = [f"{name}/_delta_log/{commit_name(version)}" for version in entries]

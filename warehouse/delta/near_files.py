@@ -59,7 +59,7 @@ class NearFiles(Files):
         return found
 
     def log_stamps(self, table: str, names: Sequence[str]) -> dict[str, tuple[int, int, int]] | None:
-        """Of files of the log their numbers, times of change and sizes; None if one is not there."""
+        """The numbers, times of change and sizes of files of the log; None if one is not there."""
         stamps, log = {}, f"{self._root}/{table}/_delta_log"
         with suppress(OSError):
             for name in names:
@@ -84,7 +84,7 @@ class NearFiles(Files):
         return [path for path in paths if self.filesystem.get_file_info(path).type == fs.FileType.NotFound]
 
     def stamp(self, path: str) -> tuple[int, int] | None:
-        """What tells a folder from one that was made anew at its path; FileNotFoundError without a folder."""
+        """A stamp that tells a folder from a new one at its path; FileNotFoundError without a folder."""
         found = Path(self._root, path).stat()
         return found.st_ino, found.st_mtime_ns
 

@@ -21,7 +21,7 @@ class Looks:
     """The checks by which a writer finds that files of its own were deleted; it writes them and checks again.
 
     before_commit  whether no commit names the files yet. In an object store they are then not checked: the
-                   check after the commit finds what is gone, and a round of requests is saved
+                   check after the commit finds missing files, and a round of requests is saved
     """
 
     def __init__(self, store: Store, *, before_commit: bool = False) -> None:

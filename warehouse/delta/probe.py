@@ -63,7 +63,7 @@ def check_conditional_puts(store: Store) -> None:
 
 
 def _is_passing(failure: Exception) -> bool:
-    """Whether another try may end in another way."""
+    """Whether another try may have another outcome."""
     return _FOUND in str(failure) or is_store_failure(failure)
 
 
@@ -87,6 +87,6 @@ def _race(store: Store) -> Sequence[Exception]:
 
     with ThreadPoolExecutor(_WRITERS) as threads:
         outcomes = [writer.result() for writer in [threads.submit(create) for _ in range(_WRITERS)]]
-    with suppress(OSError):  # without the right to delete, a few hundred bytes stay
+    with suppress(OSError):  # if the caller may not delete, a few hundred bytes stay
         store.filesystem().delete_dir(folder)
     return [outcome for outcome in outcomes if outcome is not None]

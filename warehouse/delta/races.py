@@ -50,7 +50,7 @@ class Race:
 
     @property
     def table(self) -> DeltaTable:
-        """What the next commit is planned on."""
+        """The table that the next commit is planned on."""
         if self._table is None:
             self._table = tables.open_table(self._store, self.name)
         return self._table

@@ -19,8 +19,8 @@ RETENTION = "delta.logRetentionDuration"
 # Opening a table replays the commits since its last checkpoint, so there are fewer than delta-rs's 100.
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 COMMITS_OF_STREAMS = 20  # between two checkpoints of a table that each batch of a stream commits to
-COMMITS_OF_LOADS = 10  # of another one: to write a checkpoint takes as long as three commits
-COMMITS_OF_FAR_LOADS = 4  # in an object store a reader asks for all that may be there (log_replica.py)
+COMMITS_OF_LOADS = 10  # of other tables: writing a checkpoint takes as long as three commits
+COMMITS_OF_FAR_LOADS = 4  # in a store, where a reader asks for all entries that may be there (log_replica.py)
 _MIN_DAYS = 30  # the default of Delta
 _MARGIN_DAYS = 1  # Spark cleans logs by whole days, and clocks differ
 

@@ -62,7 +62,7 @@ def in_rounds(files: FarFiles, readings: Iterable[Rounds[T]]) -> list[T]:
                     del running[number]
             contents = iter(files.get([one for ranges in wanted.values() for one in ranges]))
             answers = {number: [next(contents) for _ in ranges] for number, ranges in wanted.items()}
-    finally:  # where a round fails, readings let go of what they hold now, not when the error is forgotten
+    finally:  # if a round fails, readings release what they hold now, not when the error is forgotten
         for reading in running.values():
             reading.close()
     return [results[number] for number in sorted(results)]

@@ -85,7 +85,7 @@ def s3_client_at(uri: str, options: Mapping[str, str] | None) -> ObjectClient | 
     The options have what the environment says, too (addresses.py).
     """
     found = _configured(uri, options or {})
-    with suppress(OSError):  # obstore refuses a value: delta-rs takes it, or tells what is wrong
+    with suppress(OSError):  # obstore refuses a value; delta-rs takes it, or says what is wrong with it
         return None if found is None else ObjectClient(uri, *found)
     return None
 

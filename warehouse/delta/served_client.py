@@ -102,8 +102,8 @@ class ServedClient:
     def post(self, path: str, body: Mapping[str, Any], most: int) -> bytes:
         """The bytes that answer a question about the warehouse, at most `most`.
 
-        StoreUnavailable if the server does not answer as one of this version; InputError and NotAWarehouse
-        for what the server says of the question.
+        StoreUnavailable if the server does not answer as servers of this version do; InputError and
+        NotAWarehouse if the server answers with such an error.
         """
         content = json.dumps({"warehouse": self.address.warehouse, **body}).encode()
         pauses, failed = PATIENCE.pauses(), _Failed("")
@@ -157,7 +157,7 @@ class ServedClient:
         return {"content-type": "application/json", "accept-encoding": "identity", **token}
 
     def _error(self, status: int, headers: Mapping[str, str], body: bytes) -> Exception:
-        """The error for an answer that is none to the question."""
+        """The error for an answer with another status than a right answer has."""
         kind, message = _told(body)
         said = f"{status}{f' ({message})' if message else ''}"
         if status in _FOR_THE_MOMENT or (status, kind) == (422, "TimeLimitReached"):
@@ -317,7 +317,7 @@ def _told(body: bytes) -> tuple[str, str]:
 
 
 def _verifying(certificate: str | None) -> ssl.SSLContext:
-    """What verifies the certificates of servers: those of the system, or of the file of an authority."""
+    """The context that verifies certificates of servers, by the system's authorities or those of a file."""
     try:
         secure = ssl.create_default_context(cafile=certificate)
         secure.hostname_checks_common_name = False  # names of servers are in a field of their own

@@ -63,7 +63,7 @@ class ServedFiles(FarFiles):
         self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Raises the error for whatever writes."""
+        """Raises the error of all calls that write."""
         raise InputError(
             f"{self._uri} is read through a server, which changes nothing. Write where the warehouse is: "
             "give its folder or the address of its object store."
@@ -130,7 +130,7 @@ class ServedFiles(FarFiles):
         return [Path(one.path).name for one in self.names(f"{table}/_delta_log")]
 
     def copied_log(self, table: str, version: int | None) -> str:
-        """A new folder with what delta-rs reads of a table's log to open a version, None for the newest."""
+        """A new folder with the part of a table's log that opens a version, None for the newest."""
         names = entries_read(self.log_names(table), version)
         contents = self.log_entries(table, names)
         folder = Path(make_folder("log-"))

@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<BQ")
 
 
 class Part(IntEnum):
-    """What an answer has of a range: nothing, as there is no such file; all that the file has; the begin."""
+    """What an answer has of a range: nothing (there is no such file), all of it, or only its begin."""
 
     ABSENT = 0
     WHOLE = 1

@@ -85,7 +85,7 @@ class Store:
 
     @property
     def far_files(self) -> FarFiles:
-        """The files of a warehouse in an object store or behind a server, for what only such a one has."""
+        """The files of a warehouse in a store or behind a server, with the methods that only these have."""
         files = served_files if self.uri.startswith(("http://", "https://")) else far_files
         return files(self.uri, self.storage_options)
 

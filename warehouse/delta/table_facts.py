@@ -31,7 +31,7 @@ class TableFacts:
     made: dict[str, Any] = field(default_factory=dict)
 
 
-# By version: of the one that was asked last, or of the next one after a commit.
+# By version: the version that was asked about last, or the next one after a commit.
 Facts: TypeAlias = dict[int, TableFacts]
 
 
@@ -46,14 +46,14 @@ def facts_of(table: DeltaTable) -> TableFacts:
 
 
 def know_newest(table: DeltaTable, version: int, newest: Mapping[str, int | None]) -> None:
-    """Says what the version that the table comes to next has of applications; older ones are forgotten."""
+    """Says which transactions the table's next version has, by application; older facts are forgotten."""
     facts = all_facts(table)
     facts.clear()
     facts[version] = TableFacts(newest=dict(newest))
 
 
 def all_facts(table: DeltaTable) -> Facts:
-    """What is kept with the table: `keep_facts` gives it to another object of the same table."""
+    """The facts that are kept with the table: `keep_facts` gives them to another object of the same table."""
     facts: Facts = vars(table).setdefault(_FACTS, {})
     return facts
 

@@ -11,7 +11,7 @@ EVENTS = "events"
 STEPS = "steps"
 LEDGER = "ledger"
 REJECTED = "rejected"
-REMOVALS = "removals"  # and the next one: they come with the first removal
+REMOVALS = "removals"  # this table and the next one come with the first removal
 REMOVED = "removed"
 PURGES = "purges"  # comes with the first purge
 ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # other tables come with the first batch, or may be made again
@@ -65,7 +65,7 @@ def is_index_runs_table(address: str) -> bool:
 
 
 def index_marks_table(columns: Sequence[str]) -> str:
-    """The path of its table of marks, relative to the warehouse."""
+    """The path of the table of marks of an index, relative to the warehouse."""
     return f"{INDEX_MARKS}/{group_folder(columns)}"
 
 

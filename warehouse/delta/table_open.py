@@ -86,7 +86,7 @@ def find_directly(store: Store, name: str) -> DeltaTable | None:
 
 
 def _not_a_warehouse(store: Store, name: str, error: Exception) -> NotAWarehouse:
-    """The error for a table that delta-rs does not open; raises those for which there are better ones."""
+    """The error for a table that delta-rs does not open; raises a more exact error where there is one."""
     store.files.check_place()
     if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
         raise refusal from error
@@ -118,8 +118,8 @@ def update(store: Store, name: str, table: DeltaTable) -> None:
 def check_entries(store: Store, name: str, version: int | None = None, after: int = -1) -> None:
     """DamagedWarehouse if an entry of the log must not be given to delta-rs, or the log leads elsewhere.
 
-    Looked at are the entries with which a version is opened (log_nesting.py). What cannot be read is left to
-    delta-rs, whose error says more.
+    The entries with which a version is opened are checked (log_nesting.py). Entries that cannot be read are
+    left to delta-rs, whose error says more.
     """
     wanted = entries_read(store.files.log_names(name), version, after)
     contents = store.files.log_entries(name, wanted)

@@ -130,7 +130,7 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
 
 
 def open_ahead(store: Store, *names: str) -> None:
-    """Opens tables of a disk at once: the next calls, which open one after the other, find them idle."""
+    """Opens tables of a disk at the same time: the next calls, which open one by one, find them idle."""
     if not store.files.takes_rounds:
         at_once(partial(_look, store), names)
 

@@ -64,7 +64,7 @@ def vacuum_table(
     ]
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
     old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
-    # Before the snapshot: what is committed meanwhile is in the one or the other.
+    # Before the snapshot: a file that is committed meanwhile is in this list or in the snapshot.
     kept = set(wanted()) if wanted else set[str]()
     table = open_directly(store, name)
     in_snapshot = {file.path for file in data_files.list_files(table)} | kept
@@ -92,7 +92,8 @@ def _is_old(info: fs.FileInfo, grace_us: int) -> bool:
 def _removed_within(store: Store, name: str, version: int, grace_us: int) -> set[str] | None:
     """The files that commits within the grace removed; None if the log does not reach back so far.
 
-    A log that a purge has cut reaches back as far as it must: what earlier commits removed was deleted first.
+    A log that a purge has cut reaches back far enough: the files that earlier commits removed were deleted
+    before.
     """
     filesystem, removed, is_fence = store.filesystem(), set[str](), False
     for number in range(version, -1, -1):

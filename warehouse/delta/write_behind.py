@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 PIECE_BYTES = 2**22
-_PIECES = 4  # that wait at most; then the caller waits
+_PIECES = 4  # pieces that wait at most; then the caller waits
 
 _uploads: ContextVar[list[Future[None]] | None] = ContextVar("_uploads", default=None)
 

@@ -119,7 +119,7 @@ class Origins:
 
 
 def origins_of(file: SealedFile, path: str) -> Origins | None:
-    """The origins that the footer of an open file tells; None if the file is that of its own rows.
+    """The origins that the footer of an open file tells; None if the file is the origin of its own rows.
 
     path: relative to the table. ValueError if the text is damaged.
     """
@@ -128,7 +128,7 @@ def origins_of(file: SealedFile, path: str) -> Origins | None:
 
 
 def origins_in(file: SealedFile, path: str) -> Origins:
-    """The origins of the rows of an open file: those that its footer tells, else the file itself.
+    """The origins of the rows of an open file: those in its footer, else the file itself.
 
     path: relative to the table. ValueError if the text is damaged.
     """
@@ -142,7 +142,7 @@ def origins_in(file: SealedFile, path: str) -> Origins:
 class StayingOrigins:
     """The origins of the rows that stay when other rows leave a file.
 
-    told: those of all rows of the file. touched: the ids of the origin files that lose rows.
+    told: the origins of all rows of the file. touched: the ids of the origin files that lose rows.
     """
 
     told: Origins
@@ -150,7 +150,7 @@ class StayingOrigins:
 
     @classmethod
     def of(cls, file: SealedFile, path: str, leaves: NDArray[np.bool_]) -> StayingOrigins | None:
-        """Those of an open file; None if the new file is the origin of all rows that stay.
+        """The origins in an open file; None if the new file is the origin of all rows that stay.
 
         path: relative to the table. leaves: whether each row of the file leaves. ValueError if what the
             footer tells is damaged.
@@ -216,7 +216,7 @@ class OriginsCollector:
 
 
 def _joined(pieces: Ints) -> tuple[Ints, Ints, Ints]:
-    """The pieces, those joined that follow each other."""
+    """The pieces; pieces that follow each other are joined."""
     files, first, rows = pieces
     follows = (np.diff(files) == 0) & (first[1:] == first[:-1] + rows[:-1])
     starts = np.concatenate([[0], np.flatnonzero(~follows) + 1])

@@ -67,8 +67,8 @@ class Certificate:
     before     the number of files of the warehouse then
     gone_at    when the listing was made, as ISO text in UTC; None at the stage 'left'
     deleted    how many of the files from before are there no more
-    listing    by table, the files that are there; what belongs to no table is counted under ''
-    waits      of the last look, why it is not gone yet; it is not stored
+    listing    by table, the number of files that are there; files of no table are counted under ''
+    waits      why the rows are not gone yet, by the last look; it is not stored
     outside    what no purge of a warehouse reaches
     """
 
@@ -100,7 +100,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Certificate:
-        """The certificate of a JSON object; KeyError, TypeError or ValueError if it is none."""
+        """The certificate of a JSON object; KeyError, TypeError or ValueError if the text has none."""
         records = tuple((str(source), int(batch), int(count)) for source, batch, count in given["records"])
         texts = {name: tuple(map(str, given[name])) for name in ("waits", "outside")}
         return cls(**{**given, **texts, "records": records})
@@ -119,7 +119,7 @@ def make_table(store: Store, grace_us: int) -> None:
 def commit_certificate(store: Store, certificate: Certificate) -> Certificate:
     """Adds the certificate to the table, and returns it; nothing is added if its stage is there.
 
-    Of the stage 'left' it gets the records that left since the certificates which are there.
+    At the stage 'left' it gets the records that left since the existing certificates.
     """
     race = Race(store, PURGES)
     while True:
@@ -183,12 +183,12 @@ def purged_records(store: Store, batch: BatchRange) -> int:
 
 
 def note_of(records: Records) -> dict[str, str]:
-    """What a commit that takes these out of `rejected` notes."""
+    """The note of a commit that takes these records out of `rejected`."""
     return {PURGED_RECORDS: json.dumps(records, ensure_ascii=False)}
 
 
 def _records_since(store: Store, certified: Iterable[Certificate], newest: int) -> Records:
-    """What commits to `rejected` noted after the fences of these certificates, up to a version."""
+    """The notes of commits to `rejected` after the fences of these certificates, up to a version."""
     fences = [(one.versions[REJECTED], one.id) for one in certified if REJECTED in one.versions]
     since = max((at for at, purge in fences if has_fence(store, REJECTED, at, purge)), default=-1)
     found = Counter[tuple[str, int]]()

@@ -245,7 +245,7 @@ def _with_origins(rows: pa.Table, origins: Origins, first: int, names: Sequence[
 
 
 def read_named(store: Store, file: SealedFile, group: int, columns: Sequence[str]) -> pa.Table:
-    """As `read_columns`, by the names of the columns."""
+    """As `read_columns`, but by the names that users see."""
     names = store.column_names
     return names.of_table(read_columns(file, group, names.stored_of(columns), names.private))
 
@@ -253,10 +253,11 @@ def read_named(store: Store, file: SealedFile, group: int, columns: Sequence[str
 def read_columns(
     file: SealedFile, group: int, columns: Sequence[str], private: Collection[str] = ()
 ) -> pa.Table:
-    """Columns of a row group of `events`, by their stored names; what the file lacks is NULL, of type null.
+    """Columns of a row group of `events`, by their stored names; missing columns are NULL, of type null.
 
     ValueError if it lacks a column of tidemark's own, or one that was written. `columns` has one of these.
-    DamagedWarehouse if it lacks a private one: it has tokens of a secret that was rotated since, or before.
+    DamagedWarehouse if it lacks a private column: then it has tokens of another secret (before or after a
+    rotation).
     """
     rows = file.read_group(group, columns)
     for name in columns:
@@ -293,7 +294,7 @@ def rows_in_files(
 def stated_rows(
     files: Iterable[DataFile], batches: Sequence[BatchRange]
 ) -> tuple[Counter[tuple[str, int]], list[DataFile]]:
-    """As `rows_in_files`, of the files whose statistics show a single batch; and the other files."""
+    """As `rows_in_files`, for files whose statistics show a single batch; and a list of the other files."""
     counts: Counter[tuple[str, int]] = Counter()
     others: list[DataFile] = []
     ranges: dict[str, list[BatchRange]] = {}

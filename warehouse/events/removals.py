@@ -77,7 +77,7 @@ SCHEMA = pa.schema(
 class RemovedPart:
     """How many rows were removed of `batches`, a part of the plan of `step`, as the plan has it.
 
-    Negative for the batch of a correction: its plan has no row, and these rows came.
+    The number is negative for the batch of a correction: its plan has no row, and these rows came.
     """
 
     step: int
@@ -157,7 +157,7 @@ def next_number(removals: Iterable[Removal], decided: int) -> int:
 
 
 def pending(first: int, last: int, net_of: int, removals: Iterable[Removal]) -> list[Removal]:
-    """The removals of which a run of the steps first..last, which is net of `net_of`, still has rows."""
+    """The removals whose rows a run of the steps first..last still has, as it lacks those up to `net_of`."""
     return [
         one for one in removals if one.number > net_of and any(first <= step <= last for step in one.steps)
     ]
@@ -193,7 +193,7 @@ class Removed:
 
     @classmethod
     def seen(cls, removals: Sequence[Removal], decided: int, voided: int) -> Removed:
-        """As `of`; what is missing is in `damage`."""
+        """As `of`, but `damage` says what is missing."""
         missing = {*range(voided + 1, decided + 1)}.difference(one.number for one in removals)
         damage = None
         if missing:
@@ -205,7 +205,7 @@ class Removed:
         return cls(decided, tuple(valid(removals, decided, voided)), damage)
 
     def check(self) -> Removed:
-        """This; DamagedWarehouse if some of the removals are not known."""
+        """Returns itself; DamagedWarehouse if some of the removals are not known."""
         if self.damage is not None:
             raise DamagedWarehouse(self.damage)
         return self
@@ -253,10 +253,10 @@ class Removed:
         return pending(first, last, net_of, self.removals)
 
     def emptied(self, nets: Mapping[R, int], left: Mapping[int, int]) -> frozenset[R]:
-        """The runs that count as runs without rows, whatever their files have: all have left.
+        """The runs that count as runs without rows, because all rows of their files have left.
 
         nets   for each run the removal that it is net of (`run_tables.nets_of`)
-        left   `rows_by_step`. A step that it lacks is not known, and may have rows
+        left   `rows_by_step`. A step that is not in it is not known, and may have rows
         """
         return frozenset(
             run
@@ -369,7 +369,7 @@ def commit_removal(store: Store, race: Race, removal: Removal) -> bool:
 
 
 def rename_files(store: Store, new: Mapping[str, str]) -> None:
-    """Lets records name other files in the table `removed`: `new` has them by the present ones."""
+    """Lets records name other files in the table `removed`: `new` maps the present names to the new ones."""
     race = Race(store, REMOVALS)
     while True:
         files = data_files.list_files(race.table)
@@ -383,7 +383,7 @@ def rename_files(store: Store, new: Mapping[str, str]) -> None:
 
 
 def replace_records(store: Store, renewed: Callable[[Removal], Removal]) -> None:
-    """Puts other records in the place of those there are, each planned when the old one was."""
+    """Puts other records in the place of the present ones; each keeps the time of the old one's plan."""
     race = Race(store, REMOVALS)
     while True:
         files, rows = data_files.list_files(race.table), data_files.read(store, REMOVALS, race.table)

@@ -113,7 +113,7 @@ class RemovedFile:
 def write_removed(store: Store, number: int, content: RemovedFile, path: str | None = None) -> str:
     """Writes the file and adds it to the table, which exists; returns its path in the table.
 
-    `path` is that of the same file, if it was deleted before its record was there.
+    `path` is the earlier path of the same file, if the file was deleted before its record was there.
     """
     path = path or f"{number}-{data_files.unique_name()}.parquet"
     parts = {

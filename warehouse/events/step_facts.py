@@ -53,7 +53,7 @@ class StepFacts:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> StepFacts:
-        """The facts of a JSON object; what it does not have is None."""
+        """The facts of a JSON object; facts that it lacks are None."""
         times, sample = given.get("times"), given.get("sample")
         return cls(
             given.get("user"),

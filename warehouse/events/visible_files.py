@@ -70,7 +70,7 @@ def _of(files: Iterable[DataFile], ranges: Sequence[BatchRange], is_live: bool) 
 
 
 def _known(file: DataFile) -> tuple[int, int, str | None]:
-    """The first and the last batch of a file, and their source; None where its statistics do not tell."""
+    """The first and the last batch of a file, and their source; None if the file's statistics do not tell."""
     low, high, first, last = (file.stats.get(name) for name in _BOUNDS)
     is_one = None not in {low, first, last} and low == high and len(str(low)) < _UNCUT
     return (first or 0, last or 0, low if is_one else None)

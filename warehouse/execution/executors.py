@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 JOINED_BYTES = 2**24
 AT_ONCE = min(2, os.cpu_count() or 1)  # tasks of this process: each may take some hundred MB
 _MOST = 2**30  # partitions that Spark can count
-_FEW_ROWS = 2**10  # the work on so many takes less than to share it out to threads
+_FEW_ROWS = 2**10  # rows: the work on so few takes less time than sharing it out to threads
 
 
 class Task(Protocol):
@@ -90,10 +90,10 @@ class Executor(Protocol):
         """The results of the tasks, in order. A task may run more than once."""
 
     def each(self, tasks: Sequence[Task]) -> Generator[Any, None, None]:
-        """As `run`; tasks of this process go on while the caller works on the results before theirs."""
+        """As `run`; tasks of this process go on while the caller works on earlier results."""
 
     def check_sendable(self, values: Mapping[str, object]) -> None:
-        """InputError, which has the name, if one of the values by name cannot go to the tasks."""
+        """InputError, which names it, if one of the values (by name) cannot be sent to the tasks."""
 
     def input(self, rows: Any) -> Input:
         """The caller's rows; InputError if this executor cannot read rows of this type."""
@@ -137,7 +137,7 @@ class LocalExecutor:
             return [*results]
 
     def each(self, tasks: Sequence[Task]) -> Generator[Any, None, None]:
-        """As `run`. Those that have not begun are left out, too, when the generator is closed."""
+        """As `run`. When the generator is closed, tasks that have not begun are left out, too."""
         keep_freed_memory()
         if min(len(tasks), AT_ONCE) < 2 or self.tuning.sort_rows <= _FEW_ROWS:
             yield from (task.run() for task in tasks)
@@ -259,9 +259,9 @@ class SparkInput:
 
 
 def _estimated_bytes(frame: DataFrame) -> int | None:
-    """How large Spark's optimizer takes the rows to be, seldom less than they are; None where it is hidden.
+    """The size of the rows as Spark's optimizer estimates it, seldom too small; None where it is hidden.
 
-    It is hidden in a Spark Connect session.
+    A Spark Connect session hides it.
     """
     plan = getattr(frame, "_jdf", None)
     return None if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())

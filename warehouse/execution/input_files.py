@@ -89,9 +89,9 @@ def described(given: Sequence[str]) -> str:
 
 
 def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
-    """The format that was said, or that of the names of the files; InputError if it cannot be meant.
+    """The given format, or else that of the files' names; InputError if these do not fit together.
 
-    given: the paths and patterns, for error texts. kind: what was said, None for nothing.
+    given: the paths and patterns, for error texts. kind: the given format, None without one.
     """
     if found.is_delta and kind in (None, "delta"):
         return "delta"
@@ -113,7 +113,7 @@ def format_of(given: Sequence[str], found: Found, kind: str | None) -> str:
 
 
 def formats_of(path: str) -> set[str]:
-    """The formats that the name of a file says: none, one, or several."""
+    """The formats that the name of a file stands for: none, one, or several."""
     extensions = path.rpartition("/")[2].lower().split(".")[1:]
     return {_FORMAT_OF_EXTENSION[part] for part in extensions if part in _FORMAT_OF_EXTENSION}
 

@@ -44,7 +44,7 @@ class AllFiles:
             self._written = {
                 old: new for old, new in successors.items() if f"{EVENTS}/{new.path}" not in lost
             }
-            race.look_again()  # what deleted them may have replaced the old ones, too
+            race.look_again()  # the call that deleted them may have replaced the old ones, too
             return False
         if not race.change(Replacement(schema, [file.action() for file in successors.values()])):
             return False
@@ -56,7 +56,7 @@ class AllFiles:
         return JoinFiles(self._work.store, pa.schema(schema), (path,), self._tokens)
 
     def _replace_lost(self, schema: Schema, successors: dict[str, NewFile]) -> None:
-        """Writes again what maintenance deleted before the commit: the old files stay for the grace."""
+        """Writes files again that maintenance deleted before the commit: the old files stay for the grace."""
         store = self._work.store
         looks = own_files.Looks(store)
         while lost := looks.lost([f"{EVENTS}/{file.path}" for file in successors.values()]):

@@ -88,7 +88,7 @@ class GivenBatch:
         check_columns(options, self.fields, evolve=self.evolve)
 
     def new_fields(self, options: Options) -> list[Field]:
-        """The columns that the warehouse lacks: all, before the first batch."""
+        """The columns that the warehouse lacks; before the first batch these are all."""
         return [field for field in self.fields if field.name not in dict(options.columns)]
 
     def stored_fields(self, options: Options) -> list[Field]:
@@ -156,7 +156,7 @@ class Written:
     refused            add actions of the records refused
     new_fields         the columns that the batch brings, by stored names
     options            those of the warehouse, with all columns of the files and their types
-    wider              those of them that are wider than the table's when it was written
+    wider              the types that were wider than the table's when the batch was written
     """
 
     given: GivenBatch
@@ -223,9 +223,9 @@ def write(store: Store, given: GivenBatch, tick: int, events: DeltaTable) -> Wri
 def commit(work: Work, race: Race, written: Written) -> Appended | None:
     """Commits what was written, unless `events` has the batch or a later batch of its source already.
 
-    `race` is that for `events`; the batch was written for its table. Returns None if it brings columns and
-    lost a race meanwhile, or if columns got other types: the batch has to be written again, for the race's
-    new table. `work` widens columns, if the batch has wider types.
+    `race` is the race for `events`; the batch was written for its table. Returns None if it brings columns
+    and lost a race meanwhile, or if columns got other types: the batch has to be written again, for the
+    race's new table. `work` widens columns, if the batch has wider types.
     """
     store = work.store
     batch, is_bulk = written.given.batch, written.given.eps is None

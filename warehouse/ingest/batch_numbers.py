@@ -70,7 +70,7 @@ def newest(store: Store, source: str) -> int:
 
 
 def other_rows_error(store: Store, batch: BatchRange, state: BatchState, different: str) -> InputError:
-    """The error for rows of a batch in this state that differ from those that are stored, in these words."""
+    """The error for rows of a batch in this state that differ from the stored rows; the words say how."""
     newest_number = newest(store, batch.source)
     if state == "unproved":
         return skipped_number_error(batch, newest_number)

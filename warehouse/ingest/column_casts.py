@@ -80,7 +80,7 @@ def check_types(columns: Mapping[str, str], stored: Mapping[str, str]) -> None:
 
 
 def _may_fit(kind: str, stored: str) -> bool:
-    """Whether values of the type may be of the stored one without loss; for integers that depends on them."""
+    """Whether values of the type may fit the stored one without loss; of integers some may, and some not."""
     found, target = find_column_type(kind), find_column_type(stored)
     if found is None or target is None:
         return False
@@ -92,7 +92,7 @@ def cast_rows(
 ) -> pa.RecordBatch:
     """The rows with their first columns renamed and cast to the fields of the schema.
 
-    names   what the first columns are, by position: those of the schema, or some of them. The others are NULL
+    names   the names of the first columns, by position: all of the schema's, or some. Others are NULL
 
     Columns after these are unchanged. InputError if a value does not fit its type exactly.
     """

@@ -226,9 +226,9 @@ class RowFile:
         return origins.file_id(self._path)
 
     def compress_as(self, earlier: pq.FileMetaData) -> None:
-        """Leaves columns as they are of which compression saved too little in a file with the same rows.
+        """Leaves columns uncompressed if compression saved too little in a file with the same rows.
 
-        Of files that others wrote without compression, or with a weaker one, nothing is known.
+        Nothing is known from files that others wrote without compression, or with a weaker one.
         """
         known = {"ZSTD", "UNCOMPRESSED"} if SEAL in (earlier.metadata or {}) else {"ZSTD"}
         groups = [earlier.row_group(group) for group in range(earlier.num_row_groups)]

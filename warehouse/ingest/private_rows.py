@@ -40,10 +40,10 @@ def with_tokens(rows: Input, options: Options) -> Input:
 
 
 def text_columns(events: DeltaTable, options: Options) -> pa.Schema:
-    """The schema of the opened table `events` as text is read by it, see `as_text`.
+    """The schema by which text is read, for the opened table `events`; see `as_text`.
 
-    InputError for a warehouse with private columns and no columns yet: the errors of a text whose columns are
-    to be chosen would show it.
+    InputError for a warehouse with private columns and no columns yet: errors while the columns are chosen
+    would show the text.
     """
     if options.private and not options.columns:
         raise InputError(
@@ -54,7 +54,7 @@ def text_columns(events: DeltaTable, options: Options) -> pa.Schema:
 
 
 def as_text(schema: pa.Schema, options: Options) -> pa.Schema:
-    """Columns of the warehouse as text is read by them: private ones are text, which no error shows."""
+    """The columns by which text is read: private columns are text, which no error shows."""
     return pa.schema([hidden(one.name) if one.name in options.private else one for one in schema])
 
 

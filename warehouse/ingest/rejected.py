@@ -23,7 +23,7 @@ from tidemark.warehouse.delta.table_names import REJECTED
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange
 
-# What describes a refused record: where it is in its source, the record itself, and why it was refused.
+# These columns describe a refused record: its place in the source, the record, and why it was refused.
 RECORD = pa.schema([("position", pa.string()), ("raw", pa.string()), ("reason", pa.string())])
 RECORD_COLUMNS = tuple(f"_{name}" for name in RECORD.names)  # the columns that a parser adds to its rows
 SCHEMA = pa.schema(

@@ -52,7 +52,7 @@ ALL_OR_NOTHING = RowFilter(all_or_nothing=True)
 
 
 def latest_time(ahead: str | timedelta | None) -> int | None:
-    """The last time that is taken now, for `RowFilter.latest`: so far ahead of the clock; None takes any.
+    """The last accepted time, for `RowFilter.latest`: the clock's time and `ahead`; None accepts any.
 
     InputError if `ahead` is no duration.
     """
@@ -109,7 +109,7 @@ def filter_rows(
 def without_values(record: dict[str, Any], *, sealed: bool) -> dict[str, Any]:
     """The columns of RECORD of a row of a warehouse with private columns: no reason with values.
 
-    sealed   whether the text is (private_rows.py); else it is left out
+    sealed   whether the text is sealed (private_rows.py); else it is left out
     """
     raw = record["raw"] if sealed else None
     return {**record, "raw": raw, "reason": None if record["reason"] is None else _UNREADABLE}

@@ -129,7 +129,7 @@ class DigestTask:
 
 
 def difference(work: Work, given: GivenBatch) -> str | None:
-    """How the rows that came differ from those of the batch, in words; None if they are the same.
+    """How the new rows differ from the stored rows of the batch, in words; None if they are the same.
 
     Both are read once. The filter is the one that the rows would pass now.
     """
@@ -173,7 +173,7 @@ def difference(work: Work, given: GivenBatch) -> str | None:
 
 
 def _latest(times: Sequence[int], grid: TickGrid | None) -> int:
-    """The time up to which rows were taken when the batch came, at least; NO_TICK if none was.
+    """A time up to which rows were certainly taken when the batch came; NO_TICK if no row was taken.
 
     times     the latest ones of its rows in `events`, and of those that left
     grid      that of `RowDigest`: rows that expired have times before its horizon

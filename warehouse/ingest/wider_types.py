@@ -24,7 +24,7 @@ from tidemark.warehouse.work import Work
 def widen(work: Work, types: Mapping[str, str]) -> None:
     """Gives columns of `events` these types, Delta's names by the columns', where they are wider.
 
-    What is no wider type of its column is left out. The cost is that of writing `events` once.
+    Types that are not wider than their column's are left out. The cost is that of writing `events` once.
     """
     race, files = Race(work.store, EVENTS), AllFiles(work, "widened")
     while wider := wider_columns(options := read_options(work.store, race.table), types):

@@ -91,9 +91,9 @@ def column_digest(column: DigestInput) -> int:
 
 @lru_cache(maxsize=2**12)
 def _digest_of_nulls(kind: pa.DataType, rows: int) -> int:
-    """That of a column of NULLs: most columns of most row groups of marks are such ones.
+    """The digest of a column of NULLs: most columns of most row groups of marks have only NULL.
 
-    What lies under a NULL of a nested type is not digested, so it makes no difference.
+    The bytes under a NULL of a nested type are not digested, so they make no difference.
     """
     return _digest_of(pa.nulls(rows, kind))
 
@@ -194,10 +194,10 @@ def _digest_words(chunk: pa.Array) -> _Words:
 
 
 def _coded_words(chunk: pa.DictionaryArray) -> _Words:
-    """The arrays to hash for a chunk of a dictionary of texts: those of its texts.
+    """The arrays to hash for a chunk of a dictionary of texts: the same as for its texts.
 
-    Where all entries have one length, such as most codes, names of hosts and identifiers, entries are copied
-    as fixed numbers of bytes, in half the time of texts.
+    If all entries have one length, as codes, names of hosts and identifiers often have, they are copied as
+    fixed numbers of bytes, in half the time of texts.
     """
     entries = chunk.dictionary
     data, offsets = _text_buffers(entries)
@@ -366,7 +366,7 @@ def value_hashes(column: pa.Array, *, signed_zeros: bool = True) -> Hashes:
 
 
 def _coded_hashes(column: pa.DictionaryArray, signed_zeros: bool) -> Hashes:
-    """Those of the entries, by the indices; of NULL that of any entry."""
+    """The hashes of the entries, by the indices; for NULL the hash of any entry."""
     if column.null_count == len(column):
         return np.full(len(column), _NULL_HASH)
     entries = value_hashes(column.dictionary, signed_zeros=signed_zeros)

@@ -103,7 +103,7 @@ class ReadAhead(io.RawIOBase):
         self._held = self._file.read_at(size, self._start)
 
     def close(self) -> None:
-        """Forgets what it holds."""
+        """Frees the bytes that it holds."""
         self._held, self._pieces = b"", []
         self._file.close()
         super().close()

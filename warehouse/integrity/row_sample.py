@@ -64,7 +64,7 @@ class RowSample:
         )
 
     def likeness(self, other: RowSample) -> Likeness | None:
-        """Whether two batches have the same rows, or nearly; None if they differ, or if that says nothing."""
+        """Whether two batches have the same rows, or nearly; None if they differ, or it proves nothing."""
         if min(len(self.pairs), len(other.pairs)) < LEAST:
             return None
         if (self.rows, self.digest, self.pairs) == (other.rows, other.digest, other.pairs):

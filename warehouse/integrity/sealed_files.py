@@ -37,7 +37,7 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 SEAL = b"tidemark.seal"
 ROWS = "rows"  # the row groups' name in files with one kind of row group
 _FIELD_SEPARATOR = "\0"  # between the name of a struct and of its field; column names do not contain it
-_LEAST_TEXT_BYTES = 4  # that a text takes in Parquet outside of a dictionary: those of its length
+_LEAST_TEXT_BYTES = 4  # bytes that a text takes in Parquet outside of a dictionary beside its own: its length
 _CHECKSUM_BYTES = 16  # the seal, and each text, is a checksum in hexadecimal, then the text
 
 
@@ -124,7 +124,7 @@ class SealedFile:
         return None if stored is None else _unchecked(stored, f"its text {key}").decode()
 
     def digests(self, without: str) -> tuple[str, ...]:
-        """The digests of the columns of each row group as they were written, but of this one column.
+        """The digests of the columns of each row group as they were written, without this one column's.
 
         Empty for a file without a seal. Nothing but the footer is read.
         """
@@ -169,8 +169,8 @@ def open_sealed(
 ) -> Iterator[SealedFile]:
     """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
-    The columns `texts` are read as dictionaries, those of them that the file has; with `repeated` also all
-    others of text that the file stores so. INT96 timestamps, Spark's default, are read as microseconds to
+    The columns `texts`, as far as the file has them, are read as dictionaries; with `repeated` also all other
+    text columns that the file stores so. INT96 timestamps, Spark's default, are read as microseconds to
     cover the same years as others. `display_name` replaces the path in errors.
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
@@ -229,7 +229,7 @@ def bytes_of_chunk(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """The ranges, those that touch each other joined."""
+    """The ranges; ranges that touch each other are joined."""
     joined: list[Range] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -268,7 +268,7 @@ def _unchecked(stored: bytes, name: str) -> bytes:
 
 
 def _check_digests(rows: pa.Table, group: _SealedGroup, number: int, columns: Sequence[str] | None) -> None:
-    """ValueError if a column differs, or if one that was written is not there; `columns` were asked for."""
+    """ValueError if one of `columns` differs, or if one that was written is not there."""
     written = {path.split(_FIELD_SEPARATOR)[0] for path in group.columns}
     for name in written if columns is None else written.intersection(columns):
         if name not in rows.column_names:

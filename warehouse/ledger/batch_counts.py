@@ -91,7 +91,7 @@ def expected_rows(
     """The rows that should be there of each planned range, and of each unplanned range of the ledger.
 
     removed   the removals up to the version of `events` that is compared
-    without   damaged files of the ledger; None is a ledger that is lost
+    without   damaged files of the ledger; None if the whole ledger is lost
     """
     expected = removed.parts({batches: rows for plan in plans for batches, rows in plan.parts})
     files = {} if ledger is None else ledger_table.ranges_by_file(store, ledger, without=without)
@@ -103,7 +103,7 @@ def expected_rows(
 def is_complete(store: Store, files: Sequence[DataFile], expected: Mapping[BatchRange, int]) -> bool:
     """Whether files of `events` have the expected rows of disjoint ranges.
 
-    files   all that may have rows of the ranges, by their statistics
+    files   all files that may have rows of the ranges, by their statistics
 
     The log has the numbers of rows. If these do not add up, the batch columns of files of several batches are
     read: such files may have rows of other batches, or rows that another tool added.

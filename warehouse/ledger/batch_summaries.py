@@ -43,7 +43,7 @@ class TickSummary:
     """The rows of a batch, or of a range of batches, in one tick.
 
     `times` is the range of event times in microseconds, both ends inclusive; None if no row has a time.
-    `measures` are those that the warehouse had when the rows came, in their order. `keys` are by
+    `measures` are the measures that the warehouse had when the rows came, in their order. `keys` are keyed by
     `KeyCounts.ledger_field`, `companions` by name.
     """
 
@@ -188,8 +188,8 @@ def _join_measures(parts: Sequence[MeasureSummary], eps: float) -> MeasureSummar
 def join(parts: Sequence[TickSummary], eps: float) -> TickSummary:
     """The summary of all rows of several summaries of one tick, at least one.
 
-    Each of the parts has a rank error of at most `eps` of its rows, and so has the result. What not all of
-    them summarise, because an alter came between them, is left out.
+    Each of the parts has a rank error of at most `eps` of its rows, and so has the result. Measures, keys and
+    companions that not all parts summarise, because an alter came between them, are left out.
     """
     filled = [part for part in parts if part.rows]
     if len(filled) < 2:

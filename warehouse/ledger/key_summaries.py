@@ -70,7 +70,7 @@ class KeyPromise:
         return RowHashes(sizes_needed.rows, sizes_needed.width, SEED)
 
     def hashes_of(self, cells: int) -> RowHashes:
-        """Those of a sketch with so many cells, of this delta and any eps.
+        """The row hashes of a sketch with so many cells, of this delta and any eps.
 
         The number of rows follows from delta. DamagedWarehouse if no sketch has so many cells.
         """
@@ -165,7 +165,7 @@ def _sample(
 ) -> KeySample:
     """The sample of rows in order of time. `names` may have some without rows: these are no keys."""
     times = np.empty((len(names), 2), np.int64)
-    times[name_of_row[::-1], 0] = moments[::-1]  # of several values for one place the last one stays
+    times[name_of_row[::-1], 0] = moments[::-1]  # if several values get one place, the last one stays
     times[name_of_row, 1] = moments
     keys = np.flatnonzero(counts)
     ticks = np.full(len(keys), tick)

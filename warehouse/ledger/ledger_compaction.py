@@ -26,7 +26,7 @@ from tidemark.warehouse.delta.table_names import LEDGER
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger import ledger_table
 
-_LEDGER_FILES = 8  # files that are not of one live range; more than this are joined
+_LEDGER_FILES = 8  # files that are not of one live range; if there are more, they are joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class Prepared:
     planned   the ranges that plans covered then; empty if the batch completes no range (see `fits`)
     action    adds the file of the batch
     wide      the add actions of the files of the ranges that the batch completes
-    uploads   of these files; each ends when its file is in the store
+    uploads   one for each of these files; it ends when the file is in the store
     """
 
     newest: int
@@ -209,7 +209,7 @@ def _write_wide(
 def _lacks_rows(store: Store, whole: BatchRange, parts: Sequence[BatchRange]) -> bool:
     """Whether `events` has rows of the range that are in none of its parts, which are disjoint.
 
-    Looked up only where the parts leave numbers out.
+    This is looked up only if the parts leave numbers out.
     """
     if sum(part.last - part.first + 1 for part in parts) == whole.last - whole.first + 1:
         return False

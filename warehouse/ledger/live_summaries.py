@@ -91,8 +91,8 @@ def live_rows(
 ) -> tuple[list[LiveRow], dict[BatchRange, dict[int, int]]]:
     """Ledger rows, with `MEASURE_COLUMNS`, seen from one measure; rows of empty batches are left out.
 
-    is_late   whether the measure was added to the warehouse later. Of ranges with batches from before that
-              nothing is returned but their numbers of rows by tick: they have no summary of the measure
+    is_late   whether the measure was added to the warehouse later. For ranges with batches from before that,
+              only the numbers of rows by tick are returned: they have no summary of the measure
 
     DamagedWarehouse unless each other row has exactly one summary of the measure, with the right number of
     values.
@@ -143,8 +143,8 @@ def live_keys(
     `files` are the ranges of each file of the ledger, by path. Files without wanted ranges are not read.
     Rows of empty batches, and rows without keys, are left out.
 
-    Of ranges with batches that came before the key was declared nothing is returned but their numbers of
-    rows by tick: the ledger does not count the key there.
+    For ranges with batches that came before the key was declared, only the numbers of rows by tick are
+    returned: the ledger does not count the key there.
     """
     ranges = set(wanted)
     result: list[LiveKeys] = []
@@ -171,7 +171,7 @@ def live_keys(
 
 
 def summarised_keys(store: Store, summary: TickSummary, batches: BatchRange, field: str) -> LiveKeys:
-    """What `live_keys` returns for a ledger row of this summary, for rows that have none in the ledger."""
+    """The result of `live_keys` for this summary, made for rows without a summary in the ledger."""
     keys = summary.keys[field]
     return LiveKeys(
         batches=batches,

@@ -38,9 +38,9 @@ _SHOWN = 5  # batches that a message names
 class Unaccounted:
     """The batches with rows in `events` that nothing accounts for, with their rows; ascending.
 
-    lost     of streams: the ledger has taken their numbers, and has lost them
-    waiting  of streams: above all numbers that the ledger has taken, as after a crash
-    bulk     of bulk loads: no step has them
+    lost     batches of streams whose numbers the ledger has taken, and lost
+    waiting  batches of streams above all numbers that the ledger has taken, as after a crash
+    bulk     batches of bulk loads that no step has
     """
 
     lost: dict[BatchRange, int]
@@ -49,7 +49,7 @@ class Unaccounted:
 
     @property
     def streamed(self) -> dict[BatchRange, int]:
-        """Those of streams."""
+        """The batches of streams."""
         return self.lost | self.waiting
 
 

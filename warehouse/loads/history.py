@@ -255,9 +255,10 @@ def _commit_run(
     table: DeltaTable,
     completing: _Completing,
 ) -> int | None:
-    """As `run_tables.commit_run`; None, too, where the projection was dropped since the options were read.
+    """As `run_tables.commit_run`; also None if the projection was dropped since the options were read.
 
-    Maintenance may have emptied its table, and another alter may build it anew: then the next load goes on.
+    Maintenance may have emptied the projection's table, and another alter may build it anew: then the next
+    load goes on.
     """
     try:
         return run_tables.commit_run(work.store, projection, run, table, completing)
@@ -314,8 +315,9 @@ class _Completing:
 def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, report: LoadReport) -> Layout:
     """Merges runs until no level holds more than kappa; returns the layout. `table` is the runs table.
 
-    Nothing is merged while a run has removed rows that are not kept: it is built again first. Nor while a
-    removal is planned and not decided: once it is, readers may take an input as a run without rows. If rows
+    Nothing is merged while a run has removed rows that are not kept: such a run is built again first. Nor is
+    anything merged while a removal is planned and not decided: after the decision, readers may take an input
+    as a run without rows. If rows
     of an input are kept, the output is built from `events`.
     """
     while True:
@@ -344,7 +346,7 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
 def _merge_source(
     work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]
 ) -> _Merge | Rebuilt | None:
-    """What the output of the merge is made from; None if it has to wait, see `merge_levels`.
+    """The source of the merge's output; None if the merge has to wait, see `merge_levels`.
 
     Runs with kept rows are not merged: the inputs may lack the rows of different removals. The output is
     built from `events` as it is now, so it lacks those of all removals so far. Inputs of which no row is left

@@ -34,7 +34,7 @@ def summarise(work: Work, batch: BatchRange) -> list[TickSummary]:
     store, options = work.store, work.options
     eps = ledger_table.level_eps(options.eps, 0)
     files = files_of_batches(tables.open_table(store, EVENTS), [batch])
-    share_rows = store.tuning.sort_rows // max(1, len(options.measures))  # none: no rows came yet, no files
+    share_rows = store.tuning.sort_rows // max(1, len(options.measures))  # none: no rows yet
     shares = [
         tasks.SummariseTask(store, options, (batch,), tuple(share), eps, options.companions)
         for share in split_row_groups(store.filesystem(), files, share_rows)

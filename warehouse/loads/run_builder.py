@@ -154,9 +154,9 @@ def _task_groups(projections: Sequence[Projection[Any]], *, read_once: bool) -> 
     """The projections in groups; one task sorts its share of the rows for all projections of a group.
 
     A projection that merges equal rows is a group of its own, unless few rows are read once. Its tasks hold
-    only distinct rows in memory, so they take larger shares. So is an index: it has few columns in common
-    with others, so nothing is gained if they share tasks, and the tasks of more projections take fewer rows,
-    which makes chunks and a merge.
+    only distinct rows in memory, so they take larger shares. An index is a group of its own, too: it has few
+    columns in common with others, so sharing tasks gains nothing, and tasks of more projections take fewer
+    rows each, which makes chunks and a merge necessary.
     """
     single = [one for one in projections if one.sorts_alone and not (read_once and one.merges_equal)]
     shared = [one for one in projections if one not in single]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LEAST_BYTES, MOST_BYTES = 32, 64  # of a secret; BLAKE2b takes no longer key
 TOKEN_BYTES = 16
 FILE_VARIABLE, COMMAND_VARIABLE = "TIDEMARK_SECRET_FILE", "TIDEMARK_SECRET_COMMAND"
-_LEAST_DISTINCT = 16  # of 32 random bytes, fewer are different only once in 10**12 times
+_LEAST_DISTINCT = 16  # of 32 random bytes, fewer are distinct only once in 10**12 times
 _COMMAND_SECONDS = 60
 _MOST_READ = 4096
 _FINGERPRINT = re.compile(r"(reveal:)?[0-9a-f]{32}(-[0-9a-f]{32})*")
@@ -94,7 +94,7 @@ class Secret:
     def since(self, fingerprint: str) -> list[Secret]:
         """The secrets that wrap the tokens of this fingerprint, the oldest first, each without older ones.
 
-        InputError if they do not begin with those of the fingerprint.
+        InputError if these secrets do not begin with the secrets of the fingerprint.
         """
         if self.fingerprint == fingerprint:
             return []
@@ -123,7 +123,7 @@ def _cipher(key: bytes) -> AESSIV:
     return AESSIV(blake2b(b"", key=key, digest_size=64, person=b"tidemark-names").digest())
 
 
-_known: dict[str, Secret] = {}  # of a file with several also those without its last ones
+_known: dict[str, Secret] = {}  # of a file with several secrets, also the secrets without its last ones
 _tokens_alone: ContextVar[bool] = ContextVar("tokens_alone", default=False)
 
 
@@ -237,7 +237,7 @@ def newest_secret(fingerprint: str) -> Secret:
 
 
 def newest_fingerprints() -> list[str]:
-    """The fingerprints of the secrets of this process that no other one of it wraps."""
+    """The fingerprints of the secrets of this process that no other secret of the process wraps."""
     wrapped = {one.older.fingerprint for one in _known.values() if one.older is not None}
     return [fingerprint for fingerprint in _known if fingerprint not in wrapped]
 

@@ -51,13 +51,13 @@ class Token(bytes):
 
 @lru_cache(maxsize=1024)
 def text_prefix(fingerprint: str) -> str:
-    """With what the text of tokens of the secret with this fingerprint begins."""
+    """The beginning of the text of tokens made by the secret with this fingerprint."""
     number = fingerprint.count("-") + 1
     return f"{_SEALED if fingerprint.startswith(REVEAL) else _HASHED}{number if number > 1 else ''}:"
 
 
 def made_by(token: Token, fingerprint: str) -> str:
-    """The fingerprint of those secrets of this one, which may wrap some, that made a sealed token."""
+    """The fingerprint of the secrets, among these that wrap each other, that made a sealed token."""
     number = int(token.prefix[len(_SEALED) : -1] or 1)
     return REVEAL + "-".join(fingerprint.removeprefix(REVEAL).split("-")[:number])
 

@@ -40,7 +40,7 @@ class CellMarks(ValueMarks):
             return companion_cells.from_file(file, self.totals)
 
     def cells_of(self, companion: Companion) -> Sequence[Cell]:
-        """The cells of a companion, which stand for all rows and are of its kind; else DamagedWarehouse."""
+        """The cells of a companion; DamagedWarehouse unless they stand for all rows and are of its kind."""
         with self.source.open() as file:
             cells = companion_cells.from_file(file, self.totals).get(companion.name, ())
             if not cells and self.totals.rows:

@@ -76,7 +76,7 @@ class SpansAndPlaces(NamedTuple):
 
 
 def _places_of(rows: PlacedRows) -> Places:
-    """Those of at least one row."""
+    """The places of rows, of which there is at least one."""
     files = rows.files
     if not any(files.strides):
         return Places(files[:1].copy(), np.array([len(files)]))

@@ -45,10 +45,10 @@ from tidemark.warehouse.runs.marks import CONTENT_FIELD, DAYS_GROUP, WEEKS_GROUP
 
 Ints = NDArray[np.int64]
 
-# Where two runs have half of a day each, the error is a thousandth to 0.4 % of the day's keys.
+# If two runs have half of a day each, the error is a thousandth to 0.4 % of the day's keys.
 DAY_KEYS = 2**13
 RUN_DAY_KEYS = 2**20
-PART_KEYS = 2**17  # that a part of a run, such as a file, may have whatever its share of the rows is
+PART_KEYS = 2**17  # keys that a part of a run, such as a file, may always have
 _ANY = np.uint64(2**64 - 1)
 
 
@@ -90,7 +90,7 @@ class KeyDays:
         return periods + sum(sample.nbytes for sample in self.samples)
 
     def has_only(self, found: KeyDays) -> bool:
-        """Whether the numbers are those that were found in the rows, and samples are parts of theirs."""
+        """Whether the numbers are those found in the rows, and the samples are parts of the found ones."""
         same = all(
             np.array_equal(mine.firsts, other.firsts) and np.array_equal(mine.keys, other.keys)
             for mine, other in ((self.days, found.days), (self.weeks, found.weeks))

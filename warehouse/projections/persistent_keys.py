@@ -126,7 +126,7 @@ class PersistentCollector:
         self._inside = [_listed(sum_counts(self._inside), self._floor, complete)]
 
     def finish(self) -> PersistentPart:
-        """What the rows added so far add to the listing of the run."""
+        """The part of the run's listing that the added rows make."""
         self._prune()
         return PersistentPart(sum_counts(self._edges), self._inside[0], self._floor, self._complete)
 
@@ -171,7 +171,7 @@ class _FewestFirst:
         return self.ticks[self.ranks < min(number, self.many)]
 
     def bytes_of(self, rows: KeyRows, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What the rows of each tick take, by rank, shape (many,); each row counts its key, too."""
+        """The bytes of the rows of each tick, by rank, shape (many,); each row counts its key, too."""
         there = np.flatnonzero(ranks < self.many)
         sizes = name_sizes(rows.names)[rows.codes[there]] + ROW_BYTES
         return np.bincount(ranks[there], weights=sizes, minlength=self.many).astype(np.int64)
@@ -193,14 +193,14 @@ def _listed(rows: KeyRows, floor: int, complete: NDArray[np.int64]) -> KeyRows:
 
 
 def _costs(rows: KeyRows, lengths: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """What the keys with each number of ticks take, shape (size,)."""
+    """The bytes of all keys with each number of ticks, shape (size,)."""
     costs = name_sizes(rows.names) + ROW_BYTES * lengths
     return np.bincount(lengths, weights=costs, minlength=size).astype(np.int64)
 
 
 def _fitting_floor(costs: NDArray[np.int64], floor: int) -> int:
     """The least floor from `floor` on whose keys fit into BYTES."""
-    from_each = np.cumsum(costs[::-1])[::-1]  # what the keys with at least that many ticks take
+    from_each = np.cumsum(costs[::-1])[::-1]  # the bytes of the keys with at least that many ticks
     return max(floor, int((from_each > BYTES).sum()))
 
 

@@ -49,8 +49,8 @@ class PlacedRows:
     """Row i has the value `values[i]`, the place (`files[i]`, `rows[i]`) and the tick `ticks[i]`.
 
     key       the column of the values
-    texts     the values that are texts, by the codes in `values`; None for numbers. They ascend, and each is
-              there once, but in rows that are not sorted yet; some may be those of no row
+    texts     the values that are texts, by the codes in `values`; None for numbers. In sorted rows they
+              ascend, and each is there once; some may belong to no row
     values    (rows,) stored numbers, or codes of texts
     included  stored columns of the other columns (included_columns.py), each (rows,)
     files, rows, ticks
@@ -149,7 +149,7 @@ def sort_rows(parts: Sequence[PlacedRows], *, merged: bool = False) -> PlacedRow
 def _order(values: NDArray[Any], *, merged: bool) -> NDArray[np.intp]:
     """The permutation that sorts values of which there are some."""
     if merged:
-        return np.argsort(values, kind="stable")  # finds the parts that are sorted
+        return np.argsort(values, kind="stable")  # a stable sort finds the sorted parts
     if values.dtype.kind == "i":
         low, high = int(values.min()), int(values.max())
         if (high - low).bit_length() <= _RADIX_BITS:

@@ -73,7 +73,7 @@ class RowIndex(Projection[PlacedRows]):
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
     merges_equal = False
-    sorts_alone = True  # it has no column in common with other projections, or few
+    sorts_alone = True  # an index has few columns in common with other projections, or none
     min_block_cost = 0
 
     @classmethod
@@ -85,7 +85,7 @@ class RowIndex(Projection[PlacedRows]):
 
     @property
     def name(self) -> str:
-        """The words, and the column."""
+        """``index on`` and the column."""
         return f"index on {self.column.name}"
 
     @property
@@ -129,7 +129,7 @@ class RowIndex(Projection[PlacedRows]):
 
     @property
     def own(self) -> tuple[Key, ...]:
-        """The column, and those that it includes."""
+        """The column, and the included columns."""
         return (self.column, *self.included)
 
     @property
@@ -151,7 +151,7 @@ class RowIndex(Projection[PlacedRows]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column, those that it includes, and the place of a row."""
+        """The column, the included columns, and the place of a row."""
         return (*self._names, FILE_OF_ROW, ROW_IN_FILE)
 
     @property
@@ -298,7 +298,7 @@ class RowIndex(Projection[PlacedRows]):
         return rows.digest()
 
     def content_digest(self, rows: PlacedRows) -> int:
-        """The sum of the hashes of all but the places: that of a row changes, its content does not."""
+        """The sum of the hashes of the rows without their places, because the place of a row may change."""
         return rows.digest(with_places=False)
 
 

@@ -149,7 +149,7 @@ class SortedGroups(Projection[GroupRows]):
         return tuple(key.name for key in self.keys if key.is_text)
 
     def decode(self, events: pa.Table) -> tuple[GroupRows, TickCounts]:
-        """The rows of groups, in any order; and all rows by tick, those of no group as NULL."""
+        """The rows of groups, in any order; and all rows by tick: rows of no group count as NULL."""
         ticks = as_numpy(events.column("_tick"))
         columns = [encode_keys(key, single_array(events.column(key.name))) for key in self.keys]
         measure = encode_values(self.measure, single_array(events.column(self.measure.name)))

@@ -33,7 +33,7 @@ class SummedRows(TickedRows, Protocol):
 
 
 class SpansAndSums(NamedTuple):
-    """What the marks of a file have beside its marks: `MarkedFile.extra`. `sums` are None if it has none."""
+    """`MarkedFile.extra` of a measure's file: counts by span, and sums (None if the file has none)."""
 
     spans: Spans
     sums: TickSums | None

@@ -120,8 +120,8 @@ def rows_of_records(
 ) -> tuple[pa.RecordBatch, Signs]:
     """The rows of changes as Debezium writes them, with 1 for each that comes and -1 for each that leaves.
 
-    records   JSON objects; what is empty is left out
-    named     of each, where it is, for errors
+    records   JSON objects; empty ones are left out
+    named     where each record is, for errors
     schema    the columns; if one is hidden, errors show nothing of a record
 
     InputError for a record that is no change, and for one without its whole rows.

@@ -51,7 +51,7 @@ class Coming:
     values       the rows to find
     counts       how often each of them is to be found, shape (k,)
     identifies   whether the columns of `values` identify a row: a second match is an error. Otherwise these
-                 are whole rows, and of equal ones any is taken
+                 are whole rows, and any of several equal rows is taken
     inserts      whether it is no error if a row is not found
     types        Delta's types of the warehouse's columns, by which errors show values
     """
@@ -119,7 +119,7 @@ class Coming:
             lost = read_batches(work.store, removal.file)
             gone = (Fingerprint(one.rows, one.digest or 0) for one in lost)
             left, wanted = sum(gone, Fingerprint()), _repeated(self.values.rows, self.counts)
-            is_purged = any(one.digest is None for one in lost)  # then only their number is known
+            is_purged = any(one.digest is None for one in lost)  # then only the number of rows is known
             if left.rows != wanted.num_rows or not (is_purged or left == fingerprint(wanted)):
                 different = f"{left.rows} rows left, and {wanted.num_rows} others are to leave"
         if different:
@@ -137,7 +137,7 @@ class Coming:
         return sum(self.given.rows.each(self.given.names(work.options), _CountRows()))
 
     def chosen(self, work: Work, selected: Sequence[Selected]) -> list[Selected]:
-        """As many of the selected rows, which all equal one to find, as are to leave.
+        """Those of the selected rows that are to leave; each selected row equals a row to find.
 
         InputError for a row that is not found, unless it is inserted; and for one that is found twice where
         columns identify it.
@@ -236,6 +236,6 @@ def _told(types: Mapping[str, str], rows: pa.RecordBatch, which: NDArray[np.bool
 
 
 def _decoded(kind: str, value: Any) -> Any:
-    """A token as what it is, other values as Arrow gives them."""
+    """The value as a token if the column has tokens, else as Arrow gives it."""
     found = find_column_type(kind)
     return value if value is None or found is None or not found.is_token else found.decode(value)

@@ -62,7 +62,7 @@ class BeforeTick:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """None: rows that expire are not purged by it."""
+        """None: an expiry purges no rows."""
         return ()
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
@@ -142,13 +142,13 @@ class TimeRange:
 def given_conditions(
     options: Options, where: str | None, between: Any
 ) -> tuple[TimeRange | None, RowCondition | None]:
-    """What a caller says of the rows that may leave: a range of their times, and a condition as text."""
+    """The conditions that a caller gives for the rows that may leave: a range of times, and text."""
     within = None if between is None else TimeRange.of(between, EventTime.of(options))
     return within, None if where is None else condition_of(where, dict(options.columns))
 
 
 def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:
-    """The condition that the text is; `columns` has Delta's type of each column.
+    """The condition of a text; `columns` has Delta's type of each column.
 
     InputError unless it is one expression, as `wh.quantile(where=...)` takes it.
     """

@@ -178,7 +178,7 @@ def _keep_from_merges(work: Work, removal: Removal) -> None:
     }
     built = _build(work, projections, plans, waiting)
     if any(run_tables.net_of(new.attempt) >= removal.number for _, new in built.values()):
-        return  # another process has decided it, and some runs without its rows are a part of them
+        return  # another process has decided it, and has built some of these runs without its rows
     for projection in projections:
         _put(work, projection, waiting[projection.runs_table], built)
 
@@ -201,7 +201,7 @@ def _actions(
 
 
 def _fit(store: Store, events: DeltaTable, files: Sequence[NewFile]) -> bool:
-    """Whether files of rows that come have the private columns of the table: the secret may be rotated."""
+    """Whether files of rows that come have the table's private columns: the secret may have been rotated."""
     private = read_options(store, events).names.private if files else frozenset[str]()
     for one in files if private else ():
         with open_sealed(store.filesystem(), f"{EVENTS}/{one.path}") as opened:
@@ -210,14 +210,14 @@ def _fit(store: Store, events: DeltaTable, files: Sequence[NewFile]) -> bool:
     return True
 
 
-# The runs of a projection that are to be written, each with those in whose place it comes and their files.
+# The runs of a projection that are to be written, each with the runs that it replaces and their files.
 _Waiting = Mapping[Run, Mapping[Run, Sequence[DataFile]]]
 
 
 def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] | None:
     """Builds again each run that still has rows of decided removals, and replaces the old run.
 
-    Returns what it replaced, by projection; None if there was nothing to do.
+    Returns the replaced runs, by projection; None if there was nothing to do.
     """
     work = replace(work, options=read_options(work.store))  # the names of columns in both are of one moment
     store, projections = work.store, work.options.projections
@@ -260,7 +260,7 @@ def _with_rows(
 
 
 def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int]) -> _Waiting:
-    """The runs to write in the place of these; neighbours of one level that have no row left become one.
+    """The runs to write in the place of these; neighbours of one level without any row left become one run.
 
     left   how many rows each step has
     """

@@ -81,7 +81,7 @@ def forget(
     with work.phase("purge"):
         purges.make_table(store, work.options.grace_us)
         if constants is not None:
-            _forget_records(store, () if work.options.reveals else constants)  # what is sealed has no text
+            _forget_records(store, () if work.options.reveals else constants)  # sealed records have no text
         work.reached("records purged")
         newly = [one for one in removed.removals if one.number > since]
         _, plans = open_complete(work)
@@ -101,7 +101,7 @@ def forget(
             request,
             removal,
             sum(one.rows for one in removed.removals if one.number == removal),
-            (),  # those that left `rejected` are counted when it is committed
+            (),  # records that left `rejected` are counted when the certificate is committed
             removed.number,
             newest_plan(plans),
             purges.now(),
@@ -151,7 +151,7 @@ def _forget_records(store: Store, constants: Sequence[str]) -> None:
 
 
 def _texts_of(rows: pa.Table) -> list[dict[str, Any]]:
-    """Of each record the texts that may quote it."""
+    """The texts that may quote a record, for each record."""
     named = [name for name in rows.schema.names if name not in {"source", "batch", "rejected_at"}]
     found: list[dict[str, Any]] = rows.select(named).to_pylist()
     return found
@@ -170,7 +170,7 @@ def _pattern(constants: Sequence[str]) -> re.Pattern[str]:
             encoded = base64.b64encode(one.encode()).decode().rstrip("=")
             written = {json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1]}
             forms |= {re.escape(form) for form in {one, one.replace('"', '""'), encoded, *written}}
-    return re.compile("|".join(sorted(forms)))  # without any, it matches every text
+    return re.compile("|".join(sorted(forms)))  # without constants, the pattern matches every text
 
 
 def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> None:

@@ -35,7 +35,7 @@ class _CastRows:
 
 
 def given_input(work: Work, given: Any) -> Input:
-    """What a caller gave as an input: a DataFrame of the session is read by it, anything else here."""
+    """A caller's rows as an input: the session reads its DataFrame, this process anything else."""
     if not work.executor.in_process and hasattr(given, "mapInArrow"):
         return with_tokens(work.executor.input(given), work.options)
     events = tables.open_table(work.store, EVENTS)
@@ -47,8 +47,8 @@ def given_input(work: Work, given: Any) -> Input:
 def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
     """All rows that were given, in memory, with the warehouse's types.
 
-    what      of the call, for errors: 'keys'
-    columns   those that are wanted; None: all that the rows have, which are some of the warehouse's
+    what      the argument's name, for errors: 'keys'
+    columns   the wanted columns; None: all columns of the rows, which are some of the warehouse's
 
     InputError for a column that the warehouse does not have, or that is missing, and for a value that does
     not fit its column exactly.

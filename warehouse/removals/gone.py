@@ -48,7 +48,7 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.run_tables import net_of
 from tidemark.warehouse.settings.options import Options
 
-_CLOCKS_US = int(TOLERANCE * 1e6)  # by which the clocks of the store and of this machine may differ
+_CLOCKS_US = int(TOLERANCE * 1e6)  # by which the store's clock and this machine's may differ
 
 
 def due(store: Store, grace_us: int) -> list[Certificate]:
@@ -92,8 +92,8 @@ def certify(
 def files_of_warehouse(store: Store, names: Iterable[str]) -> dict[str, dict[str, int]]:
     """Every file below the warehouse's folder: by table its path there, and when it was written.
 
-    Times are in milliseconds since 1970. What belongs to none of these tables is under ''; `purges` is left
-    out. Cost: one listing of the folder.
+    Times are in milliseconds since 1970. Files of none of these tables are under ''; `purges` is left out.
+    Cost: one listing of the folder.
     """
     found: dict[str, dict[str, int]] = {name: {} for name in names}
     for info in store.filesystem().get_file_info(fs.FileSelector("", recursive=True)):
@@ -108,7 +108,7 @@ def files_of_warehouse(store: Store, names: Iterable[str]) -> dict[str, dict[str
 
 
 def _left_over(store: Store, options: Options, one: Certificate, grace_us: int) -> list[str]:
-    """What may have the rows, in words; nothing if no file has them."""
+    """The files that may have the rows, in words; nothing if no file has them."""
     events, records = tables.find_tables(store, EVENTS, REMOVALS)
     removed = (NOTHING if events is None else removed_at(store, events)).up_to(one.up_to)
     for projection in options.projections:
@@ -143,7 +143,7 @@ def _is_from_before(written: int, one: Certificate, grace_us: int) -> bool:
 
 
 def _since_the_fence(store: Store, name: str, table: DeltaTable, one: Certificate) -> set[str]:
-    """Files that left the table after the fence. It named them at the fence, so they lack the rows."""
+    """Files that left the table after the fence. The table named them at the fence, so they lack the rows."""
     version = one.versions[name]
     if not has_fence(store, name, version, one.id):
         return set()

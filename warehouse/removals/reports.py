@@ -33,16 +33,16 @@ class RemovalReport:
     rows            rows that were removed
     rows_in         rows that came in their place, by a correction
     rows_by_step    the removed rows, by step of history
-    live_rows       of a dry run: selected rows that are not in history yet. They would be loaded first
-    batches         of how many batches rows were removed
+    live_rows       for a dry run, the selected rows that are not in history yet. They would be loaded first
+    batches         the number of batches that lost rows
     files_rewritten
                     files of `events` that were replaced
     runs_rewritten  by title of the projection, how many runs were built anew; a run that lost all rows is not
-    before          of an expiry: the time before which rows have expired, in UTC
-    bytes_written   bytes of all new files, but of runs that only got other files since a merge may be reading
-                    them; of a dry run the most that they would have, by the present files
+    before          for an expiry, the time before which rows have expired, in UTC
+    bytes_written   bytes of all new files, without files that runs got only because a merge may be reading
+                    them. For a dry run an upper limit, by the present files
     seconds         time spent
-    certificate     of a purge; None without one
+    certificate     for a purge, its certificate; else None
     """
 
     outcome: Literal["removed", "corrected", "empty", "known", "planned"]
@@ -62,7 +62,7 @@ class RemovalReport:
 
 
 def report_of(removal: Removal, content: RemovedFile) -> RemovalReport:
-    """The report of a removal by its record and what its file has."""
+    """The report of a removal by its record and the content of its file."""
     return RemovalReport(
         "corrected" if removal.kind == "correct" else "removed",
         removal.kind,
@@ -90,7 +90,7 @@ def _rows_by_step(parts: Iterable[RemovedPart]) -> dict[int, int]:
 
 
 def planned(work: Work, wanted: Wanted) -> RemovalReport:
-    """What a removal would do; nothing is changed."""
+    """The report of what a removal would do; nothing is changed."""
     events, plans = open_complete(work)
     selected = select(work, wanted.condition, wanted.of(planned_batches(plans)), events)
     parts = parts_of(wanted, plans, selected)

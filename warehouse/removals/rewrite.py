@@ -34,7 +34,7 @@ from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A file of `events` and its successor; of the rows that leave, by batch, fingerprints and latest times.
+    """A file of `events`, its successor, and by batch fingerprints and latest times of the rows that leave.
 
     Times are in microseconds since 1970; a batch without one is left out. Without digests, of rows that
     expire, the fingerprints have the numbers of rows alone, and there are no times. `rows` are those that
@@ -110,7 +110,7 @@ class RewriteTask:
         removed: defaultdict[BatchNumber, Fingerprint],
         latest: dict[BatchNumber, int],
     ) -> None:
-        """Adds the fingerprints of rows in one chunk, as `same_rows` makes those of stored and given rows."""
+        """Adds the fingerprints of rows in one chunk, made as in `same_rows` for stored and given rows."""
         counts, batches = self.selected.counts, rows
         if len(counts) > 1:
             batches = with_plain_types(rows.select(BATCH_COLUMNS))

@@ -23,7 +23,7 @@ _SHARE = 4  # at most one row is kept for so many rows that stay
 class Room:
     """The room for rows of a removal.
 
-    rows      that leave by it
+    rows      the rows that leave by the removal
     may_keep  whether they may be kept at all
     waiting   rows that left before, which runs still have of which a row is left once these rows have left
     limit     the rows that may be kept once these rows have left
@@ -55,8 +55,8 @@ def room_for(
 ) -> Room:
     """The room for the rows of these parts, which leave at this version of `events`; `plans` are all there.
 
-    There is none beside an index: where its rows stood in `events` is not kept. And there is none where runs
-    lose all of their rows: they count as empty, and nothing is subtracted from them.
+    There is no room beside an index, because kept rows do not say where they stood in `events`. And none is
+    needed for runs that lose all of their rows: they count as empty, and nothing is subtracted from them.
     """
     rows, removed = sum(part.rows for part in parts), removed_at(work.store, events)
     leaving, staying = Counter[int](), removed.rows_by_step(plans)

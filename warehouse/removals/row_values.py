@@ -36,7 +36,7 @@ from tidemark.warehouse.removals.value_ranges import ColumnRanges, EventTime, ma
 # search does; it is to stay in the processor's cache.
 _TABLE_SHARE, _TABLE_DIGITS = 16, 22
 
-Places = NDArray[np.int64]  # of rows among the given ones; -1 for a row that equals none
+Places = NDArray[np.int64]  # places of rows among the given ones; -1 for a row that equals none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,9 +44,9 @@ class RowValues:
     """Given rows by which rows are selected; see the module.
 
     rows          the distinct given rows, in the order of `hashes`
-    hashes        of each of them, ascending
+    hashes        the hash of each, ascending
     nulls_match   whether NULL equals NULL; otherwise a row with NULL equals none
-    ranges        of the columns with statistics, by which files are left out; tasks need none
+    ranges        the ranges of the columns with statistics, by which files are left out; tasks need none
     """
 
     rows: pa.RecordBatch
@@ -95,7 +95,7 @@ class RowValues:
         return self.places(rows) >= 0
 
     def places(self, rows: pa.Table) -> Places:
-        """For each row the place in `self.rows` of the one that it equals; -1 for none."""
+        """For each row the place in `self.rows` of the given row that it equals; -1 for none."""
         own = cast_rows(rows.select(list(self.columns)), self.rows.schema)
         hashes, found = row_hashes(own), np.full(own.num_rows, -1, np.int64)
         left = self._candidates(hashes)
@@ -137,7 +137,7 @@ class BothConditions:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The constants of both."""
         return tuple(dict.fromkeys([*self.first.constants, *self.second.constants]))
 
     def share(self, stats: Mapping[str, Any]) -> Share:

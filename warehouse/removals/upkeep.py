@@ -66,7 +66,7 @@ def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
     """Takes kept rows that no run has any more out of the files of their removals.
 
     A reader that saw older runs finds the old file for the grace, or looks again. A file that cannot be read
-    stays as it is, for `verify` to tell: no run has its rows any more, and maintenance goes on.
+    stays as it is, and `verify` reports it: no run has its rows any more, so maintenance goes on.
     """
     events = tables.open_table(store, EVENTS)
     removed = removals.removed_at(store, events)
@@ -83,7 +83,7 @@ def forget_kept(store: Store, projections: Iterable[Projection[Any]]) -> None:
 
 
 def _without_rows(store: Store, file: str) -> RemovedFile | None:
-    """What a file of removed rows has beside them; None if it has none of them, or cannot be read."""
+    """The content of a removal's file without its rows; None if it has no rows, or cannot be read."""
     try:
         if not has_rows(store, file):
             return None

@@ -41,7 +41,7 @@ class EventTime:
 
     @classmethod
     def of(cls, options: Options) -> EventTime | None:
-        """That of the warehouse; None without one."""
+        """The event time of the warehouse; None without one."""
         time, grid = options.time_column, options.grid
         return None if time is None or grid is None else cls(time, grid)
 
@@ -50,9 +50,9 @@ class EventTime:
 class ColumnRanges:
     """The values of the given rows in one column.
 
-    name     of the column in the statistics
-    values   distinct, ascending; text as its bytes
-    places   of each given row, the place of its value; _ANY if it lies within every range
+    name     the column's name in the statistics
+    values   its distinct values, ascending; text as its bytes
+    places   for each given row the place of its value; _ANY if it lies within every range
     """
 
     name: str
@@ -72,7 +72,7 @@ class ColumnRanges:
 
 
 def ranges_of(rows: pa.RecordBatch, time: EventTime | None) -> tuple[ColumnRanges, ...]:
-    """Those of the columns of given rows that have exact statistics."""
+    """The ranges of the columns of given rows that have exact statistics."""
     found = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if time is not None and field.name == time.column.name:

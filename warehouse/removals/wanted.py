@@ -40,10 +40,10 @@ class Wanted:
     """The rows to be removed.
 
     kind        of the removal
-    batches     whose rows; None: of all batches
-    condition   that selects rows; None: all rows of the batches
+    batches     the batches whose rows leave; None: all batches
+    condition   the condition that selects rows; None: all rows of the batches
     request     the caller's name of the call
-    coming      of a correction, the rows that come in their place
+    coming      for a correction, the rows that come in their place
     may_keep    whether few rows may be kept for readers to subtract, instead of building runs again
     """
 

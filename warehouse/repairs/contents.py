@@ -31,7 +31,7 @@ class Differences:
 
     runs     by projection the runs that have other rows than `events`, each with the difference
     ledger   why the ledger does not fit its rows; None if it does
-    others   differences that cannot be made good from another table
+    others   differences that cannot be repaired from another table
     """
 
     runs: dict[Projection[Any], Mapping[Run, str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Differences:
 def compare(store: Store) -> Differences:
     """Compares runs and ledger with `events`, and removals with their records; reads all of them.
 
-    What differs is compared again, as others may commit and maintenance may delete files meanwhile.
+    Differences are compared again, as others may commit and maintenance may delete files meanwhile.
     DamagedWarehouse if a file cannot be read in any try.
     """
     versions, found = None, Differences()

@@ -33,7 +33,7 @@ from tidemark.warehouse.loads.missing_summaries import summarise
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.work import Work
 
-_OPENED_ROWS = 256  # whose summaries are in memory at the same time
+_OPENED_ROWS = 256  # rows whose summaries are in memory at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,8 @@ def all_wrong(store: Store, fault: str) -> LedgerDamage:
 def check_summaries(rows: pa.Table) -> None:
     """DamagedWarehouse if a summary in these rows of a file of the ledger cannot be read.
 
-    No digest finds that if another tool rewrote the file, or if the summary was wrong when it was written.
+    Digests do not find this if another tool rewrote the file, or if the summary was wrong when it was
+    written.
     """
     no_rows = data_files.table_without_rows(ledger_rows.SCHEMA)  # older files lack columns
     stored = pa.concat_tables([no_rows, rows], promote_options="permissive")
@@ -93,10 +94,10 @@ def check_summaries(rows: pa.Table) -> None:
 
 
 def _copied(ranges: Mapping[str, Collection[BatchRange]]) -> dict[str, str]:
-    """Files that leave so that no range is there twice: a range then is there once, or not at all.
+    """Files that have to leave so that no range is in two files.
 
-    First, files whose ranges all lie in other files, too, leave, those with most ranges first. Then all files
-    leave that have a range which is still there twice.
+    First, files whose ranges are all in other files, too, leave, those with most ranges first. Then all files
+    with a range that is still in two files leave, so that range is in none.
     """
     counts, copied = Counter(chain.from_iterable(ranges.values())), dict[str, str]()
     for is_last in (False, True):

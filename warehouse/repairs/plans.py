@@ -29,7 +29,7 @@ from tidemark.warehouse.events.steps import StepPlan, plans_of_rows
 
 @dataclass(frozen=True, slots=True)
 class PlansDamage:
-    """The plans that are left, in order, and why others are not; `log` is why the log cannot be opened."""
+    """The plans that are left, in order, and why others are lost; `log` is why the log cannot be opened."""
 
     plans: tuple[StepPlan, ...]
     faults: tuple[str, ...]
@@ -76,7 +76,7 @@ def _shared_batch(plans: Sequence[StepPlan]) -> int | None:
 
 
 def put_right(store: Store, grace_us: int) -> None:
-    """Makes a table whose log cannot be opened one that can, with the plans that are left."""
+    """Makes a table anew whose log cannot be opened, with the plans that are left."""
     if table_open.exists(store, STEPS):
         remove_log(store, STEPS)
     tables.create(store, STEPS, steps.SCHEMA, grace_us=grace_us)
@@ -96,7 +96,7 @@ def rewrite(store: Store, damage: PlansDamage) -> None:
 
 
 def _facts(store: Store, files: Sequence[DataFile]) -> dict[int, StepFacts]:
-    """The facts of steps in those of the files that can be read."""
+    """The facts of steps in the files that can be read."""
     found: dict[int, StepFacts] = {}
     for file in files:
         with suppress(DamagedWarehouse, FileNotFoundError):

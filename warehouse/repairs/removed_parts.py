@@ -31,7 +31,7 @@ from tidemark.warehouse.repairs.ledger import LedgerDamage
 
 @dataclass(frozen=True, slots=True)
 class LostParts:
-    """The parts of plans that are lost, of which rows left, as they come again.
+    """The parts of lost plans of which rows left, as the new plan has them.
 
     rows    of each new part, as they came
     step    the new step
@@ -54,9 +54,9 @@ class LostParts:
 def find(
     store: Store, plans: Sequence[StepPlan], lost: Iterable[BatchRange], damage: LedgerDamage
 ) -> LostParts | None:
-    """The parts of steps from the first lost plan on, of which rows left; None if none did.
+    """The parts of steps from the first lost plan on, of which rows left; None if no row did.
 
-    plans   those that are left
+    plans   the plans that are left
     lost    the batches of streams that neither a plan nor the ledger has
     """
     (table,) = tables.find_tables(store, REMOVALS)

@@ -42,12 +42,12 @@ class RunsDamage:
 
     logs      by table, why its log cannot be opened
     faults    by run, why it is not as it was written
-    files     of each run that the table names
+    files     the files of each run that the table names
     plan      which runs leave and which are built
     unlisted  marks of runs that stay, which the table of marks does not name
     lost      marks that their table names, also of earlier runs, and that are missing or cut, or of a step
               without a plan
-    behind    the planned steps after the last run; a load adds them
+    behind    the planned steps after the last run; a load adds runs for them
     """
 
     projection: Projection[Any]

@@ -131,11 +131,11 @@ def plan_merge(layout: Layout, kappa: int) -> Merge | None:
 
 
 def merging_runs(layout: Layout, kappa: int) -> list[Run]:
-    """The runs that a merge may be reading which was planned before and is not committed.
+    """The runs that an earlier merge, which is not committed yet, may be reading.
 
-    kappa   the smallest one that a merge may have been planned with
+    kappa   the smallest kappa that a merge may have been planned with
 
-    The inputs of such a merge are there still. So the level where it begins has more than kappa runs, and
+    The inputs of such a merge are still there. So the level where it begins has more than kappa runs, and
     each further level that it takes in has kappa at least.
     """
     levels, reading = layout.levels(), set[int]()

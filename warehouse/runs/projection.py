@@ -78,7 +78,8 @@ class MarkedFile:
     The file stores `rows` rows, which represent `count` rows of `events`; `size` is in bytes. Mark i is at
     row `positions[i]` of the file; `sort_keys` are the columns of the marks' sort keys. `stats` are the
     statistics for Delta. `extra` is other data that the projection needs for the run's marks.
-    `write_rows` fills in `digests`, the digests of the rows and blocks, and `footer`, that of the file.
+    `write_rows` fills in `digests`, the digests of the rows and blocks, and `footer`, the file's Parquet
+    footer.
     """
 
     path: str

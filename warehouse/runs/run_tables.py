@@ -116,7 +116,7 @@ def nets_of(runs: Mapping[Run, Sequence[DataFile]]) -> dict[Run, int]:
 
 
 def other_log(table: DeltaTable) -> str | None:
-    """What shows that the log, or its checkpoint, is of no table of runs or marks; None if nothing does."""
+    """Why the log, or its checkpoint, cannot be that of a table of runs or marks; None if it can be."""
     columns = table.metadata().partition_columns
     if columns == ["run"]:
         return None
@@ -125,7 +125,7 @@ def other_log(table: DeltaTable) -> str | None:
 
 
 def other_format(table: DeltaTable) -> str | None:
-    """What is wrong with the format of a runs table and its marks; None if it is that of this version."""
+    """What is wrong with the format of a runs table and its marks; None if this version has that format."""
     if (reason := other_log(table)) is not None:
         return reason
     found = table.metadata().configuration.get(_FORMAT_PROPERTY, "0")
@@ -282,7 +282,7 @@ def replace_if_same(
     olds   the files that were read, by run
     news   the runs in their place; they may have the names of old ones. Their marks must be appended before
 
-    False, and nothing is changed, if one of the runs has gone or has other files: its rows may be others.
+    False, and nothing is changed, if one of the runs has gone or has other files, which may have other rows.
     """
     race = Race(store, projection.runs_table)
     while True:
@@ -354,7 +354,7 @@ def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAc
 def _marks_encoding(schema: pa.Schema) -> dict[str, Any]:
     """The options of the writer of marks.
 
-    Most columns of a row group are NULL: a dictionary, statistics and zstd take longer than what they save.
+    Most columns of a row group are NULL: a dictionary, statistics and zstd take more time than they save.
     Only the path of a file is repeated, and only the contents are long.
     """
     lists = {field.name: ".list.element" for field in schema if pa.types.is_list(field.type)}

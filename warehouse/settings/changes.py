@@ -31,7 +31,7 @@ from tidemark.warehouse.settings.renames import new_names, renamed
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a call of `alter` asks for; None is as if it was not given.
+    """The changes that a call of `alter` asks for; None stands for an argument that is not given.
 
     add_measure, drop_measure, drop_index
                                 the name of a column
@@ -134,7 +134,7 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
 
     newest_step   finds the newest step that is planned, of which what is added has to be built
     """
-    if asked.rename:  # it goes alone
+    if asked.rename:  # a rename goes alone
         return renamed(options, asked.rename)
     measures, keys, groups = options.measure_names, options.own_keys, options.group_names
     beside = dict(options.features)
@@ -187,7 +187,7 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
 
 
 def without(options: Options, asked: Asked, now_us: int) -> Options:
-    """The options without what is dropped at this moment; InputError for what was never there.
+    """The options without the parts to be dropped; InputError for a part that was never there.
 
     The key of a group that is dropped stays, and so does the order of the keys.
     """
@@ -233,7 +233,7 @@ def without(options: Options, asked: Asked, now_us: int) -> Options:
 
 
 def _index_of(given: Any) -> Columns:
-    """The column of a new index, and those beside it; InputError for what names none."""
+    """The column of a new index, and the included columns; InputError if the argument names none."""
     stored = KINDS["indexes"].parse([given])
     KINDS["indexes"].check(OPTIONS["index"], stored)
     (columns,) = KINDS["indexes"].as_field(stored)
@@ -286,7 +286,7 @@ def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> O
 
 
 def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
-    """Those of the wider types, Delta's names by the columns', that the columns do not have yet.
+    """The wider types that the columns do not have yet: Delta's names by the columns'.
 
     InputError for a column that is not there, that a companion summarises, or that is of a type that is no
     narrower one.
@@ -314,7 +314,7 @@ def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
 
 
 def wider_columns(options: Options, types: Mapping[str, str]) -> dict[str, str]:
-    """Those of a batch's types, Delta's names by the columns', that are wider than the stored ones.
+    """The types of a batch that are wider than the stored ones: Delta's names by the columns'.
 
     A column that a companion summarises keeps its type.
     """
@@ -338,13 +338,13 @@ def widened(options: Options, types: Mapping[str, str]) -> Options:
 
 
 def changed_properties(before: Options, after: Options) -> dict[str, str]:
-    """The table properties of new options; those that the old ones had, and these have not, are emptied."""
+    """The table properties of new options; properties that only the old options had are emptied."""
     new = after.properties()
     return {**{name: json.dumps({}) for name in before.properties() if name not in new}, **new}
 
 
 def _check_was_dropped(options: Options, what: str, table: str) -> None:
-    """InputError unless what is dropped was there, and was dropped by an earlier call."""
+    """InputError unless the part to be dropped was there, and an earlier call dropped it."""
     if any(name == table or (table.endswith("/") and name.startswith(table)) for name in options.dropped):
         return
     there = {
@@ -357,7 +357,7 @@ def _check_was_dropped(options: Options, what: str, table: str) -> None:
 
 
 def _types_by_name(widen: Any) -> dict[str, str]:
-    """Delta's names of the types; InputError for what maps no names to types."""
+    """Delta's names of the types; InputError if the argument maps no names to types."""
     if widen is None:
         return {}
     if not isinstance(widen, Mapping) or not all(

@@ -53,7 +53,7 @@ def common_options(by_name: Mapping[str, Options]) -> Options:
 
 
 def _equal_facts(options: Options) -> dict[str, Any]:
-    """What must be equal in all warehouses, by its name in errors."""
+    """The facts that must be equal in all warehouses, by their names in errors."""
     return {
         "the measures": sorted(options.measure_names),
         "the time column": options.time,

@@ -23,10 +23,10 @@ _PARTS = 16  # summaries have a part of the error, which is no number below the 
 
 
 class Kind:
-    """What the values of options are. By default the stored form is the field of Options."""
+    """The kind of an option's values. By default the stored form is the field of Options."""
 
     def parse(self, given: Any) -> Any:
-        """The stored form of what a caller gives; what cannot be parsed may stay for `check`."""
+        """The stored form of a given value; a value that cannot be parsed may stay for `check`."""
         return given
 
     def check(self, option: Option, stored: Any) -> None:
@@ -61,7 +61,7 @@ def _repeats(names: list[str]) -> bool:
 
 class _Measures(Kind):
     def parse(self, given: Any) -> list[Any]:
-        """A list of names from a name or names; anything else is its item, for the check."""
+        """A list of names from a name or names; anything else becomes its only item, for the check."""
         return list(given) if is_sequence(given) else [given]
 
     def check(self, option: Option, stored: Any) -> None:
