@@ -49,10 +49,10 @@ class GroupState:
     state: clear, possible, certain or stale. since: when it began, by the clock of this machine.
     value, low, high: of the first comparison; None where there are no rows, and where the question failed.
         A share or a burn rate is a fraction.
-    window: that of the first comparison.
-    reason: why, in words.
-    traffic: of an alert over sites, the `messages` and `bytes` that all places have sent so far, and in
-        `messages_of_asking` and `bytes_of_asking` what it would have cost to ask each site at every look.
+    window: the window of the first comparison.
+    reason: why the group has this state, in words.
+    traffic: for an alert over sites, the `messages` and `bytes` that all places have sent so far, and in
+        `messages_of_asking` and `bytes_of_asking` the cost of asking each site at every look.
         None without sites.
     """
 
@@ -85,7 +85,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(GroupState):
-    """That a group of a condition has changed its state.
+    """A change of the state of a group of a condition.
 
     id: the same whenever this notice is delivered again, so that receivers can leave out repetitions.
     previous: the state before.
@@ -131,7 +131,7 @@ class Source(Protocol):
 
     @property
     def identity(self) -> str:
-        """Of what is asked."""
+        """What identifies the warehouse or exchange that is asked."""
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -144,7 +144,7 @@ class Source(Protocol):
         """A look at all conditions begins."""
 
     def look(self, condition: Condition, now: int, fires: set[str]) -> Look | None:
-        """What is known of a condition; None if nothing is known yet, so that its state stays.
+        """A look at a condition; None if nothing is known about it yet, so that its state stays.
 
         fires: the names of the groups that are possible or certain.
         """
@@ -182,7 +182,7 @@ class Alert:
 
     @property
     def traffic(self) -> Mapping[str, int]:
-        """Of an alert over sites: see `GroupState`; nothing without sites."""
+        """The traffic of an alert over sites, see `GroupState`; empty without sites."""
         return self._source.traffic()
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Alert:
         self.close()
 
     def check(self) -> list[Notice]:
-        """Asks each condition once, and returns what changed; it is delivered, too, as far as that works.
+        """Asks each condition once, and returns the changes; delivers them, too, as far as that works.
 
         InputError at the first look for a question that the warehouse does not answer. Later, and for every
         other error of a question, the state is stale. TidemarkError where a later process has its place in
@@ -222,7 +222,7 @@ class Alert:
         times: int | None = None,
         stopping: threading.Event | None = None,
     ) -> Iterator[Notice]:
-        """Yields what changes: asks after each commit to the warehouse, and at least every so many seconds.
+        """Yields the changes: asks after each commit to the warehouse, and at least every so many seconds.
 
         poll: seconds between two looks for a commit. times: ends after so many looks. stopping: ends it.
         """
@@ -237,7 +237,7 @@ class Alert:
             self._wait(every, poll, stopping, seen)
 
     def deliver(self) -> int:
-        """Delivers what was not taken yet, the oldest first, and returns how many are left.
+        """Delivers the notices that nobody took yet, the oldest first, and returns how many are left.
 
         After a failure it waits 1, 2, 4 ... 60 seconds before it tries again, at one of the next calls.
         """
@@ -261,10 +261,10 @@ class Alert:
         return len(waiting)
 
     def _wait(self, every: float, poll: float, stopping: threading.Event, seen: tuple[object, ...]) -> None:
-        """Returns once there is a commit, the time is over, or it is to stop.
+        """Returns once there is a commit, the time is over, or the alert has to stop.
 
-        seen: what was seen before the conditions were asked. A commit that a later condition has seen already
-            counts, too: the ones before it were asked without it.
+        seen: the result of the look before the conditions were asked. A commit that a later condition has
+            seen already counts, too: the conditions before it were asked without this commit.
         """
         until = time.monotonic() + every
         while not stopping.wait(max(0.0, min(poll, until - time.monotonic()))):

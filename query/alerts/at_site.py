@@ -76,7 +76,7 @@ class _Watched:
 
 
 class _SiteMachine:
-    """What the coordinator said, a `Machine`."""
+    """The messages of the coordinator, as a `Machine`."""
 
     def __init__(self) -> None:
         self.watched: list[_Watched] = []
@@ -94,7 +94,7 @@ class _SiteMachine:
             for number, name, zones in content if self.watched and kind == ZONES else ():
                 if name in self.watched[number].groups:
                     self.watched[number].groups[name].take(zones)
-                else:  # forgotten here, and then watched anew for another site, or for what was said before
+                else:  # forgotten here, then watched anew for another site, or by an earlier message
                     self.watched[number].group(name).ask()
             for number, name in content if self.watched and kind == GONE else ():
                 self.watched[number].groups.pop(name, None)
@@ -130,10 +130,10 @@ class AlertSite:
         return dict(self._place.traffic)
 
     def turn(self) -> bool:
-        """Takes what came, looks if that is due, and sends what there is to say; whether anything came.
+        """Takes the messages that came, looks if a look is due, and sends messages; returns whether any came.
 
-        It is due after a commit, if the coordinator asks, and every so many seconds. TidemarkError if a later
-        process of this site runs.
+        A look is due after a commit, if the coordinator asks, and every so many seconds. TidemarkError if a
+        later process of this site runs.
         """
         with exchange_errors():
             came = self._place.turn()
@@ -142,7 +142,7 @@ class AlertSite:
         return came
 
     def watch(self, poll: float = 0.5, stopping: threading.Event | None = None) -> None:
-        """Takes turns until `stopping`. poll: seconds between two. What a store refuses is tried again."""
+        """Takes turns until `stopping`, `poll` seconds apart. If a store refuses, a turn is tried again."""
         stopping = stopping or threading.Event()
         while not stopping.is_set():
             try:
@@ -152,7 +152,7 @@ class AlertSite:
             stopping.wait(poll)
 
     def _said(self) -> list[Message]:
-        """Looks at all conditions if that is due, else at those of which the coordinator said something."""
+        """Looks at all conditions if that is due, else at those about which the coordinator sent messages."""
         watched, now = self._machine.watched, time.monotonic()
         if watched and self._is_new(now):
             self._next_look = now + self._every
@@ -170,7 +170,7 @@ class AlertSite:
         return now >= self._next_look or any(map(is_not, self._wh.seen, self._seen))
 
     def _look(self, watched: Sequence[_Watched]) -> list[Message]:
-        """Looks at conditions, and returns what there is to say."""
+        """Looks at conditions, and returns the messages about them."""
         now = now_us()
         self._seen, newest = self._wh.seen, NewestRows(self._wh)
         reports = []
@@ -183,12 +183,12 @@ class AlertSite:
         is_late = moment >= self._next_word
         if reports or is_late:
             self._next_word = moment + self._machine.beat
-        if reports or (is_late and not self._place.waiting):  # what nobody took is sent again anyway
+        if reports or (is_late and not self._place.waiting):  # untaken messages are sent again anyway
             return [said(COORDINATOR, REPORT, [self.looks, reports])]
         return []
 
     def _values(self, one: _Watched, now: int, newest: NewestRows) -> Mapping[str, list[int] | str]:
-        """The sums of a condition here, by group; or of all groups why there are none."""
+        """The sums of a condition at this site, by group; or the reason why there are none, for all."""
         try:
             for part in one.condition.parts:
                 check_no_names(self._wh.options, part)

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 Operator = Literal[">", ">=", "<", "<="]
-# Questions of an alert that are not questions of Reader by the same name: those that they ask, and the field.
+# Questions of an alert that Reader has under another name: the question of Reader, and the field.
 FIELDS = {
     "count": ("summary", "count"),
     "sum": ("summary", "sum"),
@@ -57,8 +57,8 @@ class Comparison:
     field: the number that is compared: None for the answer's own value; a field of a summary; "share", the
         share of the rows that are at most the value; or "burn", the burn rate: the share of the rows above
         the value, divided by the share that the objective allows there.
-    objective: of a burn rate: the share of rows that should be at most the value.
-    threshold: a number; of a measure of times the text of one.
+    objective: for a burn rate, the share of rows that should be at most the value.
+    threshold: a number; for a measure of times the text of a time.
     least_rows: with fewer rows the comparison does not hold.
     lasting: microseconds that the condition has to hold before it counts.
     """
@@ -195,7 +195,7 @@ def _comparison(words: _Words, measures: Sequence[str]) -> Comparison:
 def _resolved(
     question: str, measures: Sequence[str], given_args: tuple[list[Any], dict[str, Any]], text: str
 ) -> dict[str, Any]:
-    """The arguments by name; InputError for those that the question has not, or that alerts cannot have."""
+    """The arguments by name; InputError for arguments that the question lacks, or that alerts cannot have."""
     args, named = given_args
     if SIGNATURES[question].subjects and args:
         named = {SIGNATURES[question].subjects[0]: args.pop(0), **named}

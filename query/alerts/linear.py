@@ -46,7 +46,7 @@ QUESTIONS = ("quantile", "rank", "cdf", "burn", "frequency", "count")
 class Counted:
     """What a site counts: a question about a number of rows.
 
-    point: of a quantile the x, exact. is_less: whether rows equal to x do not count.
+    point: for a quantile the x, exact. is_less: whether rows equal to x do not count.
     """
 
     asked: Comparison
@@ -114,7 +114,8 @@ class Sum:
 class LinearPart:
     """A comparison over sites: the places of its sums among those of the condition.
 
-    near, far: of the threshold and of the clear level: it certainly holds, or possibly. rows: enough rows.
+    near, far: the sums by which the threshold, and the clear level, certainly or possibly holds. rows: the
+        sum by which there are enough rows.
     """
 
     part: Comparison
@@ -280,7 +281,7 @@ def _moment(given: Any) -> Any:
 
 
 def _counting(part: Comparison) -> Comparison:
-    """The question of a comparison alone, so that equal ones are asked once."""
+    """The question of a comparison alone, so that equal questions are asked once."""
     field = part.field if part.field == "count" else None
     return replace(
         part, text="", operator=">", threshold=0, field=field, objective=None, least_rows=0, lasting=0

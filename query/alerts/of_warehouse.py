@@ -52,7 +52,7 @@ class OfWarehouse:
         self._newest = NewestRows(self._wh)
 
     def end(self) -> None:
-        """A look at all conditions was made: what it refused is refused no more, but stale."""
+        """A look at all conditions was made: from now on a failed question is stale, and not refused."""
         self._was_asked = True
 
     def traffic(self) -> Mapping[str, int]:
@@ -75,7 +75,7 @@ class OfWarehouse:
         return Look(seen, problem)
 
     def _ask(self, condition: Condition, now: int, fires: set[str]) -> dict[str, Seen]:
-        """What each group is now: the least of its comparisons."""
+        """The state of each group now: the least of its comparisons."""
         end = window_end(self._wh, now, self._lag)
         parts = condition.parts
         found = [

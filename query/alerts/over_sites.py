@@ -46,10 +46,10 @@ Outgoing = defaultdict[tuple[int, int], list[Any]]
 
 
 class _Coordinated:
-    """A condition at the coordinator; what it has to say goes to `outgoing`, by site and kind.
+    """A condition at the coordinator; its messages go to `outgoing`, by site and kind.
 
-    groups: the sums of each group. all: those of ALL; with groups there are none, and it is known once each
-        site has told of all groups that it has.
+    groups: the sums of each group. all: the sums of ALL; with groups there are none, and ALL is known once
+        each site has told of all groups that it has.
     """
 
     def __init__(self, number: int, condition: Condition, sites: int, outgoing: Outgoing) -> None:
@@ -71,7 +71,7 @@ class _Coordinated:
         return LinearCoordinator(self._sites, least, ask, give)
 
     def receive(self, sender: int, name: str, values: Any, looks: int, peers: Iterable[int]) -> None:
-        """Takes the report of a site about a group; without sums of ALL it has none of any group."""
+        """Takes the report of a site about a group; a report of ALL without sums is about all its groups."""
         self._of(name, sender, peers).receive(sender, values, looks)
         if self.linear.there and isinstance(values, str):
             for one in self.groups.values():
@@ -119,8 +119,8 @@ class _Coordinated:
 class _CoordinatorMachine:
     """The coordinator of all conditions, a `Machine`.
 
-    heard: when each site said something last, in microseconds. looks: how often each looked.
-    reports: the bytes of what each site reported last about each condition and group.
+    heard: when each site's last message came, in microseconds. looks: how often each looked.
+    reports: the bytes of each site's last report about each condition and group.
     """
 
     def __init__(self, conditions: Iterable[Condition], sites: int, task: dict[str, Any]) -> None:
@@ -199,11 +199,11 @@ class OverSites:
 
     @property
     def seen(self) -> tuple[object, ...]:
-        """Another object once something came."""
+        """Another object once a message came."""
         return (self._news,)
 
     def refresh(self) -> None:
-        """Takes what came. TidemarkError if a later coordinator runs: this one has to end."""
+        """Takes the messages that came. TidemarkError if a later coordinator runs: this one has to end."""
         self._problem = None
         self._meet(self._turn)
 
@@ -243,7 +243,7 @@ class OverSites:
             self._meet(lambda: self._place.say(messages))
 
     def _seen(self, condition: LinearCondition, name: str, sums: LinearCoordinator, needed: set[int]) -> Seen:
-        """What the sums of a group say."""
+        """The state of a group by its sums."""
         verdicts = [part.verdicts(sums.reached, needed) for part in condition.parts]
         reading, words = condition.parts[0].reading(condition.sums, sums.sums)
         threshold, kept = (min(both) for both in zip(*verdicts, strict=True))
@@ -265,7 +265,7 @@ class OverSites:
         self._place.repeat_at_times(PATIENCE)
 
     def _meet(self, act: Callable[[], None]) -> None:
-        """Does something at the exchange; what it refuses for the moment is the problem of all conditions."""
+        """Does something at the exchange; a refusal of the moment becomes the problem of all conditions."""
         with exchange_errors():
             try:
                 act()

@@ -44,7 +44,7 @@ class Exchange:
     """A folder or an object store where the places of an alert over sites meet.
 
     uri: an absolute path, or the address of an object store with a conditional put; all places can reach it.
-    topic: what the alert is called there, the same at all places: text of at most 200 bytes.
+    topic: the alert's name in the exchange, the same at all places: text of at most 200 bytes.
     secret: 16 to 64 bytes, the same at all places; it is never shown.
     storage_options: of the object store, as delta-rs defines them.
     """
@@ -66,7 +66,7 @@ class Exchange:
 
 @contextmanager
 def exchange_errors() -> Iterator[None]:
-    """What the exchange refuses, as an error of the package."""
+    """Refusals of the exchange as errors of the package."""
     try:
         yield
     except SketchError as error:
@@ -94,7 +94,7 @@ def level_of(said: list[str] | None) -> str | Fraction | None:
 
 @contextmanager
 def one_release(payload: bytes) -> Iterator[Any]:
-    """The content of a message. CorruptSketch if it is not what this release says."""
+    """The content of a message. CorruptSketch if it does not have the form of this release."""
     try:
         yield json.loads(payload)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:

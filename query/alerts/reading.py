@@ -47,7 +47,7 @@ class Reading:
         fractions.
     rows: the rows that the answer is about.
     group: the values of the columns of `by` and `where`; None without.
-    window: that of the answer; None for all rows, and where there are no rows.
+    window: the answer's window; None for all rows, and where there are no rows.
     now: which of `low` and `high` are certain at present. While a warehouse does not answer, its rows may
         have changed: then only the lower bound of a key's rows is certain, which the others give.
     """

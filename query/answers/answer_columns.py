@@ -102,10 +102,10 @@ class Computed(Sequence[Any]):
 class AnswerColumns(Sequence[A], Generic[A]):
     """Answers of one kind; it is equal to any sequence of equal answers.
 
-    kind: their class.
-    own: by name the fields that each answer has for itself.
-    of_cell: those that the `each` answers of a cell share; the columns have one item for each cell.
-    common: those that all of them share, and properties of `kind` that are the same for all.
+    kind: the class of the answers.
+    own: by name, the fields that each answer has for itself.
+    of_cell: the fields that the `each` answers of a cell share; these columns have one item for each cell.
+    common: the fields that all answers share, and properties of `kind` that are the same for all.
     """
 
     __slots__ = ("_common", "_each", "_kind", "_of_cell", "_own", "_shared")

@@ -19,7 +19,7 @@ _READ = ("runs", "steps", "ledger", "removed")
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """What one warehouse of several has for an answer.
+    """Facts about one of several warehouses for an answer.
 
     rows: its rows in the ticks of the window, of history and live, with NaN and NULL. The rows of all
         warehouses together are those of the answer, unless it is about some of the rows in its window.
@@ -28,7 +28,7 @@ class SiteFacts:
     as_of: the versions of its tables that were read.
     expired_before: the time before which its rows have expired, if the window reaches behind it; None
         otherwise.
-    read_at: when the rows and versions were read, of a warehouse that does not answer now; None if it does.
+    read_at: for a warehouse that does not answer now, when its rows and versions were read; else None.
     complete: whether it may have all rows of the window that it ever had: it answers, none of them has
         expired, and its newest tick is not before the window.
     """
@@ -46,7 +46,7 @@ class SiteRows(NamedTuple):  # quicker to make than a dataclass: each answer has
 
     runs_table: the table whose version `as_of` calls `runs`.
     horizon: the tick before which its rows have expired; None if none has.
-    read_us: when this was read, of a warehouse that does not answer; None if it does.
+    read_us: for a warehouse that does not answer, when this was read; else None.
     """
 
     ticks: NDArray[np.int64]
@@ -58,7 +58,7 @@ class SiteRows(NamedTuple):  # quicker to make than a dataclass: each answer has
 
     @property
     def moment(self) -> dict[str, int]:
-        """What opens it as it was read: versions by the names of tables, and the newest removal."""
+        """The moment to open it as it was read: versions by the names of tables, and the newest removal."""
         roles = (role for role in _READ if role in self.as_of)
         return {self.runs_table if role == "runs" else role: self.as_of[role] for role in roles}
 

@@ -42,8 +42,8 @@ class Renderable(ABC):
 
         plan: add how it was found, as `plan`.
 
-        The field `types` names the type of each of the answer's own fields: what is no number of JSON, such
-        as a time, a decimal, NaN or a whole number beyond 2**53, is text.
+        The field `types` names the type of each of the answer's own fields: values that are no number of
+        JSON, such as a time, a decimal, NaN or a whole number beyond 2**53, are text.
         """
         explained = {"plan": self.plan.document} if plan and self.plan is not None else {}
         return json_text({**self._document(), **self.json_types(), **explained})
@@ -144,7 +144,7 @@ class Scope(Renderable):
         return self.n + self.m
 
     def by_site(self) -> dict[str, SiteFacts]:
-        """What each of several warehouses has in the window of the answer, by its name; empty for one."""
+        """Facts about each of several warehouses in the window of the answer, by its name; empty for one."""
         return {} if self.sites is None else self.sites.of(self.window)
 
     @property
@@ -154,7 +154,7 @@ class Scope(Renderable):
 
     @property
     def moment(self) -> dict[str, dict[str, int]]:
-        """What was read of several warehouses, for `query.open(..., at=answer.moment)`; empty for one.
+        """The read moment of several warehouses, for `query.open(..., at=answer.moment)`; else empty.
 
         For each warehouse the versions of tables by their names, and the number of its newest removal as
         `removed`, if it had one. The same question of what is opened then has the same answer, as long as
@@ -202,7 +202,7 @@ class Scope(Renderable):
         return tuple(names)
 
     def _optional_facts(self) -> Mapping[str, Any]:
-        """Further facts by name; those that are None are left out."""
+        """Further facts by name; facts that are None are left out."""
         return {}
 
     @property

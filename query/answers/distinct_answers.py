@@ -37,7 +37,7 @@ class DistinctAnswer(OneValue, KeyScope):
     """The number of distinct keys of the window.
 
     lo, hi: the number lies between them with probability `confidence`.
-    least, most: it certainly does between these.
+    least, most: the number certainly lies between these.
     """
 
     ONE: ClassVar = "count"

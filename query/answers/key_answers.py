@@ -20,7 +20,7 @@ from tidemark.warehouse.columns.keys import Key, Names, name_at
 
 
 class KeyValues(Sequence[Any]):
-    """The values of names of a key, made when they are taken."""
+    """The values of names of a key, each made when it is taken."""
 
     __slots__ = ("_key", "_names")
 
@@ -82,7 +82,7 @@ class KeyScope(PromisedScope):
 
     @property
     def _scan_note(self) -> list[str]:
-        """That the answer took a scan of `events`, if it did."""
+        """A note that the answer took a scan of `events`, if it did."""
         return [] if self.group is None else [f"a scan of {self.rows_scanned:,} rows"]
 
 

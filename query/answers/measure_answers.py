@@ -53,12 +53,12 @@ class MeasureScope(PromisedScope):
 
     nans: how many of the n + m rows are NaN.
     measure: the name of the column.
-    certain: of an answer with `top`: whether no omitted group has more rows. None otherwise.
+    certain: for an answer with `top`, whether no omitted group has more rows; else None.
     blocks_read: how many row groups were read: for all answers about these rows together, and including
         those that were read once for all groups and windows of the call.
-    rows_scanned: of an answer by a scan of `events`: how many rows it read. None otherwise. Neither number
+    rows_scanned: for an answer by a scan of `events`, how many rows it read; else None. Neither number
         counts where answers are compared.
-    declare: of an answer by a scan: the columns of the group that would answer it without a scan; None if no
+    declare: for an answer by a scan, the columns of the group that would answer it without a scan; None if no
         group would, because `where` is a condition as text.
 
     The other fields are those of `PromisedScope`.
@@ -304,7 +304,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         return ((answer, answer) for answer in self.items)
 
     def json_types(self) -> Mapping[str, Any]:
-        """Those of the answers' fields, and of the columns of their groups under `group`."""
+        """The types of the answers' fields, and of the columns of their groups under `group`."""
         found = Renderable.json_types(self)
         if not (found and self.by):
             return found
@@ -321,7 +321,7 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
 
 
 def first_line(facts: Mapping[str, Any]) -> str:
-    """What must not be missed at the end of a long table: that the window is wider than was asked."""
+    """The line not to be missed at the end of a long table: that the window is wider than was asked."""
     return f"The window is {facts['widened']}.\n" if facts.get("widened") else ""
 
 

@@ -106,7 +106,7 @@ def _refuse(answers: Any, *_: Any) -> NoReturn:
 
 
 def _refuse_numbers(answers: Any, other: Any) -> Any:
-    """Leaves a list to itself, which is extended with answers: `found += answers`."""
+    """Lets a list that is extended with answers do it: `found += answers`."""
     return NotImplemented if isinstance(other, list) else _refuse(answers)
 
 

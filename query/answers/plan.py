@@ -28,15 +28,15 @@ _UNITS = ("files", "blocks", "rows", "bytes", "rounds")
 class Plan:
     """The way to the answers of one call. It is complete once they are returned.
 
-    ways: those that gave the answers: one, or several where each window has its own.
+    ways: the ways that gave the answers: one, or several if each window has its own.
     left: the ways that were begun before, and left because they cost too much.
-    estimates: the milliseconds that each way was estimated to take; of a question that has one way, none.
+    estimates: the milliseconds that each way was estimated to take; empty for a question with one way.
     files: different files of data that were read. blocks: row groups of runs.
-    rows: those of the row groups and files that were read, and of live batches that were decoded.
-    bytes: of the columns that were read, as they are stored; of live batches none are counted.
+    rows: the rows of the row groups and files that were read, and of live batches that were decoded.
+    bytes: the bytes of the columns that were read, as they are stored, without live batches.
     rounds: rounds of requests to an object store for blocks.
 
-    Marks, ledgers and the logs of tables are not counted, nor is what was in memory.
+    Marks, ledgers, logs of tables, and data that were in memory are not counted.
     """
 
     ways: list[Way] = field(default_factory=list)

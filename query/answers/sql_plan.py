@@ -13,7 +13,7 @@ from tidemark.query.answers.plan import Way
 class RowsPlan:
     """How the rows of one view in a statement are found.
 
-    site: the name of the warehouse, of several; empty for one.
+    site: the name of the warehouse, if there are several; else empty.
     view: "events", "history" or "live". alias: its name in the statement.
     columns: those whose indexes are used, or would be.
     way: "index" if rows are looked up, "scan" if that would not pay.
@@ -23,7 +23,7 @@ class RowsPlan:
     most: how many rows of history the WHERE selects at most, by the marks of the indexes.
     rows, rows_left: the rows of all files, and those that may be selected. Likewise files and row_groups.
         Live batches, and files that an index does not cover, are left whole.
-    estimates_ms: what each way was estimated to take.
+    estimates_ms: the milliseconds that each way was estimated to take.
     """
 
     site: str
@@ -57,7 +57,7 @@ class RowsPlan:
 
 @dataclass(frozen=True, slots=True)
 class SqlPlan:
-    """How a statement finds its rows: a part for each view of rows that an index is of use to."""
+    """How a statement finds its rows: a part for each view of rows for which an index is useful."""
 
     parts: Sequence[RowsPlan]
 

@@ -24,7 +24,7 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
         column. None without such rows.
     rows_in_the_future: rows in ticks that begin after the clock; `last` counts back from the tick before.
     last_batches: the newest ranges of batches, the newest last, each with its rows and its step: "live" for
-        what no load has moved into history. A bulk load called X is the source `load:X`.
+        batches that no load has moved into history. A bulk load called X is the source `load:X`.
     """
     options = snapshot.options
     view = snapshot.view(options.measure_names[0]) if options.columns else None
@@ -58,10 +58,10 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def about_several(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of several warehouses together, from `info` of each by its name; those of each as they are.
+    """The facts of several warehouses together, and of each, from `info` of each by its name.
 
-    Numbers add, and `span` reaches from the first tick to the last. The batches are named with their
-    warehouse. What differs without a meaning for all, such as versions, is told for each alone.
+    Numbers are summed, and `span` reaches from the first tick to the last. The batches are named with their
+    warehouse. Facts without a meaning for all together, such as versions, are only told for each.
     """
     every = list(sites.values())
     spans = [facts["span"] for facts in every if facts["span"] is not None]

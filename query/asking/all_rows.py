@@ -81,7 +81,7 @@ class AllRows(Generic[M]):
         return self._alone(view, *asked, has_ways=has_ways)
 
     def _estimates(self, view: View, parts: Sequence[ShownWindow]) -> tuple[dict[Way, float], Reading | None]:
-        """What each way costs, and the part of it that is spent once."""
+        """The cost of each way, and the part of it that is spent once."""
         costs, wanted = self.session.costs, self.request.wanted
         runs = view.runs if len(parts) == 1 else runs_within(view.runs, [part.ticks for part in parts])
         estimates: dict[Way, float] = {INDEX: costs.windows(len(parts), wanted.targets, len(runs))}
@@ -105,7 +105,7 @@ class AllRows(Generic[M]):
         return self._alone(view, *asked, has_ways=False)
 
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
-        """About how many rows the windows have: of one, what its bounds say, which are needed anyway."""
+        """About how many rows the windows have: for one window, by its bounds, which are needed anyway."""
         if self.request.every is None:
             return self.session.bounds.get(view, windows[0].ticks).rows
         return rows_of(view, [window.ticks for window in windows])

@@ -20,13 +20,13 @@ _OWN_FACTS = ("N", "n", "m", "nans", "nulls", "group", "certain", "window")
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[S]):
-    """The answers of one call, those of each group and window together.
+    """The answers of one call; the answers of each group and window stand together.
 
     parts: how many groups and windows there are.
     by: the columns of the groups; empty for one answer about all rows.
     windows: whether there are answers for each window.
-    order: that of the groups in words, if one was asked; the answers of a window then stand together.
-    plan: that of the question in which this was made.
+    order: the order of the groups in words, if one was asked; the answers of a window then stand together.
+    plan: the plan of the question in which this was made.
     """
 
     items: Sequence[S]

@@ -17,8 +17,8 @@ _OF_MEASURES = ("where", "by", "groups", "limit", "order", "least_rows")
 def checks_calls(*requests: Callable[..., Any]) -> Callable[[type[C]], type[C]]:
     """A class whose public methods raise InputError, not TypeError, for arguments that they do not have.
 
-    requests: have the parameters that the methods take as typed `**options`, with their defaults. Those of
-        the first one count that has all parameters of a method.
+    requests: have the parameters that the methods take as typed `**options`, with their defaults. The
+    first request counts that has all parameters of a method.
     """
 
     def checked(kind: type[C]) -> type[C]:
@@ -46,7 +46,7 @@ def _signature(method: Callable[..., Any], requests: Sequence[Callable[..., Any]
 def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     parameters = [*signature.parameters.values()]
     most = sum(one.kind is not one.KEYWORD_ONLY for one in parameters)  # arguments without a name
-    # By the number of these: the names that must be given then, and those that may be.
+    # By the number of arguments without a name: the names that must be given then, and that may be given.
     free = [{one.name for one in parameters[count:]} for count in range(most + 1)]
     needed = [
         {one.name for one in parameters[count:] if one.default is one.empty} for count in range(most + 1)
@@ -64,7 +64,7 @@ def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callab
 
 
 def _refuse(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises InputError: what is wrong with the arguments, which do not fit."""
+    """Raises InputError, which says what is wrong with the arguments."""
     try:
         signature.bind(*args, **kwargs)  # too slow for every call
     except TypeError as error:

@@ -121,7 +121,7 @@ def _answer(
     window: Window,
     shared: SharedFields,
 ) -> CompanionAnswer:
-    """The answer about a window of one warehouse, or of several: their cells are of disjoint rows."""
+    """The answer about a window of one or several warehouses, whose cells have disjoint rows."""
     history, live, scanned = list[Cell](), list[Cell](), 0
     for site, own in zip(view.sites, contents.sites, strict=True):
         scan = _Scan(session, own, companion)
@@ -157,7 +157,7 @@ def _answer(
 
 
 def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> list[Cell]:
-    """The cells of a run in the window; from `events` those that it cuts, and those with rows that left."""
+    """The cells of a run in the window; cut cells, and cells with removed rows, are made from `events`."""
     ticks = marks.totals.ticks
     if not window.holds(ticks).any():
         return []

@@ -106,7 +106,7 @@ class DeclaredGroups(Generic[M]):
         return self._chosen(view, key, *asked)
 
     def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
-        """About how many groups are asked; if all are, at most as many as there are."""
+        """About how many groups are asked; if all are asked, at most as many as there are."""
         choice = self.choice
         if not choice.by or choice.groups is not None:
             return len(choice.groups or [()])
@@ -116,7 +116,7 @@ class DeclaredGroups(Generic[M]):
         return max(rows_by_tick, default=0)
 
     def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
-        """What it costs to count the rows of all groups, or to list the largest; nothing if that is known."""
+        """The cost of counting the rows of all groups, or listing the largest; 0 if that is known."""
         session, whole = self.session, Window(windows[0].start, windows[-1].stop)
         if key is None or _kept_sizes(session, self.choice, key, whole).value is not None:
             return 0.0
@@ -124,7 +124,7 @@ class DeclaredGroups(Generic[M]):
         return scan if largest_needed(self.choice) is None else min(scan, session.costs.lists(1))
 
     def _asks_all(self, key: KeysView | None) -> bool:
-        """Whether all groups are asked that have rows: whole runs tell them, without the rows of the key."""
+        """Whether all groups with rows are asked: whole runs tell these, without the rows of the key."""
         choice = self.choice
         is_some = choice.groups is not None or choice.where or choice.largest
         return key is not None and bool(choice.by) and not is_some

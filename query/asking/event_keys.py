@@ -27,7 +27,7 @@ class EventKeys:
     def rows(self, window: Window) -> EventRows | None:
         """The rows of a window of whole ticks, for a key of one column; None: the runs are to be scanned.
 
-        That is so where DuckDB does not read all files by itself, and as `Session.contents_of` says.
+        It is None if DuckDB does not read all files by itself, and where `Session.contents_of` is None.
 
         Raises DamagedWarehouse for a file of `events` that is missing or damaged.
         """
@@ -44,7 +44,7 @@ class EventKeys:
         return EventRows(sql, source.has_live, source.paths, folders)
 
     def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
-        """The files that `rows` reads, each with its whole path; None: the runs are. Nothing is read."""
+        """The files that `rows` would read, by their whole paths; None: the runs. Reads nothing itself."""
         source = self._source(window)
         if source is None:
             return None

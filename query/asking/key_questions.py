@@ -182,7 +182,7 @@ class Join(WantedKeys[CountAnswer]):
 
 
 def _apart(windows: Iterable[KeyWindow]) -> list[KeyWindow]:
-    """Those of the windows, in order of their ends, that overlap none before them."""
+    """The windows, in order of their ends, that overlap none before them."""
     apart: list[KeyWindow] = []
     for window in sorted(windows, key=lambda one: (one.overlapping.stop, one.overlapping.start)):
         if not apart or window.overlapping.start >= apart[-1].overlapping.stop:

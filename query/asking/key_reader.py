@@ -176,12 +176,12 @@ class KeyReader:
         return self._one(DistinctAnswer, KeyRequest.of(Distinct(), **options))
 
     def scan_plan(self, **options: Unpack[KeyOptions]) -> Plan:
-        """What a scan of all keys of a window is to read: its files, blocks, rows and bytes.
+        """The files, blocks, rows and bytes that a scan of all keys of a window would read.
 
-        That is what `self_join` reads, and at most what an exact `distinct` reads, which scans only if
-        samples leave a doubt. Over several warehouses the numbers are those of all together. Nothing but
-        marks and logs is read. Files count whole; rounds of requests are not known before, and the comparison
-        of files with their digests, once in a process, is not counted.
+        `self_join` reads all of them; an exact `distinct` reads them only if samples leave a doubt. Over
+        several warehouses the numbers are sums. Only marks and logs are read for this plan. Files count
+        whole. Rounds of requests, which are not known before, and the comparison of files with their digests,
+        once in a process, are not counted.
         """
         (plan,) = self._session.ask(KeyRequest.of(PlannedScan(), **options))
         return plan
@@ -246,7 +246,7 @@ class KeyReader:
         return answers_of(found, PersistenceAnswer, next(iter(found), scope)) if several else found[0]
 
     def _listed(self, kind: type[S], request: KeyRequest[tuple[list[S], KeyScope]]) -> Answers[S]:
-        """Keys or prefixes; there may be none, so the scope is that of the question."""
+        """The answers about keys or prefixes; there may be none, so they get the scope of the question."""
         results = self._session.ask(request)
         if request.every is not None or request.by:
             lists = [found for found, _ in results]

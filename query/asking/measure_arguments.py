@@ -83,7 +83,7 @@ class WindowOptions(TypedDict, total=False):
 
 
 class ChosenOptions(WindowOptions, total=False):
-    """Those for rows of a window, or of groups in no order of theirs."""
+    """The keyword parameters for rows of a window, or of groups without an order."""
 
     where: Any
     top: int | None
@@ -92,7 +92,7 @@ class ChosenOptions(WindowOptions, total=False):
 
 
 class QuestionOptions(ChosenOptions, total=False):
-    """Those for one answer: without `by` and `every`."""
+    """The keyword parameters for one answer: without `by` and `every`."""
 
     order: str | None
     least_rows: int | None

@@ -75,6 +75,6 @@ def scanned(
 
 
 def scan_cost(session: Session, request: MeasureArguments[Any], rows: int, cells: int) -> float:
-    """What a scan costs of about so many rows, which finds so many groups and windows."""
+    """The cost of a scan of about so many rows that finds so many groups and windows."""
     of_cells = cells if request.groups.by is not None or request.every is not None else None
     return session.costs.event_scan(rows, of_cells, far=session.is_far)

@@ -33,7 +33,7 @@ class ScanChoice(AskedGroups):
     equal: the allowed values of columns. expression: a condition, or None.
     by: the columns of the groups.
     declare: the columns of the group that would answer the question without a scan; None if none would.
-    measure: what an expression computes in the place of a measure, or None.
+    measure: the computed measure, if an expression stands in the place of a measure; else None.
     computed: the expressions of the measure and of `by`, by their text.
     """
 

@@ -12,9 +12,10 @@ SLOW_SECONDS = 2.0  # a scan that takes longer is shown
 
 @contextmanager
 def shown_progress(given: Callable[[float], None] | None) -> Iterator[Callable[[float], None] | None]:
-    """Yields what a scan reports its progress to: `given`, or else a line on a terminal or in a notebook.
+    """Yields the callable to which a scan reports progress: `given`, or else one that shows a line.
 
-    The line appears after SLOW_SECONDS and is removed at the end. Without a person to read it there is none.
+    The line appears on a terminal or in a notebook, after SLOW_SECONDS, and is removed at the end. Without a
+    person to read it there is no line.
     """
     if given is not None or not _is_watched():
         yield given

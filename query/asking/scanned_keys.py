@@ -110,8 +110,9 @@ class ScannedKeys(Generic[A]):
 class ChosenParts:
     """Parts of a scan that are answered, also those without rows; a `ScannedParts`.
 
-    windows: of the question. shared: the fields that all answers share. rows_scanned: how many rows are read.
-    values: of each group that is answered; None if they are the values that the scan found.
+    windows: the windows of the question. shared: the fields that all answers share. rows_scanned: how many
+        rows are read.
+    values: the values of each group that is answered; None if they are those that the scan found.
     groups: the number that the scan has for each group, NO_GROUP for one without rows.
     places: which parts are answered; None for all. Part `w` of group `g` has the place g * windows + w.
     """

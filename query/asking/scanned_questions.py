@@ -30,7 +30,7 @@ from tidemark.warehouse.snapshots.views import View
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScannedCells:
-    """What a scan found, as `Cells`.
+    """The result of a scan as `Cells`.
 
     places: (cells,) the group of the scan that each cell is; -1 for a cell without rows.
     """
@@ -115,7 +115,7 @@ class ScannedCells:
         return self.places >= 0
 
     def _by_group(self, wanted: Sequence[NDArray[Any]], nothing: NDArray[Any]) -> list[NDArray[Any]]:
-        """What is wanted of each cell, by the group that the scan has for it."""
+        """The wanted items of each cell, by the group that the scan has for the cell."""
         by_group = [nothing] * len(self.scan.groups())
         for place, own in zip(self.places.tolist(), wanted, strict=True):
             if place >= 0:
@@ -124,7 +124,7 @@ class ScannedCells:
 
 
 def _sums_at(found: Sequence[Sums], place: int) -> Sums:
-    """Those of a group of the scan; 0 for a cell without rows."""
+    """The sums of a group of the scan; 0 for a cell without rows."""
     return found[place] if place >= 0 else Sums()
 
 
@@ -161,8 +161,8 @@ def scanned_questions(
 
     The windows of a group stand one after the other.
 
-    contents, view: the visible batches and the versions of one moment. mode: that of the answers, which are
-        exact in each. summed: whether only sums and ends are asked.
+    contents, view: the visible batches and the versions of one moment. mode: the mode of the answers, which
+        are exact in each mode. summed: whether only sums and ends are asked.
 
     Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
     """

@@ -50,7 +50,7 @@ W = TypeVar("W")
 A_co = TypeVar("A_co", covariant=True)
 
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
-_GUESSES = 8  # at once in a process; further questions do without
+_GUESSES = 8  # at once in a process; further questions do without a thread
 ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
 
 
@@ -202,13 +202,13 @@ class Session:
             return cast("Contents", self._newest(ALL).contents())
 
     def contents_by_site(self) -> dict[str, Contents]:
-        """The same of each of several warehouses, by its name; of one by the name ""."""
+        """The same for each of several warehouses, by its name; for a single one by the name ""."""
         with self._lock:
             return dict(zip(self.sites, self._newest(ALL).contents().sites, strict=True))
 
     @property
     def sites(self) -> dict[str, Site]:
-        """What reads each of several warehouses, by its name; of one by the name ""."""
+        """The reader of each of several warehouses, by its name; for a single one by the name ""."""
         snapshot = self.snapshot
         names: Iterable[str] = ("",)
         if isinstance(snapshot, SitesReader):
@@ -218,7 +218,7 @@ class Session:
         return dict(zip(names, snapshot.sites, strict=True))
 
     def info(self) -> dict[str, Any]:
-        """What the warehouse is, and facts about its tables, as of now."""
+        """A description of the warehouse, and facts about its tables, as of now."""
         with self._lock:
             snapshot = self._newest(ALL)
             if isinstance(snapshot, SitesSnapshot):
@@ -239,8 +239,8 @@ class Session:
     ) -> tuple[View, AnyContents] | None:
         """The same for a scan in place of the runs of the measure, or of it by group.
 
-        None if these do not show a removal that was committed since the way was chosen: a scan would be
-        without rows that the runs still have, and that would come back.
+        None if the runs do not show a removal that was committed since the way was chosen: a scan would lack
+        rows that the runs still have, and a later answer from runs would have them again.
         """
         with self._lock:
             snapshot = self._newest(ALL)
@@ -364,7 +364,7 @@ class Session:
         return looks and self._waits_for_stores
 
     def source(self, view: View, window: Window) -> Source:
-        """Where rows of a window of a measure are read from."""
+        """The source from which rows of a window of a measure are read."""
         return Source(self.blocks, LiveValues(self.live, self.snapshot, view, window, self.live_fits(view)))
 
     def live_fits(self, view: View) -> bool:

@@ -51,7 +51,7 @@ from tidemark.warehouse.snapshots.views import GroupView
 Selection: TypeAlias = tuple[Group, ...]  # groups whose rows are taken together, each once
 Bounds: TypeAlias = WindowBounds | SortedNumbers
 
-ARRAYS = 8  # the staircases of a window have so many arrays of 8 bytes for each value
+ARRAYS = 8  # arrays of 8 bytes a value in the staircases of a window
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class _Rows:
     """The rows of a selection in a window.
 
     `sorted_parts` are sorted numbers in memory. `runs` are read by block; `anchors` has one item per run,
-    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows without those that left;
-    `kept` are the numbers of these, which `sorted_parts` and `runs` still have.
+    None where the window covers the run. `counts` are the (stored, NaN, NULL) rows without removed ones;
+    `kept` are the numbers of removed rows, which `sorted_parts` and `runs` still have.
     """
 
     sorted_parts: list[NDArray[Any]] = field(default_factory=list)
@@ -234,7 +234,7 @@ def _add_held(of_windows: Sequence[_Rows], part: GroupRows, group: Group, window
 def _take_kept(
     of_windows: Sequence[_Rows], kept: GroupRows, selection: Selection, windows: Sequence[Window]
 ) -> None:
-    """Takes the rows of a selection that left out of the rows of each window."""
+    """Takes the removed rows of a selection out of the rows of each window."""
     left = [_Rows() for _ in of_windows]
     for group in selection:
         _add_held(left, kept, group, windows)

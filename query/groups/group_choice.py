@@ -78,7 +78,7 @@ class AskedGroups:
 
     @property
     def largest(self) -> int | None:
-        """How many groups are asked, if they are those with the most rows; None if others may be."""
+        """How many groups are asked, if these are those with the most rows; None if others may be asked."""
         return self.top if self.order is None else None
 
     @property
@@ -100,7 +100,7 @@ class GroupChoice(AskedGroups):
     """A question about groups, checked.
 
     keys: the columns of the declared group, in its order.
-    where: for some of the columns the names that rows must have. given: the same as the caller gave it.
+    where: for some of the columns, the names that rows must have. given: the caller's `where`.
     by: the columns with one answer per value, in the caller's order; empty for one answer in all.
     """
 

@@ -185,7 +185,7 @@ class GroupOrder:
         return b if not _is_nan(b) and self._stands_before(b, a) else a
 
     def _measured(self, answers: Sequence[A]) -> Any:
-        """What the answers of a group are ordered by."""
+        """The number by which the answers of a group are ordered."""
         one = _one(answers, self.by or "")
         return _error(one) if (self.by or "").endswith("error") else getattr(one, one.ONE)
 
@@ -218,7 +218,7 @@ def _one(answers: Sequence[Any], order: str) -> OneValue:
 
 
 def several_values(order: str) -> InputError:
-    """The error of an order by the values of answers that are not one value for each group."""
+    """The error for an order by value, if answers have more than one value for each group."""
     return InputError(
         f"order={shortened(order)} needs one value for each group: ask for one quantile, or for the rank or "
         "the share of one value. order='-rows' goes with any question."

@@ -58,7 +58,7 @@ class GroupReader:
 
         Without `by` there is one per window.
 
-        groups, selections: what is asked, see `chosen_groups` and `chosen_selections`.
+        groups, selections: the asked ones, see `chosen_groups` and `chosen_selections`.
         windows: one window, or windows that ascend and do not overlap.
         fields: those of `Question` that are the same for all.
         """

@@ -40,7 +40,7 @@ class ManyGroups:
     def cost(
         self, view: GroupView, windows: Sequence[ShownWindow], groups: int, wanted: Wanted[Any]
     ) -> float | None:
-        """What it costs to go through the runs of the windows; None for few groups, and for little memory.
+        """The cost of one pass over the runs of the windows; None for few groups, and for little memory.
 
         Sums of any number of groups need all of their rows.
         """

@@ -39,8 +39,8 @@ def parse_where(options: Options, texts: Sequence[str]) -> str | dict[str, Any]:
 def typed_where(options: Options, where: Mapping[str, Any]) -> dict[str, Any]:
     """The mapping with text parsed by the types of the columns, and decimals as floats for doubles.
 
-    In SQL the literal 0.1 is a decimal. Other values stay as they are. So do columns that do not exist, or
-    are of other types: the question refuses them.
+    In SQL the literal 0.1 is a decimal. Other values stay unchanged, and so do values of columns that do
+    not exist or have other types: the question refuses them.
     """
     columns = dict(options.columns)
     return {name: _typed(_key(name, columns), value) for name, value in where.items()}

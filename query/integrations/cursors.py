@@ -94,7 +94,7 @@ class Cursor:
         return list(self._result())
 
     def close(self) -> None:
-        """Lets the rows go."""
+        """Frees the rows."""
         self._connection = self.description = self._rows = None
 
     def _result(self) -> Iterator[Row]:

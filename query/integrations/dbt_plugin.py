@@ -28,7 +28,7 @@ _OPTIONS = ("storage_options", "memory", "max_staleness", "cache", "cache_size")
 
 
 class Plugin:
-    """What dbt-duckdb asks of a plugin.
+    """A plugin of dbt-duckdb, with the methods that it calls.
 
     plugin_config: `warehouses`, the address of each by its name, and options of `query.connect`. Other
         entries are settings of the profile.

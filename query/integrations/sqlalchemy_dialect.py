@@ -93,7 +93,7 @@ class TypeCompiler(compiler.GenericTypeCompiler):
 
 
 class TidemarkDialect(DefaultDialect):
-    """What SQLAlchemy asks of a database.
+    """The dialect, with the methods that SQLAlchemy calls.
 
     Arguments of `connect_args`, beside those of the address: `warehouses`, a mapping of names to addresses or
     open warehouses, and all others of `query.connect`, such as `storage_options` and `memory`.
@@ -142,7 +142,7 @@ class TidemarkDialect(DefaultDialect):
         return [], {"warehouses": _addresses(url.query)} if url.query else {}
 
     def connect(self, *_: Any, **given: Any) -> Any:
-        """A connection. All of an engine read by the same open warehouses."""
+        """A connection. All connections of an engine read through the same open warehouses."""
         _check_settings(given.pop("config", None) or {})
         with self._opening:
             if self._opened is None:

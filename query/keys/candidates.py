@@ -116,7 +116,7 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
 
 
 def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None, k: int) -> Candidates:
-    """As `find_candidates`, while warehouses do not answer: by all lists, or by a scan of the others.
+    """As `find_candidates`, while warehouses do not answer: by all lists, or by a scan of those that do.
 
     A name that no silent warehouse lists has at most `unlisted_max` rows there. So it has `wanted` rows only
     if it has `wanted - unlisted_max` rows in the others, and a scan finds all of these.

@@ -37,7 +37,7 @@ _ROWS = (
 class CountedSlots:
     """Names, which ascend, and in how many slots they have rows; arrays of shape (k,).
 
-    least, most: certain bounds of the number of slots. rows_least, rows_most: those of the rows.
+    least, most: certain bounds of the number of slots. rows_least, rows_most: certain bounds of the rows.
     """
 
     names: Names
@@ -53,7 +53,7 @@ class CountedSlots:
 
     @classmethod
     def joined(cls, key: Key, parts: Sequence[CountedSlots]) -> CountedSlots:
-        """Those of all parts, one part after the other."""
+        """The slots of all parts, one part after the other."""
         names = join_names([no_names(key), *(part.names for part in parts)])
         nothing = np.empty(0, np.int64)
         columns = [np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in _COUNTS]
@@ -83,7 +83,7 @@ def _as_bits(given: str) -> str:
 
 
 def _as_rows(given: str) -> str:
-    """The same for any number of slots, which are rows first."""
+    """The same for any number of slots, which begin as rows (name, slot)."""
     pairs = f"SELECT name, code, bool_or(sure) AS is_sure, {_ROWS} FROM {given} GROUP BY name, code"
     return (
         "SELECT name, count(*) FILTER (is_sure) AS least, count(*) AS most, sum(rows_least)::BIGINT AS "

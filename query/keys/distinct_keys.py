@@ -65,7 +65,7 @@ class Distinct(WantedKeys[DistinctAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class Overlap(WantedKeys[OverlapAnswer]):
-    """The numbers of keys with rows in the window and in another, only in the one, and only in the other."""
+    """The numbers of keys with rows in two windows, in the first alone, and in the second alone."""
 
     other: AskedWindow
 
@@ -74,7 +74,7 @@ class Overlap(WantedKeys[OverlapAnswer]):
         return [window, key_window(view, self.other, grid)]
 
     def answers(self, questions: Sequence[KeyQuestion]) -> OverlapAnswer:
-        """The three numbers, and those of each window."""
+        """The three numbers, and the number of keys of each window."""
         return _overlap(*questions)
 
 
@@ -108,7 +108,7 @@ def _distinct(question: KeyQuestion) -> DistinctAnswer:
 
 
 def _counted_all(question: KeyQuestion) -> KeyNumber:
-    """The number of keys, which are counted; those of warehouses that do not answer are bounded."""
+    """The counted number of keys; keys of warehouses that do not answer are bounded."""
     number = _counted(key_scan.distinct(question.rows()))
     if question.silent is None:
         return number
@@ -120,9 +120,9 @@ def _counted_all(question: KeyQuestion) -> KeyNumber:
 def _without_gone(number: KeyNumber, question: KeyQuestion) -> KeyNumber:
     """The number of keys, of which some have no row any more.
 
-    number: that of the keys of all rows of the runs, also of those that left, and of live rows.
+    number: the number of keys of all rows of the runs, removed ones included, and of live rows.
 
-    A key of such rows is looked up: it is gone if no run has another row of it, and no live batch has one.
+    A key of removed rows is looked up: it is gone if no run and no live batch has another row of it.
     """
     live = question.bounded(question.history(question.window.overlapping).gone)
     least, most = int((live.most == 0).sum()), int((live.least == 0).sum())
@@ -182,9 +182,9 @@ def _sampled(keys: WindowKeys, threshold: int) -> tuple[Hashes, Any]:
 def _estimated(
     chances: Any, threshold: int, delta: float, least: int, most: int, *, known: int = 0
 ) -> KeyNumber:
-    """The number of keys of which some are sampled: `known` ones and those that the samples stand for.
+    """The number of keys of which some are sampled: `known` keys, and the keys that the samples stand for.
 
-    chances: of each sampled key, to be one of them.
+    chances: the chance of each sampled key to be one of them.
     """
     if threshold < 1:  # nothing is sampled: one key alone has more entries than a sample may have
         return KeyNumber(least, least, most, least, most)
@@ -219,9 +219,9 @@ def estimate_distinct(keys: WindowKeys, delta: float) -> KeyNumber:
 def _added(second: Base, sampled: int, new: int, keys: WindowKeys, delta: float) -> tuple[int, int, int]:
     """How many keys the second part adds to the base, and bounds with probability 1 - delta.
 
-    sampled: how many of its keys are sampled. new: those of them that the base does not have.
+    sampled: how many of its keys are sampled. new: how many of these the base does not have.
 
-    The bounds are those of the keys that it adds and of the keys that it shares, with half of delta each.
+    The bounds come from the keys that the part adds and those that it shares, with half of delta each.
     """
     low, high = trials_interval(new, keys.probability, 1 - delta / 2)
     shared_low, shared_high = trials_interval(sampled - new, keys.probability, 1 - delta / 2)

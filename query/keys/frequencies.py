@@ -40,7 +40,7 @@ Given = tuple[list[A], bool]  # the answers, and whether several values were giv
 
 
 def values_of(key: Key, given: Any) -> tuple[list[Any], bool]:
-    """The values of a key that were given, and whether it is a sequence of them, maybe of one.
+    """The given values of a key, and whether they came as a sequence, maybe of one value.
 
     A tuple is one value of a key of several columns.
     """
@@ -209,7 +209,7 @@ class SelfJoin(WantedKeys[CountAnswer]):
 class InnerProduct(WantedKeys[CountAnswer]):
     """The size of the join of two warehouses on their keys; a scan of all keys of both.
 
-    question: about one of them, whose scope the answer has.
+    question: the question about one of the warehouses; the answer has its scope.
 
     Raises InputError if the keys have different types.
     """
@@ -235,7 +235,7 @@ def _bounded_answer(question: KeyQuestion, result: key_scan.BoundedEstimate) -> 
 def least_of_share(share: Any, n: int, name: str, example: str) -> int:
     """max(1, ceil(share * n)), computed exactly. Raises InputError unless the share is a number in (0, 1].
 
-    name, example: of the parameter, for the error.
+    name, example: the parameter's name and a value of it, for the error.
     """
     number = isinstance(share, (int, float, Fraction, Decimal)) and not isinstance(share, bool)
     # Not as floats: a number may be too large for them. Decimals that are not numbers cannot be compared.
@@ -270,7 +270,7 @@ def _hitter_answers(
 def _scanned_hitters(
     parts: ScannedParts, found: Sequence[Sequence[ScannedKey]]
 ) -> list[tuple[list[HitterAnswer], KeyScope]]:
-    """The keys that were found of each part, and its scope."""
+    """The keys that were found in each part, and the part's scope."""
     return [
         (
             [HitterAnswer(**scope, **one.fields, certain=True) for one in keys],

@@ -59,8 +59,8 @@ RunBlock = tuple[int, int]  # an index into `KeyHistory.shares`, and the number 
 class KeyShare:
     """A run that has rows with a key in a window.
 
-    rows: how many there are.
-    whole: whether these are all rows of the run.
+    rows: the number of these rows.
+    whole: whether they are all rows of the run.
     """
 
     marks: KeyMarks
@@ -72,7 +72,7 @@ class KeyHistory:
     """The history of a view in a window, and the reader of its blocks.
 
     rows, nulls: the window's rows with a key, and with a NULL key.
-    kept: rows of the runs that left and do not count; None if the window has none.
+    kept: removed rows that the runs still have and that do not count; None if the window has none.
     """
 
     def __init__(self, blocks: BlockReader, view: KeysView, window: Window) -> None:
@@ -131,7 +131,7 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
 
 
 def kept_counts(kept: KeyRows, names: Names) -> Ints:
-    """How many rows of names, each once, are among rows that left; shape (names,)."""
+    """How many removed rows each name has; the names are distinct. Shape (names,)."""
     sums = np.add.reduceat(kept.counts, kept.starts()) if len(kept) else kept.counts
     places = find_names(kept.names, names)
     found = np.zeros(len(places), np.int64)
@@ -142,7 +142,7 @@ def kept_counts(kept: KeyRows, names: Names) -> Ints:
 def rows_of_names(history: KeyHistory, names: Names, wanted: Mapping[int, Ints]) -> tuple[Ints, Ints, Ints]:
     """The rows in the window of names in some runs: for each the index of its name, its tick and its count.
 
-    Rows that left are among them.
+    Removed rows are among them.
 
     wanted: the indices of the wanted names by run, an index into `history.shares`; ascending.
 
@@ -243,7 +243,7 @@ def _narrow_to_window(marks: KeyMarks, name: Name, window: Window) -> tuple[int,
 def _count_in_block(
     key: Key, block: ColumnsByName, indexed_names: Sequence[tuple[int, Name]], window: Window
 ) -> list[tuple[int, int]]:
-    """(index, rows) of the given names in a block; copies no more of the block than the rows of the names.
+    """(index, rows) of the given names in a block; copies only the rows of the names out of the block.
 
     A block without ticks lies in the window as a whole.
     """

@@ -37,7 +37,7 @@ class KeyEvents(Protocol):
     """The rows of `events` with the keys of a view."""
 
     def rows(self, window: Window) -> EventRows | None:
-        """Those of a window of whole ticks; None if DuckDB cannot read them all."""
+        """The rows of a window of whole ticks; None if DuckDB cannot read them all."""
 
     def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
         """The files that `rows` reads, each with its whole path; nothing is read."""
@@ -84,11 +84,11 @@ class KeyQuestion:
 
     @property
     def silent(self) -> SilentKeys | None:
-        """What is known of the window in the warehouses that do not answer; None if all do."""
+        """The known facts about the window in the warehouses that do not answer; None if all answer."""
         return self.source.silent(self.view, self.window, self.promise)
 
     def bounded(self, names: Names, *, exact: bool = False) -> LiveCounts:
-        """The rows of names outside of history: live ones, and all those of warehouses that do not answer.
+        """The rows of names outside of history: live rows, and all rows of warehouses that do not answer.
 
         exact: the live rows are counted.
         """
@@ -111,9 +111,9 @@ class KeyQuestion:
 
     @property
     def has_kept(self) -> bool:
-        """Whether runs have rows of the window that left.
+        """Whether runs still have removed rows of the window.
 
-        Samples, and listings of persistent keys, count these: they do not answer then.
+        Samples, and listings of persistent keys, count such rows, so they cannot answer then.
         """
         return self.view.has_kept(self.window.overlapping)
 
@@ -130,14 +130,14 @@ class KeyQuestion:
         return self.events.files(self.window.overlapping)
 
     def lookups(self, names: int, runs: int | None = None) -> float:
-        """What it costs to look up so many names in so many runs of the window; None: in all of them."""
+        """The cost of looking up so many names in so many runs of the window; None: in all of them."""
         shares = self.history(self.window.overlapping).shares
         source = self.source
         return source.costs.lookups(names, len(shares) if runs is None else runs, far=source.is_far)
 
     @property
     def scan_cost(self) -> float:
-        """What it costs to scan all keys of the window."""
+        """The cost of a scan of all keys of the window."""
         return min(self._scan_costs)
 
     @property
@@ -147,7 +147,7 @@ class KeyQuestion:
 
     @property
     def _scan_costs(self) -> tuple[float, float]:
-        """What it costs by the runs, and by `events`, if it has the same rows; not of parts of ticks."""
+        """The cost by the runs, and by `events` if that has the same rows and the window cuts no tick."""
         history, source = self.history(self.window.overlapping), self.source
         by_runs = source.scan_cost(history)
         is_other = self.view.is_behind or self.window.partial_ticks
@@ -160,12 +160,12 @@ class KeyQuestion:
         return self.source.sampled_keys(self.view, self.window)
 
     def silent_keys(self) -> WindowKeys:
-        """The same of the warehouses that do not answer, alone."""
+        """The same for the warehouses that do not answer, alone."""
         return self.source.silent_keys(self.view, self.window)
 
 
 class WantedKeys(ABC, Generic[A]):
-    """What is asked of the keys of a window.
+    """A question about the keys of a window.
 
     counts_alone: whether a scan answers it from the numbers of its parts, without single keys.
     needs_squares: whether these numbers have the sum of the squares of the keys' rows.

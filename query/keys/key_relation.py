@@ -67,7 +67,7 @@ class EventRows:
     """The rows of `events` with a key in a window of whole ticks, also live ones.
 
     sql: a relation of the columns name, tick, history and live. has_live: whether it may have live rows.
-    files: those that DuckDB reads for it. folders: those of the warehouses that have the files.
+    files: the files that DuckDB reads for it. folders: the folders of the warehouses that have the files.
     """
 
     sql: str
@@ -81,7 +81,7 @@ class WindowRows:
     """The rows of a window that have a key, to be scanned once.
 
     history: all ticks that overlap the window.
-    partial: those that the window covers only in part.
+    partial: the ticks that the window covers only in part.
     live: the live rows, in pieces.
     events: all of these rows, where they are to be read from `events`.
     """
@@ -185,7 +185,7 @@ class KeyDatabase:
         return found.combine_chunks()
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns; a question or a way that may be stopped waits for it in another thread."""
+        """The result of `ask`; a question or a way that may be stopped waits for it in another thread."""
         return run_query(self.connection, ask) if spending.may_be_stopped() else ask()
 
     def explain(self, error: Exception) -> TidemarkError | None:
@@ -193,7 +193,7 @@ class KeyDatabase:
         return error_of_files(error, self._files)
 
     def close(self) -> None:
-        """Closes what the relations read."""
+        """Closes the sources that the relations read."""
         for name in self._registered:
             self.connection.unregister(name)
 
@@ -206,7 +206,7 @@ class KeyDatabase:
 
 @contextmanager
 def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
-    """A database for relations of these rows; its errors are told as the package's."""
+    """A database for relations of these rows; its errors become the package's."""
     spending.scans_keys()
     raised = Raised()
     with report_duckdb_errors(_OPERATION, raised):
@@ -221,7 +221,7 @@ def database(*inputs: WindowRows) -> Iterator[KeyDatabase]:
 
 
 def _without_kept(relation: str, *, with_codes: bool) -> str:
-    """SQL of the sums of the relation, in which counts of rows that left are negative, without zeros."""
+    """SQL of the sums of the relation, in which counts of removed rows are negative, without zeros."""
     code = "code, " if with_codes else ""
     return (
         f"(SELECT name, tick, {code}sum(history)::BIGINT AS history, sum(live)::BIGINT AS live "

@@ -89,9 +89,9 @@ class WindowKeys:
 
 @dataclass(slots=True)
 class _Sources:
-    """What the sources of a window say, added up.
+    """The facts that the sources of a window give, added up.
 
-    complete: the keys of the sources of which all keys are known. most: the keys of all others, at most.
+    complete: the keys of the sources of which all keys are known. most: the most keys of all others.
     """
 
     threshold: int = ALL
@@ -176,9 +176,9 @@ def combine(
 ) -> WindowKeys:
     """The keys of a window.
 
-    runs: those with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
+    runs: the runs with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
     samples: the sample of each.
-    together: the keys of further runs. unread: how many rows there are of which no key is known.
+    together: the keys of further runs. unread: the number of rows of which no key is known.
     """
     sources = _Sources()
     if together is not None:

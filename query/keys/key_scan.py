@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy
 
 Ints = NDArray[np.int64]
 
-MOST_ROWS = 2**62  # more than there are
+MOST_ROWS = 2**62  # more rows than there are
 
 # (lower bound, estimate, upper bound). Rows with a share below 1 may lie outside the window: they count fully
 # in the upper bound and not at all in the lower one.
@@ -37,7 +37,8 @@ BoundedEstimate = tuple[int, float, int]
 class CountedNames:
     """Ascending names and their rows; arrays of shape (k,).
 
-    whole: in history's whole ticks. partial_estimate, partial_most: in its partial ticks. live: live.
+    whole: rows in history's whole ticks. partial_estimate, partial_most: rows in its partial ticks.
+    live: live rows.
     omitted: the most rows of any other name; 0 in what `names_with` returns.
     """
 
@@ -66,7 +67,7 @@ class CountedNames:
 
 
 def top_names(rows: WindowRows, k: int) -> CountedNames:
-    """The k names with the most rows by the estimate, of equal ones the first; all if there are fewer."""
+    """The k names with the most rows by the estimate, of equal names the first; all if there are fewer."""
     kept = min(k, MOST_ROWS)
     with database(rows) as opened:
         found = _found(opened, rows)
@@ -117,7 +118,7 @@ class Prefix:
 def prefixes(rows: WindowRows, cuts: bytes | Sequence[str], least: int) -> list[Prefix]:
     """All prefixes that may have `least` rows in the window, in the order of their text.
 
-    cuts: what ends a prefix of text, or the formats of the levels of times, the coarsest first.
+    cuts: the separator that ends a prefix of text, or the formats of the levels of times, the coarsest first.
     """
     with database(rows) as opened:
         found = _found(opened, rows)

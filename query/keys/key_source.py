@@ -38,7 +38,7 @@ from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import KeysView
 
 CACHED_WINDOWS = 32  # windows per cache of lists and counters
-CACHED_PARTS = 512  # windows per cache of what is small: a chart of a year by day fits
+CACHED_PARTS = 512  # windows per cache of small things: a chart of a year by day fits
 CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most
 CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
 CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
@@ -48,11 +48,11 @@ SampledRow: TypeAlias = tuple[LiveKeys, PartialTick | None, KeySample]  # its ti
 
 
 class KeySource:
-    """Reads what is known of keys; safe to share between threads.
+    """Reads the facts about keys; safe to share between threads.
 
     is_far: whether a warehouse is in an object store.
     memory: a cache of decoded data whose weights are bytes. live: the live rows in it.
-    costs: of the ways to an answer.
+    costs: the costs of the ways to an answer.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KeySource:
         self._silent: LRUCache[SilentKeys] = LRUCache(CACHED_WINDOWS)
 
     def scan_cost(self, history: KeyHistory) -> float:
-        """What it costs to scan the runs of a history."""
+        """The cost of a scan of the runs of a history."""
         return self.costs.key_scan([share.marks for share in history.shares], far=self.is_far)
 
     def history(self, view: KeysView, window: Window) -> KeyHistory:
@@ -198,9 +198,9 @@ class KeySource:
         return known
 
     def silent(self, view: KeysView, window: KeyWindow, promise: KeyPromise) -> SilentKeys | None:
-        """What is known of a window in the warehouses that do not answer; None if all answer.
+        """The known facts about a window in the warehouses that do not answer; None if all answer.
 
-        Nothing is read: of lists and sketches those count that are in memory.
+        Nothing is read: only lists and sketches that are in memory count.
         """
         if not view.silent:
             return None
@@ -246,10 +246,10 @@ class KeySource:
     def _silent_samples(
         self, view: KeysView, window: KeyWindow
     ) -> tuple[list[RunKeys], list[SampledRow], int]:
-        """What samples in memory tell of the warehouses that do not answer, and how many rows others have."""
+        """The samples in memory of warehouses that do not answer, and the number of rows without a sample."""
         runs, live, unread, ticks = list[RunKeys](), list[SampledRow](), 0, window.overlapping
         for one in (part.view for part in view.silent.values()):
-            has_kept = one.has_kept(ticks)  # then samples count keys that may have left
+            has_kept = one.has_kept(ticks)  # then samples count keys that may be removed
             for share in KeyHistory(self.blocks, one, ticks).shares:
                 keys = self._memory.peek(("keys of a run", view.root, _name_of(share.marks)))
                 if keys is None or has_kept:
@@ -282,15 +282,15 @@ def _unzipped(
 
 
 def _name_of(marks: KeyMarks) -> str:
-    """Names a run among those of all warehouses: paths of files are unique."""
+    """A name for a run among the runs of all warehouses: paths of files are unique."""
     return marks.files[0].path
 
 
 def _sketch_of(live: LiveKeys) -> Hashable:
-    """Names the sketch of a ledger row."""
+    """A name for the sketch of a ledger row."""
     return live.store, live.field, live.batches, live.tick
 
 
 def _place_of(live: LiveKeys) -> Hashable:
-    """Names the sample of a ledger row in memory."""
+    """A name for the sample of a ledger row in memory."""
     return "keys of a batch", live.store, live.field, live.batches, live.tick

@@ -43,18 +43,18 @@ class ListedKeys:
     unlisted_max: int
 
     def without(self, gone: NDArray[np.int64]) -> ListedKeys:
-        """The keys without the rows that left: `gone` of each, shape (k,). `unlisted_max` still holds."""
+        """The keys without removed rows: `gone` rows of each, shape (k,). `unlisted_max` still holds."""
         rows = np.maximum(self.rows - gone, 0)
         return replace(self, rows=rows, slack=self.rows + self.slack - gone - rows)
 
 
-Lists = tuple[HeavyKeys, HeavyKeys]  # of a run: as one cell, and by tick
+Lists = tuple[HeavyKeys, HeavyKeys]  # the lists of a run: as one cell, and by tick
 
 
 def listed_names(key: Key, window: Window, shares: Sequence[KeyShare], lists: Sequence[Lists]) -> ListedKeys:
     """The keys that the marks of runs list in a window; reads no blocks.
 
-    lists: those of each run, see `KeyMarks.heavy`.
+    lists: the lists of each run, see `KeyMarks.heavy`.
     """
     listings = [_run_listing(share, window, of_run) for share, of_run in zip(shares, lists, strict=True)]
     unlisted_max = sum(int((listing.floors - 1).sum()) for listing in listings)

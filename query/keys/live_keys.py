@@ -72,8 +72,8 @@ class LivePart:
     bounds: its Count-Min cells with certified bounds.
     whole: whether all rows of the ledger row lie in the window.
     eps: the error of a point query, as a fraction of the rows that are counted for it.
-    counted: those rows: the ones of the window, unless others come after it. Then the sketch counts the rows
-        from each of its ends on, and the count of the window is the difference.
+    counted: the number of these rows: the window's, unless rows come after it. Then the sketch counts the
+        rows from each end of the window on, and the count of the window is the difference.
     """
 
     live: LiveKeys

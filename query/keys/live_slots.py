@@ -106,7 +106,7 @@ class LiveSlots:
         return most.astype(np.int64), int(others.max(initial=0)) + undecided
 
     def fill(self, states: States, columns: NDArray[np.int64], names: Names) -> None:
-        """Raises states (names, columns) to what the ledger says; `columns` are slots, which ascend."""
+        """Raises states (names, columns) to those of the ledger; `columns` are slots, which ascend."""
         hashes = name_hashes(names)
         first, last = self.hashes.searchsorted(hashes), self.hashes.searchsorted(hashes, "right")
         index, entry = expand_ranges(first, last)

@@ -188,7 +188,7 @@ def _fields(evidence: Evidence, found: Presence) -> Iterator[SlotFields]:
 
 
 def _estimate(least: Ints, most: Ints, slots: int) -> Ints:
-    """In a slot that is open, a key is taken to be as often as in those that are certain."""
+    """In an uncertain slot, a key is taken to be present as often as in the certain slots."""
     known = np.maximum(1, slots - (most - least))
     estimate: Ints = least + np.rint((most - least) * least / known).astype(np.int64)
     found: Ints = np.minimum(estimate, most)

@@ -39,7 +39,7 @@ MOST_FULL = 0.05  # of all blocks, whose names are taken one by one; a scan take
 class _Source:
     """Ascending names, and the rows before each of them and in all, shape (names + 1,).
 
-    is_exact: whether the rows are those of the names; else those of blocks that begin with the names.
+    is_exact: whether the rows belong to the names; else to blocks that begin with the names.
     """
 
     names: Sequence[Name]
@@ -53,7 +53,7 @@ class _Source:
         return (first if self.is_exact else max(0, first - 1)), end
 
     def most(self, span: Span) -> int:
-        """The most rows that a span has here, or exactly those. O(log names)."""
+        """The most rows that a span has here, exact if `is_exact`. O(log names)."""
         first, end = self.blocks(span)
         return int(self.before[max(first, end)] - self.before[first])
 

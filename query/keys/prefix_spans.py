@@ -78,5 +78,5 @@ def text_of_span(key: Key, span: Span) -> str:
 
 
 def _base(key: Key) -> str:
-    """What names of times count."""
+    """The numpy type whose numbers names of times are: days or microseconds."""
     return "datetime64[D]" if key.column_type.unit_us == DAY_US else "datetime64[us]"

@@ -25,7 +25,7 @@ from tidemark.warehouse.projections.distinct_keys import DistinctKeys
 from tidemark.warehouse.projections.key_days import KeyDays, Periods
 
 NO_HASHES = np.empty(0, np.uint64)
-MOST_DAYS = 32  # whose samples are united: a quarter of a million hashes, which take 10 milliseconds
+MOST_DAYS = 32  # days whose samples are united: a quarter of a million hashes, which take 10 milliseconds
 
 
 def union(parts: Sequence[Hashes]) -> Hashes:
@@ -71,7 +71,7 @@ class RunKeys:
     keys, by_tick: exact numbers, of the run and of each of its `ticks`.
     extent: the first and the last tick that has keys; both 0 without keys.
     threshold, hashes: the sampled keys of the run, ascending.
-    detail: below it, entries have ticks. Those of ticks[i] are starts[i] to starts[i + 1] (exclusive).
+    detail: below it, entries have ticks. The entries of ticks[i] are starts[i] to starts[i + 1] (exclusive).
     days: the numbers and samples of days and weeks, if they are known.
     """
 

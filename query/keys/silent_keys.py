@@ -97,7 +97,7 @@ class UnreadRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnreadHistory:
-    """The history of a warehouse in a window. history: what the marks say; its blocks are not read."""
+    """The history of a warehouse in a window. history: the facts in the marks; its blocks are not read."""
 
     history: KeyHistory
     runs: tuple[UnreadRun, ...]
@@ -114,7 +114,7 @@ class UnreadHistory:
 
 @dataclass(frozen=True, eq=False)
 class SilentKeys:
-    """What is known of the keys of a window in the warehouses that do not answer.
+    """The known facts about the keys of a window in the warehouses that do not answer.
 
     sites: their names. key: the key. live: their live side. totals: how many live rows they have.
     whole: the history of the window's whole ticks, of each warehouse.

@@ -70,7 +70,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What is known of the window's keys: sources in memory, and the ledger for live rows not among them.
+    """The known facts about the window's keys: sources in memory, and the ledger for live rows not in these.
 
     history: the runs that have rows in the window. columns: the slots that have data, ascending.
     """
@@ -95,7 +95,7 @@ class Evidence:
 
     @classmethod
     def of_names(cls, question: KeyQuestion, slots: Slots, names: Names) -> Evidence:
-        """As `of`, to be asked about these names alone: they are looked up while runs have rows that left."""
+        """As `of`, to be asked about these names alone: they are looked up while runs have removed rows."""
         history = question.history(question.window.overlapping)
         if history.kept is None:
             return cls.of(question, slots)
@@ -154,8 +154,8 @@ class Evidence:
 
         count_rows: whether live rows are counted.
 
-        The second array has the shape (sources, names). Rows of a source that has further ones do not count
-        yet.
+        The second array has the shape (sources, names). Rows of a source that has further rows of the name do
+        not count yet.
         """
         k = len(names)
         table = Presence(
@@ -192,7 +192,7 @@ class Evidence:
 
 
 def _rows_left(history: KeyHistory, names: Names) -> KeyRows:
-    """The rows of names in the window, without those that left."""
+    """The rows of names in the window, without removed rows."""
     every = dict.fromkeys(range(len(history.shares)), np.arange(len(names)))
     index, ticks, counts = rows_of_names(history, names, every)
     left = [count_of_each(names, index, ticks, counts)]

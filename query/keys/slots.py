@@ -72,7 +72,7 @@ def slots_of(
 
 
 def _closed(window: Window, ticks: tuple[int, int] | None) -> tuple[int, int]:
-    """The window's first tick and its end (exclusive); those of the data where a side is open.
+    """The window's first tick and its end (exclusive); where a side is open, the data's.
 
     They are equal if there is no tick between: without data, or where all data lies on the other side.
     """

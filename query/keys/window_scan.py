@@ -46,9 +46,9 @@ _RANKED = "SELECT *, row_number() OVER (PARTITION BY part ORDER BY rows DESC, na
 class WindowScan:
     """The rows of each key in each of several windows. `close` ends it.
 
-    rows: of a range of ticks that has all windows.
+    rows: the rows of a range of ticks that has all windows.
     windows: ascending. If they overlap, keys are counted between all of their ends first.
-    source: what knows the cost of a scan.
+    source: it knows the cost of a scan.
     """
 
     def __init__(self, rows: WindowRows, windows: Sequence[Window], source: KeySource) -> None:

@@ -48,7 +48,7 @@ def check_windows(
 ) -> None:
     """InputError for more than MAX_SPANS windows, before they are asked.
 
-    name: what the error calls their width. options: the keyword arguments of the question.
+    name: the name of their width in the error. options: the keyword arguments of the question.
     """
     asked = AskedWindow.of(options)
     start, end = warehouse.span(measure, last=asked.last, as_of=asked.as_of, between=asked.between)

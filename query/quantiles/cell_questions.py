@@ -22,7 +22,7 @@ A = TypeVar("A")
 class CellQuestions:
     """One question for each cell.
 
-    windows, groups: as answers show them. window_of, group_of: (cells,) which of them a cell has.
+    windows, groups: as answers show them. window_of, group_of: (cells,) the window and group of a cell.
     fields: the other fields of `Question`, which are the same for all.
     """
 

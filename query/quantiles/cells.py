@@ -35,7 +35,7 @@ from tidemark.warehouse.projections.sorted_values import ValueRows
 
 Ints = NDArray[np.int64]
 
-MOST_CELLS = 2**21  # of one question, so that a cell has a number of 32 bits, and its counts fit into memory
+MOST_CELLS = 2**21  # cells of one question: their numbers have 32 bits, and their counts fit into memory
 KINDS = NULL + 1  # number, NaN, NULL
 _NOWHERE = -(2**30)  # twice this is the least number of 32 bits
 
@@ -79,7 +79,7 @@ def stretches(rows: GroupRows | ValueRows) -> tuple[tuple[Names, ...], Ints]:
 
 
 class Part(NamedTuple):
-    """Some of the rows that are asked.
+    """A part of the asked rows.
 
     places: (stretches,) the number of the asked group to which the rows of a stretch belong; -1 for none.
     """

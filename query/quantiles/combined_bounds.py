@@ -77,7 +77,7 @@ class CombinedBounds:
         return replace(self.total, lo=self.total.lo - self.live.lo, hi=self.total.hi - self.live.hi)
 
     def around(self, ranks: Ranks) -> CombinedBounds:
-        """The part that contains the brackets of all these ranks; it is valid only inside it."""
+        """The part of the values that contains the brackets of all these ranks; it is valid only there."""
         first, last = self.total.bracket(ranks)
         return self._section(int(first.min()), int(last.max()))
 

@@ -39,7 +39,7 @@ class Extremes(Wanted[Extreme]):
         return np.arange(first + 1, min(stored, first + self.k) + 1)
 
     def answers(self, question: Question, found: Found) -> list[Extreme]:
-        """One for each number; none without numbers."""
+        """An answer for each number; none without numbers."""
         if found.values is None:
             return []
         numbers, scope = found.values.values.tolist(), question.scope(found.blocks_read)

@@ -37,8 +37,8 @@ class History:
     root: the folder of the runs table, relative to the warehouse.
     anchors: one per run; None where the window covers the run.
     in_memory: the sorted numbers of all other rows, live ones among them.
-    kept: sorted, those of the numbers above that left and do not count.
-    grain: before `in_memory` is looked through, the ranks of its numbers are known to this many rows.
+    kept: sorted, the removed ones among these numbers, which do not count.
+    grain: until `in_memory` is searched, the ranks of its numbers are known to within this many rows.
     """
 
     root: str
@@ -78,7 +78,7 @@ def read_intervals(
 ) -> tuple[list[Reading], int]:
     """One reading per interval, and the number of row groups read; each row group is read once.
 
-    reads: what `plan_reads` returned for these intervals.
+    reads: the result of `plan_reads` for these intervals.
 
     Raises DamagedWarehouse if a file is missing or does not match its marks.
     """
@@ -109,7 +109,7 @@ def read_intervals(
 
 
 def _without_kept(reading: Reading, kept: NDArray[Any]) -> Reading:
-    """The reading without the rows that left."""
+    """The reading without removed rows."""
     if not len(kept):
         return reading
     start = int(kept.searchsorted(reading.interval.lower, "right"))

@@ -20,9 +20,9 @@ from tidemark.warehouse.columns.keys import unify_names
 
 
 def rows_without(rows: PackedRows, gone: PackedRows) -> PackedRows:
-    """The rows without those that left. DamagedWarehouse if these are not all among them.
+    """The rows without removed ones. DamagedWarehouse if some of the removed rows are not among them.
 
-    O(n + c log c) for n rows, of which c have a group and a tick of one that left.
+    O(n + c log c) for n rows, of which c have a group and a tick of a removed row.
     """
     if not len(gone.values):
         return rows

@@ -44,13 +44,13 @@ def bounds_without(bounds: RankBounds, gone: NDArray[Any]) -> RankBounds:
 
 
 def numbers_without(numbers: NDArray[Any], gone: NDArray[Any]) -> NDArray[Any]:
-    """Sorted numbers without some of them, which are sorted; of equal ones as many as there are in `gone`.
+    """Sorted numbers without those in `gone`, which is sorted; of equal numbers as many go as `gone` has.
 
     O(len(gone) log len(numbers) + len(numbers)). DamagedWarehouse if they are not all there.
     """
     if not len(gone):
         return numbers
-    nth = np.arange(len(gone)) - gone.searchsorted(gone)  # of equal ones
+    nth = np.arange(len(gone)) - gone.searchsorted(gone)  # of equal numbers
     places = numbers.searchsorted(gone) + nth
     if places[-1] >= len(numbers) or np.any(numbers[places] != gone):
         raise absent()
@@ -58,7 +58,7 @@ def numbers_without(numbers: NDArray[Any], gone: NDArray[Any]) -> NDArray[Any]:
 
 
 def absent() -> DamagedWarehouse:
-    """The error of rows that left and that the runs do not have."""
+    """The error for removed rows that the runs do not have."""
     return DamagedWarehouse(
         "rows are kept as those that left and that runs still have, but the runs do not have them. Run "
         "verify: it names the table that is wrong."

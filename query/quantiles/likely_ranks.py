@@ -40,7 +40,7 @@ class SketchGaps:
     first, last: the values at both ends of a gap; equal for the maximum of a sketch.
     jump: by how much the rank increases at the value `first`.
     rise: by how much it increases between `first` and `last`, both exclusive.
-    before: by how much the rank increases at gaps that were left out, before the first of these.
+    before: by how much the rank increases at gaps that were left out, before the first gap.
     """
 
     first: NDArray[Any]
