@@ -30,7 +30,7 @@ _SAID = {
 
 
 def run(given: argparse.Namespace) -> int:
-    """Changes what was asked for, and builds the history of what is new."""
+    """Makes the requested changes, and builds the history of new measures, keys, groups and indexes."""
     asked: dict[str, Any] = {name: getattr(given, name) for name in (*_COLUMNS, *SETTINGS)}
     for name in _KEYS:
         columns = getattr(given, name)

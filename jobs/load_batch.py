@@ -221,7 +221,7 @@ def _types(rows: Any) -> list[tuple[str, str]]:
 
 
 def _wanted(given: argparse.Namespace, options: Options | None) -> Wanted:
-    """What is known of the types of text: those of --type, and that keys are text.
+    """The known types of text: those of --type, and text for keys.
 
     InputError for a type that differs from the warehouse's.
     """
@@ -278,7 +278,7 @@ def _check_ahead(last: int | None, given: argparse.Namespace) -> None:
 
 
 def _show(given: argparse.Namespace, name: str, report: LoadReport) -> None:
-    """Prints what was done in one line; with --verbose also the runs of each measure and the seconds."""
+    """Prints one line for the batch; with --verbose also the runs of each measure and the seconds."""
     if given.json:
         return
     messages = {

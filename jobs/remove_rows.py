@@ -167,5 +167,5 @@ def _print(given: argparse.Namespace, report: RemovalReport) -> None:
 
 
 def _before(report: RemovalReport, text: str) -> str:
-    """The text with the time before which rows expired; nothing for what is no expiry."""
+    """The text with the time before which rows expired; empty if the removal is no expiry."""
     return "" if report.before is None else text.format(report.before)

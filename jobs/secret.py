@@ -14,7 +14,7 @@ from tidemark.warehouse.columns.json_values import json_text
 
 
 def run(given: argparse.Namespace) -> int:
-    """Prints what was asked for. A value is read from the standard input: others see command lines."""
+    """Prints a secret, a token or a value. Values are read from stdin: others see command lines."""
     return run_job(_make, given)
 
 

@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_map(given: argparse.Namespace) -> int:
-    """Maps and combines the rows of the warehouse, and tells the result to who asks."""
+    """Maps and combines the rows of the warehouse, and sends the result to the place that reduces."""
     functions = function_named(given.map), function_named(given.combine)
     secret = secret_of(given.secret)
     spark = session_for(

@@ -132,7 +132,7 @@ class Reader(KeyReader):
 
     @property
     def sites(self) -> dict[str, Site]:
-        """What reads each of several warehouses, by its name; of one by the name ""."""
+        """The reader of each of several warehouses, by its name; for a single one by the name ""."""
         return self._session.sites
 
     @property
@@ -216,7 +216,7 @@ class Reader(KeyReader):
         return copy.copy(self)
 
     def by_site(self) -> dict[str, SiteFacts]:
-        """What each of several warehouses has now, by its name; empty for one, and if there are no values."""
+        """Facts about each of several warehouses now, by its name; empty for one, and without values."""
         if len(self._session.snapshot.sites) == 1:
             return {}
         try:
@@ -229,7 +229,7 @@ class Reader(KeyReader):
         return self._session.contents()
 
     def contents_by_site(self) -> dict[str, Contents]:
-        """The same of each of several warehouses, by its name; of one by the name ""."""
+        """The same for each of several warehouses, by its name; for a single one by the name ""."""
         return self._session.contents_by_site()
 
     def companion(

@@ -46,7 +46,7 @@ def parse_changes(records: DataFrame, options: Options) -> DataFrame:
     records   has the text or binary column `value`: an object with `op` (c, r, u, d), `before` and `after`,
               alone or in `payload`, with whole rows in `before`. NULL, as Kafka keeps of a row that left, is
               no change. And the column `position`, text for errors
-    options   those of the warehouse
+    options   the options of the warehouse
 
     Returns the warehouse's columns and `_change_type`: an update is a row that leaves and one that comes.
     Raises InputError if the warehouse has no columns yet; a record that is no change stops the stream with

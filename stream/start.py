@@ -95,7 +95,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   feed has it (`readChangeFeed`), or as `parse_changes` makes it. Each batch is then the
                   correction named `<source>/<number>`. A change that cannot be made stops the stream, and
                   nothing of its batch is done
-    missing       of changes: as `warehouse.correct` takes it
+    missing       for changes, as `warehouse.correct` takes it
     progress      called with a report after each batch
     storage_options
                   as for `warehouse.load`
@@ -122,7 +122,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         raise InputError(f"max_rejected_fraction must lie in [0, 1], got {shortened(max_rejected_fraction)}.")
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
-    latest_time(ahead)  # refuses what is no duration
+    latest_time(ahead)  # raises for text that is no duration
     checkpoint = in_home(checkpoint)
     check_checkpoint(spark, checkpoint)
     executor = executor_for(spark)
@@ -200,7 +200,7 @@ def _check_missing(missing: str, *, changes: bool) -> None:
 
 
 def _check_changes(records: list[str], fraction: float | None, *, evolve: bool) -> None:
-    """InputError for what goes with rows and not with changes."""
+    """InputError for arguments that go with rows and not with changes."""
     if records or fraction is not None or evolve:
         raise InputError(
             "changes are all made, or the stream stops: leave out max_rejected_fraction and evolve. Parse "

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-_TRIES = 5  # of the deliveries at the end
+_TRIES = 5  # seconds of the deliveries at the end
 
 
 def run(given: argparse.Namespace) -> int:
-    """Prints the states at first, then what changes. FAILED if notices could not be delivered at the end."""
+    """Prints the states at first, then the changes. FAILED if notices could not be delivered at the end."""
     given.storage_options = storage_options_of(given)
     if given.sites is None:
         given.warehouse = warehouse_of(given)
@@ -88,7 +88,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _passed(early: Sequence[query.GroupState], states: Sequence[query.GroupState]) -> list[query.GroupState]:
-    """The changes that the states do not show: another one followed, or the group is gone."""
+    """The changes that the states do not show: another change followed, or the group is gone."""
     shown = {(one.when, str(one.group), one.since) for one in states}
     return [one for one in early if (one.when, str(one.group), one.since) not in shown]
 
@@ -104,7 +104,7 @@ def _run_site(given: argparse.Namespace) -> int:
 
 
 def _asked(given: argparse.Namespace) -> dict[str, Any]:
-    """What is asked, as keywords of `query.alert`."""
+    """The options as keywords of `query.alert`."""
     if given.sites is None:
         return {"wh": _opened(given)}
     return {"sites": given.sites, "exchange": _exchange(given), "silent": given.silent}
@@ -126,7 +126,7 @@ def _exchange(given: argparse.Namespace) -> query.Exchange:
 
 
 def _say_traffic(given: argparse.Namespace, alert: query.Alert) -> None:
-    """What was said, beside what asking would have been; with --json each state has it."""
+    """Prints the traffic, and the traffic that asking would have taken; with --json each state has both."""
     found = alert.traffic
     if found and not given.json:
         print(
@@ -152,7 +152,7 @@ def _sayer(given: argparse.Namespace) -> Callable[[query.GroupState], None]:
 
 
 def _receiver(given: argparse.Namespace) -> Callable[[dict[str, Any]], None] | None:
-    """Where notices go; None for nowhere but the output."""
+    """The receiver of notices; None if they only go to the output."""
     seconds = seconds_of(given.timeout)
     if given.receiver is not None:
         return Command.of(given.receiver, seconds)
@@ -176,7 +176,7 @@ def _place(given: argparse.Namespace) -> Path:
 
 
 def _end(alert: query.Alert, stopping: threading.Event) -> bool:
-    """Tries to deliver what is left, and returns whether all was; a stop signal ends it."""
+    """Tries to deliver the remaining notices; whether all were delivered. A stop signal ends it."""
     for _ in range(_TRIES):
         if alert.deliver() == 0:
             return True

@@ -87,7 +87,7 @@ class Post:
 
     @classmethod
     def of(cls, address: str, form: str, seconds: float) -> Post:
-        """InputError for what is no address of http or https."""
+        """The receiver at an address; InputError unless that is one of http or https."""
         try:
             parts = urlsplit(address)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -101,7 +101,7 @@ def key_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any
 
 
 def selected_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
-    """Those, and the ones that say which rows and groups are asked."""
+    """The options of `key_options`, and those that say which rows and groups are asked."""
     return {**key_options(wh, given), **group_options(wh, given)}
 
 

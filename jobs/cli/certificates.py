@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def print_certificate(certificate: Certificate) -> None:
-    """Prints what is certified of a purge."""
+    """Prints the certificate of a purge."""
     taken = (
         f"{certificate.rows:,} rows and {sum(count for *_, count in certificate.records):,} rejected records"
     )

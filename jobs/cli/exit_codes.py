@@ -79,7 +79,7 @@ def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace)
 
 
 def _interrupted(given: argparse.Namespace) -> int:
-    """Says what holds after Ctrl-C, if the job changes a warehouse: its option `after_interrupt`."""
+    """Prints what is true after Ctrl-C, if the job changes a warehouse: its option `after_interrupt`."""
     if holds := getattr(given, "after_interrupt", None):
         _print_line(f"stopped by Ctrl-C. {holds}")
     return INTERRUPTED

@@ -45,7 +45,7 @@ prints one line of JSON: times in ISO 8601 with their zone, decimals as text, Na
 {RULE}"""
 
 
-# What argparse takes for a value although it begins with a dash: it knows -5 and -0.5 by itself.
+# Words that argparse takes for values although they begin with a dash: it knows -5 and -0.5 by itself.
 _NUMBER = re.compile(r"-(\.?[0-9]|inf(inity)?$)", re.IGNORECASE)
 
 
@@ -126,12 +126,12 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
         return INTERRUPTED
     except ImportError:
-        if control_c.is_set():  # some modules make an ImportError of whatever stops their import
+        if control_c.is_set():  # some modules turn any error that stops their import into an ImportError
             return INTERRUPTED
         raise
     except OSError as error:  # of the output
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())  # nothing is left for it at the end
+        os.dup2(null, sys.stdout.fileno())  # nothing is left to be written at the end
         if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
             return DONE
         try:

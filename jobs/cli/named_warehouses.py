@@ -19,7 +19,7 @@ def parse_warehouse(text: str) -> tuple[str, str]:
 
 
 def named_warehouses(texts: Sequence[str]) -> dict[str, str | dict[str, str]]:
-    """By NAME the PATH of a text NAME=PATH; for texts NAME.SITE=PATH a mapping, by SITE the PATH.
+    """The paths by name, from texts NAME=PATH; for texts NAME.SITE=PATH a mapping of sites to paths.
 
     InputError for a name that is given twice, and for sites of a name that is a warehouse, too.
     """

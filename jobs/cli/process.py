@@ -27,7 +27,7 @@ def job_arguments(
 ) -> argparse.Namespace:
     """The arguments of a job's script; see `arguments`.
 
-    text: the docstring of its module. options: those that it takes.
+    text: the docstring of its module. options: the options that it takes.
     """
     args = argparse.ArgumentParser(
         prog=script, description=text, epilog=RULE, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -28,8 +28,8 @@ def show_progress(
 ) -> Iterator[Callable[[str], None]]:
     """Shows a progress bar of Spark's tasks during the `with` block; yields a function that sets the phase.
 
-    Without a session only the phase and the elapsed time are shown, and so while no task runs. console: by
-    default that of stderr.
+    Without a session, or while no task runs, only the phase and the elapsed time are shown. console: by
+    default the console of stderr.
     """
     from rich.progress import (
         BarColumn,

@@ -20,7 +20,7 @@ from tidemark.warehouse.maintain import joinable_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE_BYTES = 2**28  # of files: beyond, Spark's tasks on all cores take less time than its start costs
+HERE_BYTES = 2**28  # bytes of files: with more, Spark's tasks save more time than its start costs
 HERE_ROWS = 10_000_000  # the same for rows of a warehouse
 
 

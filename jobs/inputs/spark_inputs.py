@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidemark.warehouse.settings.options import Options
 
-_FOOTERS_AT_ONCE = 16  # of Parquet files: each is a request or two on an object store
+_FOOTERS_AT_ONCE = 16  # footers of Parquet files: each is a request or two on an object store
 _UNREADABLE = re.compile(
     r"MALFORMED_RECORD|FAILED_READ_FILE|CANNOT_READ_FILE|UNABLE_TO_INFER_SCHEMA|PATH_NOT_FOUND|CANNOT_PARSE"
     r"|is not a Parquet file|BadRecordException|DELTA_MISSING|not a Delta table|BAD_RECORD|CAST_INVALID_INPUT"
@@ -75,8 +75,8 @@ class Inputs(Protocol):
         kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
         creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
         is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
-        wanted: what is said of the types of text, where the warehouse has no columns yet. evolve: whether
-        columns that it lacks get a type in the same way.
+        wanted: the wanted types of text, if the warehouse has no columns yet. evolve: whether columns that it
+        lacks get a type in the same way.
         """
 
     def check(self) -> None:

@@ -35,7 +35,7 @@ _FIRST_LINES = 1000  # in which nearly always each field of JSON was there once
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What tasks must know of the files. A part is the address of a file and the byte where the part begins.
+    """Facts about files for tasks. A part is the address of a file and the byte where the part begins.
 
     form    csv, tsv or json
     paths   the paths of the files by their addresses, in their order
@@ -135,7 +135,7 @@ class SparkText:
         return missing
 
     def _collect(self, work: Callable[[Part, Chunks], Any]) -> list[Any]:
-        """What `work` returns for each part, in the order of the files."""
+        """The result of `work` for each part, in the order of the files."""
 
         def pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for part, chunks in _by_part(batches):
@@ -152,7 +152,7 @@ class SparkText:
 def open_text(spark: SparkSession, paths: Sequence[str], form: str, *, private: bool = False) -> SparkText:
     """The text files at these paths, in this order; InputError for an empty one that needs a header.
 
-    private   whether columns are: then InputError for records that Spark would have to sort first
+    private   whether columns are private: then InputError for records that Spark would have to sort first
     """
     from pyspark.sql import functions as F
 

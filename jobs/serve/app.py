@@ -50,7 +50,7 @@ Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the server has: the warehouses by name, the tokens, and the queue that answers questions."""
+    """The state of the server: the warehouses by name, the tokens, and the queue that answers questions."""
 
     warehouses: Mapping[str, Warehouse]
     tokens: Tokens
@@ -121,7 +121,7 @@ class Served:
             self.metrics.took(request.warehouse or "", name, time.monotonic() - began)
 
     def _read(self, read: Callable[[], questions.Request]) -> questions.Request:
-        """The request; an error about one shows nothing of it, if a warehouse has private columns."""
+        """The request; if a warehouse has private columns, an error about the request shows nothing of it."""
         try:
             return read()
         except InputError:

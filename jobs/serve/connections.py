@@ -116,7 +116,7 @@ class GuardedProtocol(H11Protocol):
         """Closes the connection if no more is taken than SEND_SECONDS before."""
         taken = self._taken()
         if before is not None and taken <= before:
-            # At once: else the kernel would go on to offer what it has taken of the answer.
+            # At once: else the kernel would go on to offer the part of the answer that it has taken.
             at_once = struct.pack("ii", 1, 0)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
             cast("Any", self.transport).abort()
@@ -124,7 +124,7 @@ class GuardedProtocol(H11Protocol):
         self._sending = self.loop.call_later(self.send_seconds, self._look_whether_taken, taken)
 
     def _taken(self) -> int:
-        """A number that grows, while no more is written, when the client takes something of its answer."""
+        """A number that grows when the client takes a part of its answer, while nothing more is written."""
         return _acknowledged(self._socket) - int(cast("Any", self.transport).get_write_buffer_size())
 
     def _sent(self) -> None:

@@ -58,7 +58,7 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 
 def files_of(wh: Warehouse, name: str) -> Files:
-    """The files of the warehouse of a name, or of the one that is behind a dot in it."""
+    """The files of the warehouse of this name; after a dot in the name is one of several warehouses."""
     site, sites = name.partition(".")[2], wh.sites
     if site in sites:
         return sites[site].store.files
@@ -97,7 +97,7 @@ def _below(filesystem: fs.FileSystem, path: str) -> list[fs.FileInfo]:
 
 
 def _parts(files: Files, wanted: Sequence[ByteRange]) -> list[Answered]:
-    """What the files have of the ranges, cut after ANSWER_BYTES."""
+    """The parts of the ranges that the files have, cut after ANSWER_BYTES."""
     size_of = files.filesystem.get_file_info
     sizes = {one.path: size_of(one.path).size for one in wanted if one.stop is None}  # None without a file
     parts: list[Answered] = []

@@ -134,9 +134,9 @@ class Tools:
 
 
 def described(wh: Warehouse) -> dict[str, Any]:
-    """What questions can be about, with the columns that `by` and `where` can have, and the span of the rows.
+    """The subjects of questions, with the columns that `by` and `where` can have, and the span of the rows.
 
-    start, end: of the ticks that have rows, the end exclusive; None without rows.
+    start, end: the span of the ticks that have rows, the end exclusive; None without rows.
     """
     try:
         start, end = wh.span()

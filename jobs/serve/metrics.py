@@ -31,7 +31,7 @@ from tidemark.warehouse.errors import EmptyWindow, TidemarkError
 
 WAIT_SECONDS = 0.8  # for newer data; then the last view answers
 FIRST_SECONDS = 10.0  # if there is no view yet
-MOST_SERIES = 1_000  # of a warehouse, without the latencies, of which there are about 200
+MOST_SERIES = 1_000  # series of a warehouse, without the latencies, which are about 200
 BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 PHIS = (0.5, 0.9, 0.99)
 _SECOND = timedelta(seconds=1)
@@ -74,7 +74,7 @@ class Chosen:
 
 @dataclass
 class Metrics:
-    """What a scrape gets. Safe to share between threads."""
+    """The metrics that a scrape gets. Safe to share between threads."""
 
     warehouses: Mapping[str, Warehouse]
     chosen: Chosen = field(default_factory=Chosen)
@@ -160,7 +160,7 @@ class _Families:
 def samples(wh: Warehouse, chosen: Chosen, races: Mapping[str, LostRaces]) -> list[Sample]:
     """The samples of a warehouse; if it cannot be read, only that it is not up.
 
-    races: those of each of several warehouses by its name; of one by the name "".
+    races: the lost races of each of several warehouses by its name; for a single one by the name "".
     """
     try:
         info = wh.info()

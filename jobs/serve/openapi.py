@@ -118,7 +118,7 @@ def _operation(name: str) -> dict[str, Any]:
 
 
 def _files(name: str) -> dict[str, Any]:
-    """The reading of files, of which served_ranges.py has the form."""
+    """The addresses for reading files; served_ranges.py has the form of their requests."""
     what = "ranges of files" if name == "ranges" else "the names of the files below a folder"
     fields = {
         "warehouse": _WAREHOUSE,

@@ -22,11 +22,11 @@ NOT_READ = (
     "the server has private columns."
 )
 _VALUES = ("value", "low", "high", "where", "groups")  # parameters with values of columns
-_SHOWN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\d{4,}")  # what may be a value, in an error
+_SHOWN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\d{4,}")  # text in an error that may be a value
 
 
 def answered(warehouses: Iterable[Warehouse], request: Request, answer: Callable[[], str]) -> str:
-    """What `answer` returns; with the rules above if one of these warehouses has private columns."""
+    """The result of `answer`; with the rules above if one of these warehouses has private columns."""
     private = [wh for wh in warehouses if wh.options.private]
     if not private:
         return answer()
@@ -45,7 +45,7 @@ def answered(warehouses: Iterable[Warehouse], request: Request, answer: Callable
 
 
 def without_values(text: str, given: Mapping[str, Any]) -> str:
-    """The text of an error without what may be values of these parameters."""
+    """The text of an error without text that may be values of these parameters."""
     for value in sorted(set(_leaves([given.get(name) for name in _VALUES])), key=len, reverse=True):
         text = text.replace(value, "...")
     return _SHOWN.sub("'...'", text)

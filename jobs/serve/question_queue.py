@@ -63,7 +63,7 @@ class QuestionQueue:
         return len(self._taken)
 
     async def answer(self, ask: Callable[[Deadline], T], leaves: Callable[[], Awaitable[Any]]) -> T:
-        """What `ask` returns; it runs in a thread. leaves: returns once the client has gone.
+        """The result of `ask`, which runs in a thread. leaves: returns once the client has gone.
 
         Busy if there is no place, Gone if the client left.
         """

@@ -29,19 +29,19 @@ from tidemark.warehouse.errors import EmptyWindow, InputError, shortened
 JOIN = "inner_product"  # of two warehouses; its other parameters are those of new_keys
 QUESTIONS = (*SIGNATURES, JOIN)
 FACTS = ("span", "info")  # facts about a warehouse
-OWN = ("warehouse", "form", "explain")  # parameters of every question that are the server's
+OWN = ("warehouse", "form", "explain")  # parameters of every question that belong to the server
 FORMS = ("answers", "rows", "plan")
 SHOWS_ROWS = ("largest", "smallest")
 MOST_ANSWERS = {"k": 10_000, "top": 10_000, "limit": 10_000}
 _DIGITS = 400  # of a number in a request, before and after the point
-_SEVERAL = ("phi", "x", "value", "bins", "groups", "where", "by", "key")  # may be given again
+_SEVERAL = ("phi", "x", "value", "bins", "groups", "where", "by", "key")  # given once or more
 _LISTED = {"quantile": "phi", "rank": "x", "cdf": "x", "frequency": "value", "persistence": "value"}
 _SPAN = ("measure", "last", "as_of", "since", "until")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks: the question by its name, and its parameters with texts or values of JSON."""
+    """A client's request: the question by its name, and its parameters with texts or values of JSON."""
 
     name: str
     given: Mapping[str, Any]
@@ -112,7 +112,7 @@ def needs(wh: Warehouse, request: Request) -> set[str]:
 
 
 def answer(wh: Warehouse, request: Request, other: Warehouse | None = None) -> str:
-    """The answer as JSON: a document as of the command's --json, or flat rows; or the plan of one."""
+    """The answer as JSON: a document as the command prints with --json, or flat rows, or a plan."""
     if request.name in FACTS:
         return _facts(wh, request)
     given = _values(wh, request)
@@ -157,7 +157,7 @@ def _facts(wh: Warehouse, request: Request) -> str:
 
 
 def names_of(wh: Warehouse) -> dict[str, object]:
-    """What questions can be about: measures with their types, keys, groups, the time column and its ticks."""
+    """The subjects of questions: measures with their types, keys, groups, the time column and its ticks."""
     options = wh.options
     return {
         "measures": {measure.name: measure.type for measure in options.measures},

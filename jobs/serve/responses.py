@@ -56,7 +56,7 @@ def error_told(error: Exception) -> Response:
 
 
 def as_refused(error: Exception) -> Refused:
-    """What a client is told of an error. What it is not told is logged."""
+    """The part of an error that a client is told. The rest is logged."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, Refused):
         return error

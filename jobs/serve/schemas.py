@@ -50,7 +50,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 def check_types(given: Mapping[str, Any]) -> None:
-    """InputError for a parameter of another type than its schema; those without a schema are not checked."""
+    """InputError for a parameter of another type than its schema's; parameters without a schema pass."""
     for name, value in given.items():
         schema = SCHEMAS.get(name)
         if schema is not None and not _fits(value, schema):

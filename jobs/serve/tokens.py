@@ -54,7 +54,7 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> str:
-    """What is stored of a token."""
+    """The stored form of a token: its hash."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -32,7 +32,7 @@ class ManyWindows:
         self._runs, self._live = WholeRuns(blocks, memory, costs), live
 
     def cost(self, view: View, windows: Sequence[ShownWindow], targets: int) -> float | None:
-        """What it costs to go through the runs of the windows; None for few windows, and if memory is small.
+        """The cost of one pass over the runs of the windows; None for few windows, and if memory is small.
 
         targets: how many ranks or points are looked for in each.
         """

@@ -78,8 +78,8 @@ class Question:
 class Points(NamedTuple):
     """Values whose ranks are wanted.
 
-    given: as the caller has them, or as the answers show them.
-    stored: for each the greatest stored value that counts; None stands below all of them and has rank 0.
+    given: the points as the caller has them, or as the answers show them.
+    stored: for each point the greatest stored value that counts; None stands below all and has rank 0.
     """
 
     given: Sequence[Any] = ()
@@ -102,11 +102,11 @@ NO_POINTS = Points()
 
 
 class Found(NamedTuple):
-    """What was found for a question.
+    """The results for a question.
 
-    ranks: those that were wanted. values: of the ranks of numbers; None if there are none.
+    ranks: the wanted ranks. values: the values at the ranks of numbers; None if there are none.
     lo, hi: bounds of the rank of each point. blocks_read: how many row groups were read for it.
-    sums: those of the rows, if they were wanted.
+    sums: the sums of the rows, if they were wanted.
     """
 
     ranks: Ranks
@@ -119,7 +119,7 @@ class Found(NamedTuple):
 
 
 class Columns(NamedTuple, Generic[A]):
-    """Answers about cells: their class, and by name the fields that each has for itself.
+    """Answers about cells: their class, and by name the fields that each answer has for itself.
 
     A column has `targets` items for each cell, one cell after the other. constant: the values of fields and
     properties that are the same for all.
@@ -131,7 +131,7 @@ class Columns(NamedTuple, Generic[A]):
 
 
 class Wanted(ABC, Generic[A]):
-    """What is asked of the rows of a question. Its methods are pure.
+    """The kind of a question about rows. Its methods are pure.
 
     needs_sums: whether the exact sums of the rows are wanted.
     is_exact: whether the answers have no error, whatever mode is asked for.
@@ -169,7 +169,7 @@ class Wanted(ABC, Generic[A]):
 class ReadQuestion(Question, ABC):
     """A question that is answered alone, from memory and blocks.
 
-    sums: those of the rows, if they are wanted.
+    sums: the sums of the rows, if they are wanted.
     """
 
     sums: Sums | None = None

@@ -51,7 +51,7 @@ from tidemark.warehouse.sizes import DEFAULT
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows are read from: history's blocks, and the live rows of the window.
+    """The sources of rows: history's blocks, and the live rows of the window.
 
     live: the live values of the window, without NaN and NULL; None if these are
         rows of `History`, in memory.

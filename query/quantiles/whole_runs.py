@@ -34,8 +34,8 @@ from tidemark.warehouse.snapshots.views import GroupView, View
 
 Ints = NDArray[np.int64]
 
-PAID_RUNS = 2**12  # of how many runs it is remembered what was paid for their reading
-READ_WEIGHT = 8  # how many times as long it takes to read a row as to go through it in memory
+PAID_RUNS = 2**12  # runs whose payments for their reading are remembered
+READ_WEIGHT = 8  # reading a row takes so many times as long as passing over it in memory
 
 
 class WholeRuns:
@@ -159,7 +159,7 @@ def _runs_within(
 
 
 def _keys(root: str, marks: SpanMarks, kept: KeptRows[Any] | None) -> tuple[Hashable, Hashable]:
-    """Where memory keeps the run's rows: all of them, and those without the rows that left."""
+    """The keys by which memory keeps the run's rows: all of them, and all without removed rows."""
     path = marks.files[0].path
     return ("rows", root, path), ("rows", root, path, *(() if kept is None else [kept.waiting_in(marks.run)]))
 

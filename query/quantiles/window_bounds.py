@@ -72,8 +72,8 @@ class WindowBounds(RowCounts):
     sketch_gaps: the gaps of the live sketches.
     history: the runs that have rows in the window.
     own_live: the staircase of the live rows alone, if warehouses do not answer.
-    silent: the staircase of these; None if all answer. It is part of the live side of `combined`: it is never
-        read.
+    silent: the staircase of warehouses that do not answer; None if all answer. It is part of the live side of
+        `combined`, because it is never read.
     """
 
     view: View | GroupView
@@ -214,7 +214,7 @@ class WindowBoundsCache:
         return WindowBounds.of(view, window, history, history_bounds, own_counts, live_bounds, silent)
 
     def _silent(self, view: View, window: Window) -> WindowBounds:
-        """The bounds of the rows that a warehouse which does not answer had; nothing is read."""
+        """The bounds of the last known rows of a warehouse that does not answer; nothing is read."""
         dtype, empty = view.measure.dtype, np.empty(0, view.measure.dtype)
         history = History(view.root, window, dtype, (), (), in_memory=empty, kept=empty)
         runs = [self._unread(view.root, run, window) for run in view.runs if run.totals.within(window)[0]]
@@ -253,7 +253,7 @@ class WindowBoundsCache:
 
 
 def _kept_in(view: View, window: Window) -> NDArray[Any]:
-    """The sorted numbers of rows in the window that left and that the runs still have."""
+    """The sorted numbers of removed rows in the window that the runs still have."""
     if view.kept is None:
         return np.empty(0, view.measure.dtype)
     rows = view.kept.rows

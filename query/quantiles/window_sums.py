@@ -81,7 +81,7 @@ def _runs(view: View, windows: Sequence[Window]) -> list[ValueMarks]:
 
 
 def _of_history(view: View, parts: Sequence[TickSums], windows: Sequence[Window]) -> list[Sums]:
-    """The sums of each window in all parts, without the rows that left and that runs still have."""
+    """The sums of each window in all parts, without removed rows that runs still have."""
     found = [Sums()] * len(windows)
     for part in parts:
         _add(found, part, windows)

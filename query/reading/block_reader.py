@@ -38,8 +38,8 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.runs.marks import RunFile
 
-ROUND_BYTES = 2**24  # of the blocks that are fetched from an object store at once
-FOOTER_BYTES = 2**24  # of serialized footers; about 1,200 files of 100 row groups, or a billion rows
+ROUND_BYTES = 2**24  # bytes of the blocks that are fetched from an object store at once
+FOOTER_BYTES = 2**24  # bytes of serialized footers; about 1,200 files of 100 row groups, or a billion rows
 MAPPED_GROUPS = 64  # row groups whose pages stay in memory, about 128 KB each
 MAPPED_FILES = 256  # files that are mapped at once
 GROUPS_PER_TASK = 4  # row groups that are decoded at a time
@@ -60,14 +60,14 @@ class _Place(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, ...]:
-        """What changes where a local file is replaced."""
+        """An identity that changes when a local file is replaced."""
         if self.store.files.takes_rounds:
             return ()
         status = os.stat(f"{self.store.uri}/{self.path}")  # noqa: PTH116  Path's takes five times as long
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def reading(self) -> AbstractContextManager[None]:
-        """Names this file in errors of a read."""
+        """Inside, errors of a read name this file."""
         return report_unreadable_file(f"{self.path} of the warehouse {self.store.uri}")
 
 
@@ -99,7 +99,7 @@ class RowGroups(NamedTuple):
 
 
 def _known(wanted: RowGroups) -> tuple[Hashable, ...]:
-    """What decoded row groups are kept by, beside their numbers."""
+    """The key by which decoded row groups are kept, beside their numbers."""
     place = _place(wanted.root, wanted.file)
     with place.reading():
         file = place.store.uri, place.path, place.identity
@@ -233,7 +233,7 @@ class BlockReader:
             yield from self.read(part)
 
     def _fetched(self, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
-        """The parts, each once it was fetched; what is kept is not.
+        """The parts, each once it was fetched; kept row groups are not fetched.
 
         A round counts once for all stores: they are asked at once.
         """
@@ -289,7 +289,7 @@ class BlockReader:
         ]
 
     def _read(self, wanted: RowGroups) -> list[ColumnsByName]:
-        """As `read`, without what is kept."""
+        """As `read`, without the kept row groups."""
         place = _place(wanted.root, wanted.file)
         if place.far_files is not None:
             return self._read_far(place, place.far_files, wanted)
@@ -350,7 +350,7 @@ def _open(
 
 
 def _open_range(held: _Held, wanted: RowGroups) -> pq.ParquetFile:
-    """Opens a file of which a range is at hand. All else is zeros, which take no memory.
+    """Opens a file of which one range is in memory. All other bytes are zeros, which take no memory.
 
     Arrow reads a file of Python's in threads that wait for each other: twice the time of a small block.
     """
@@ -401,7 +401,7 @@ def _bytes_of(block: ColumnsByName) -> int:
 
 
 def _read_block(held: _Held, wanted: RowGroups, group: int) -> ColumnsByName:
-    """The columns of a row group; ValueError if they are not what was written."""
+    """The columns of a row group; ValueError if they differ from the written ones."""
     found = ((name, _plain_doubles(held, wanted, group, name)) for name in wanted.columns)
     block: dict[str, Any] = {name: values for name, values in found if values is not None}
     if missing := [name for name in wanted.columns if name not in block]:
@@ -410,7 +410,7 @@ def _read_block(held: _Held, wanted: RowGroups, group: int) -> ColumnsByName:
 
 
 def _decode_block(held: _Held, wanted: RowGroups, group: int, columns: Sequence[str]) -> ColumnsByName:
-    """Columns of a row group, decoded by Arrow; ValueError if they are not what was written."""
+    """Columns of a row group, decoded by Arrow; ValueError if they differ from the written ones."""
     decoder = held.decoder
     if decoder is None:
         decoder = _open_range(held, wanted)

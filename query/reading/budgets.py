@@ -20,7 +20,7 @@ from tidemark.warehouse.per_process import per_process
 
 LEAST = LIVE = 2**28
 SHARE = 10  # a tenth of the machine's memory
-_GROUP_LIMITS = (  # of the container in which the process runs, by the two versions of control groups
+_GROUP_LIMITS = (  # files with the limit of the process's container, by the two versions of control groups
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )

@@ -31,7 +31,7 @@ KNOWN_FILES = 2**14
 class CheckedFile:
     """A local file, and the results for its parts, such as columns, by their names.
 
-    identity: that of the file when it was first compared. at: the time of that.
+    identity: the file's identity when it was first compared. at: the time of that comparison.
     """
 
     path: str

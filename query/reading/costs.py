@@ -72,7 +72,7 @@ TIMES = 1.5  # how many times as long as by the better way questions may take, b
 READ = 0.2  # of the estimate of what is spent once, which a trial may take beside
 FIRST_TRIAL = 3  # the question of a topic from which ways are tried that seem to be slower
 AGAIN = 2  # a way is tried again after so many times as many questions
-SLACK = 5000.0  # us; shorter times and estimates count as this; what can save no more than this is not tried
+SLACK = 5000.0  # us; shorter times and estimates count as this; ways that save no more are not tried
 _FACTORS = 1 / 64, 64.0  # within which the rates are corrected
 _SHARE = 0.3  # the share of a correction that one answer applies
 
@@ -107,9 +107,9 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The part of the estimate of whole runs that is spent once: to read those that are not in memory.
+    """The part of the estimate of whole runs that is spent once: reading those that are not in memory.
 
-    runs: what it costs to read each, in microseconds. payments: what questions before have paid for each.
+    runs: the cost of reading each, in microseconds. payments: the payments of earlier questions for each.
     """
 
     runs: Mapping[Any, float]
@@ -117,16 +117,16 @@ class Reading:
 
     @property
     def cost(self) -> float:
-        """What it costs to read all of them."""
+        """The cost of reading all of them."""
         return sum(self.runs.values())
 
     @property
     def paid(self) -> float:
-        """How much of it is paid."""
+        """How much of the cost is paid."""
         return sum(self.payments.peek(run) or 0.0 for run in self.runs)
 
     def pay(self, more: float) -> None:
-        """What one more question pays, for each run its share."""
+        """Adds the payment of one more question, for each run its share."""
         whole = max(self.cost, 1.0)
         for run, cost in self.runs.items():
             self.payments.put(run, min(cost, (self.payments.peek(run) or 0.0) + more * cost / whole))
@@ -149,7 +149,7 @@ class Costs:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets what was learned.
+        """Forgets all learned factors.
 
         `factors` are by topic and way, `_measured` has those that answered. `_asked` counts the questions of
         a topic that had several ways, and a way is tried next at the question `_due`.
@@ -161,17 +161,17 @@ class Costs:
         self._measured: set[tuple[str, Way]] = set()
 
     def windows(self, windows: int, targets: int, runs: int) -> float:
-        """To bound each of these windows in each run, and to find the targets there."""
+        """The cost of bounding each of these windows in each run, and finding the targets there."""
         return windows * runs * (self.rates.bounds + targets * self.rates.target)
 
     def groups(self, groups: int, windows: int, runs: int) -> float:
-        """To find each of these groups in each run, and to answer about it in each window."""
+        """The cost of finding each of these groups in each run, and answering about it in each window."""
         return groups * (runs * self.rates.slice + windows * self.rates.cell)
 
     def whole_runs(self, rows: int, chosen: int, windows: int, cells: int, targets: int) -> float:
-        """To answer about cells from runs in memory.
+        """The cost of answers about cells from runs in memory.
 
-        rows: of these runs. chosen: those in the windows. cells: the pairs of a group and a window.
+        rows: the rows of these runs. chosen: those in the windows. cells: the pairs of a group and a window.
         targets: how many ranks or points are looked for in each.
         """
         rates = self.rates
@@ -180,15 +180,15 @@ class Costs:
         return rows * rates.passed_row + chosen * of_row + cells * rates.chosen_cell
 
     def sums(self, rows: int) -> float:
-        """To sum up these rows exactly, which runs in memory and scans do anew."""
+        """The cost of summing up these rows exactly, which runs in memory and scans do anew."""
         return rows * self.rates.summed_row
 
     def read_runs(self, rows: int) -> float:
-        """To read whole runs with so many rows."""
+        """The cost of reading whole runs with so many rows."""
         return rows * self.rates.read_row
 
     def event_scan(self, rows: int, cells: int | None, *, far: bool) -> float:
-        """To scan these rows of `events`, and to answer about the cells.
+        """The cost of a scan of these rows of `events`, and of the answers about the cells.
 
         cells: the number of pairs of a group and a window; None for one answer about all rows.
         """
@@ -199,22 +199,22 @@ class Costs:
         return cost
 
     def lookups(self, names: int, runs: int, *, far: bool) -> float:
-        """To look up each of these keys in each run."""
+        """The cost of looking up each of these keys in each run."""
         return names * runs * (self.rates.far_block if far else self.rates.lookup)
 
     def lists(self, windows: int) -> float:
-        """To look keys up in the listings of each of these windows."""
+        """The cost of looking keys up in the listings of each of these windows."""
         return windows * self.rates.lists
 
     def key_scan(self, runs: Sequence[KeyMarks], *, far: bool) -> float:
-        """To scan the rows of runs of a key."""
+        """The cost of a scan of the rows of runs of a key."""
         rates = self.rates
         if far:
             return rates.far_block * sum(len(marks.positions) for marks in runs)
         return rates.statement + rates.key_row * sum(marks.rows for marks in runs)
 
     def event_keys(self, rows: int) -> float:
-        """To count all keys of so many rows of `events`, on a disk."""
+        """The cost of counting all keys of so many rows of `events`, on a disk."""
         return self.rates.statement + self.rates.event_key_row * rows
 
     def corrected(self, topic: str, way: Way, cost: float) -> float:
@@ -233,7 +233,7 @@ class Costs:
         reading: the part of the estimate of the way RUNS that questions share.
         """
         costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
-        shown, again = dict(costs), dict(costs)  # again: what the way costs once runs are in memory
+        shown, again = dict(costs), dict(costs)  # again: the cost of the way once runs are in memory
         if reading is not None:
             again[RUNS] = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
             shown[RUNS] = max(again[RUNS], costs[RUNS] - reading.paid)
@@ -299,8 +299,8 @@ class Costs:
     ) -> None:
         """Corrects the factor of the way by the time that it took, or after which it was stopped.
 
-        A trial and the first scan set it, and a first answer that took longer than a new process explains.
-        has_compared: it compared files as well, so its answer corrects nothing.
+        A trial and the first scan set the factor; so does a first answer that took longer than a new process
+        explains. has_compared: the way compared files as well, so its answer corrects nothing.
         """
         took = seconds * 1e6
         if not is_stopped:
@@ -357,7 +357,7 @@ class Attempt:
             self.spent.limits.append(self._limit)
 
     def refuse(self) -> None:
-        """The way cannot answer after all, and nothing is learned of it: another one answers."""
+        """The way cannot answer after all: nothing is learned about it, and another way answers."""
         self._is_refused = True
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:

@@ -41,7 +41,7 @@ class Raised:
         self._errors.append(error)
 
     def kept(self, items: Iterator[T]) -> Iterator[T]:
-        """The items; an error of them is kept. Whoever takes them, they are made in this thread's context."""
+        """The items, made in this thread's context, whichever thread takes them; their errors are kept."""
         return self._kept(items, copy_context())
 
     def _kept(self, items: Iterator[T], context: Context) -> Iterator[T]:
@@ -54,7 +54,7 @@ class Raised:
             raise
 
     def behind(self, error: Exception) -> Exception | None:
-        """The newest one that the text of DuckDB's error quotes; None if it quotes none."""
+        """The newest kept error that the text of DuckDB's error quotes; None if it quotes none."""
         text = str(error)
         return next((one for one in reversed(self._errors) if _first_words(one) in text), None)
 
@@ -85,8 +85,8 @@ def report_duckdb_errors(
 ) -> Iterator[None]:
     """Raises an error of the package for each of DuckDB inside, with that as its cause.
 
-    operation: what was stopped, for the message.
-    explain: the error for one that is neither ours nor a refusal; None leaves a general message.
+    operation: the stopped operation, for the message.
+    explain: makes the error for one that is neither ours nor a refusal; None leaves a general message.
     """
     import duckdb
 

@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Rows)
 class LiveRows(Generic[R]):
     """The sorted rows of a projection in a range of batches, and all rows of the range by tick.
 
-    place: what names the range among the cached ones; None for a piece of one, which is not cached.
+    place: the name of the range among the cached ones; None for a piece of a range, which is not cached.
     """
 
     rows: R
@@ -76,7 +76,7 @@ class LiveCache:
     def rows(self, snapshot: AnySnapshot, projection: Projection[R], view: AnyView) -> Iterator[LiveRows[R]]:
         """The sorted rows of each range; of smaller pieces, which are not cached, if they do not fit.
 
-        projection: that of the view.
+        projection: the projection of the view.
 
         DamagedWarehouse if `events` has other numbers of rows than the ledger.
         """

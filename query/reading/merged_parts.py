@@ -43,7 +43,7 @@ MANY = 2**18  # and if there are at least so many numbers in all
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stretches:
-    """Ascending numbers: those of stretch i are ``numbers[starts[i] : stops[i]]``, of the part parts[i].
+    """Ascending numbers: stretch i is ``numbers[starts[i] : stops[i]]``, of the part parts[i].
 
     The parts of stretches ascend; a part may have several stretches. Places of the array outside the
     stretches are not read.
@@ -119,13 +119,13 @@ class Stretches:
     def between(self, starts: Ints, stops: Ints, parts: Ints) -> tuple[NDArray[Any], Ints]:
         """The numbers at the places starts..stops (exclusive) of each range, and the part of each number.
 
-        starts, stops, parts: those of the ranges.
+        starts, stops, parts: the starts, stops and parts of the ranges.
         """
         owners, places = expand_ranges(starts, stops)
         return self.numbers[places], parts[owners]
 
     def adjacent(self) -> tuple[NDArray[Any], Ints, Ints]:
-        """The numbers of all stretches, where those of each begin, and the parts; not copied if they meet."""
+        """The numbers of all stretches, where each stretch begins, and the parts; not copied if adjacent."""
         if len(self) and bool((self.starts[1:] == self.stops[:-1]).all()):
             first = self.starts[0]
             return self.numbers[first : self.stops[-1]], self.starts - first, self.parts

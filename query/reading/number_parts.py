@@ -181,7 +181,7 @@ def _between(
     """The value of a rank and how many numbers are <= it; None if it is not between these two samples."""
 
     def near_of(first: int, last: int) -> tuple[NDArray[Any], int]:
-        """The numbers of a share that are between them, and how many are below."""
+        """The numbers of a share that are between the two samples, and how many are below."""
         own, is_near, below = numbers[first:last], np.ones(last - first, bool), 0
         if 1 <= low <= len(samples):
             is_near = own >= samples[low - 1]
@@ -224,7 +224,7 @@ def _small_parts(
     small = np.flatnonzero(asked & (sizes > 0) & (sizes <= SMALL))
     if not len(small):
         return
-    _, powers = np.frexp(sizes[small] - 1)  # those of a power p have more than 2**(p - 1), at most 2**p
+    _, powers = np.frexp(sizes[small] - 1)  # parts of a power p: 2**(p - 1) < numbers <= 2**p
     order = np.argsort(powers, kind="stable")
     cuts = np.flatnonzero(np.diff(powers[order])) + 1
     most = np.iinfo(numbers.dtype).max if numbers.dtype.kind == "i" else np.inf

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Share = tuple[int, int]  # the first of some items, and the end, exclusive
 
 CORES = os.cpu_count() or 1
-SHARED = 2**20  # numbers that threads share; fewer are done sooner by one of them
+SHARED = 2**20  # numbers that are shared among threads; fewer are done sooner by one thread
 
 _inside = threading.local()
 
@@ -47,7 +47,7 @@ def equal_shares(items: int) -> list[Share]:
 
 
 def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T]:
-    """What the work gives for each share, in their order. Its errors are raised once no share runs.
+    """The results of the work for each share, in order. Errors are raised once no share runs.
 
     Reads in it count for the question of this thread (spending.py).
     """
@@ -64,7 +64,7 @@ def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T
     futures = [_threads().submit(one, share, copy_context()) for share in shares]
     try:
         return [future.result() for future in futures]
-    finally:  # what stops one share stops the others, too, while the caller waits here
+    finally:  # an error that stops one share stops the others, too, while the caller waits here
         wait([future for future in futures if not future.cancel()])
 
 

@@ -44,7 +44,7 @@ class Limit:
 
 
 class Spending:
-    """What one question has read; `limits` are those of the ways that are being taken, outer ways first.
+    """The reads of one question; `limits` are the limits of the ways that are being taken, outer ways first.
 
     way: the innermost way that is being taken.
     compared: whether files were compared with their digests, which is done once in a process.
@@ -81,7 +81,7 @@ class Spending:
                     raise Left(limit)
 
     def left(self) -> float:
-        """For how many seconds no way is stopped: infinite while one way is left."""
+        """For how many seconds no way is stopped: infinite if only one way is left."""
         ends = [limit.at for limit in self.limits]
         return min(ends) - self.seconds() if ends else math.inf
 
@@ -151,7 +151,7 @@ def current_plan() -> Plan | None:
 
 
 def read(file: str | None, *, blocks: int = 0, rows: int = 0, size: int = 0) -> None:
-    """Counts what is read: row groups of runs, rows, and bytes of columns."""
+    """Counts reads: row groups of runs, rows, and bytes of columns."""
     known = _current.get()
     if known is not None:
         known.add(file, blocks, rows, size)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tidemark.warehouse.columns.column_names import ColumnNames
 
-# So many greatest numbers of a part, and of all parts together, DuckDB keeps at most while it reads rows.
+# DuckDB keeps at most so many greatest numbers of a part, and of all parts together, while it reads rows.
 FEW, FEW_OF_ALL = 1000, 2**20
 
 
@@ -39,7 +39,7 @@ def parquet_rows(paths: Iterable[str], *options: str) -> str:
 def with_most(table: str, k: int, part: str, number: str, parts: int) -> str:
     """SQL of the rows of a table that can be among the k of their part with the greatest number.
 
-    These are those with at least the k-th number of the part, so few are left to be sorted. part: the columns
+    The rows have at least the k-th number of their part, so few are left to be sorted. part: the columns
     that tell parts apart. number: SQL of a number of a row. parts: how many there are; with many of them all
     rows are sorted.
     """

@@ -38,7 +38,7 @@ from tidemark.warehouse.snapshots.views import AnyView, GroupView, View
 
 M = TypeVar("M", bound=SpanMarks | KeyMarks)
 
-MOST_WINDOWS = 100_000  # of one question with `every`
+MOST_WINDOWS = 100_000  # windows of one question with `every`
 MOST_EMPTY = 1_000  # windows in a row without rows; a longer gap, as a wrong clock makes it, is left out
 
 
@@ -74,7 +74,7 @@ def split_window(
 ) -> list[Window]:
     """The parts of a window that `every` makes, from the first tick of the data to the last, ascending.
 
-    ticks: those of the data, ascending, see `data_ticks`.
+    ticks: the ticks of the data, ascending, see `data_ticks`.
     every: a duration that is a multiple of the tick; without a time column, a number of steps. Parts start
         at multiples of it, counted from 1970 in UTC (whole weeks from a Monday); the first and the last part
         end where the window does.
@@ -110,7 +110,7 @@ def split_window(
     numbers = np.concatenate([np.arange(a, b + 1) for a, b in zip(firsts, lasts, strict=True)])
     starts = (origin + numbers * hop).tolist()
     least, most = window.start, window.stop
-    if grid is not None:  # what lies outside of the calendar is not shown
+    if grid is not None:  # parts outside of the calendar are not shown
         least, most = max(least, grid.tick_of(FIRST_US)), min(most, grid.tick_of(LAST_US) + 1)
     found = [Window(max(least, low), min(most, low + size)) for low in starts]
     return list(dict.fromkeys(found))  # a window shorter than `width` is cut to the same part again and again

@@ -66,7 +66,7 @@ class CodedRows:
 
     stored: for each column of the group its stored values. counts: (groups, 4), see `ScannedGroups`.
     read: gives the pieces of each share. rows: (shares, groups), the numbers of each group in each share.
-    codes: that of each group. group_of: the group of each code. dtype: of numbers.
+    codes: the code of each group. group_of: the group of each code. dtype: the type of the numbers.
     totals: the sums and the ends of each group, if they were found while the rows were read.
     """
 
@@ -394,7 +394,7 @@ def _dtype(table: pa.Table, width: int) -> np.dtype[Any]:
 
 
 def _span(column: pa.ChunkedArray) -> Span:
-    """That of a column without NULL."""
+    """The span of a column without NULL."""
     ends = pc.min_max(column)
     least, greatest = (ends[end].as_py() or 0 for end in ("min", "max"))
     return least, greatest - least + 1

@@ -32,7 +32,7 @@ def computed_values(options: Options, name: Any) -> Expression | None:
 
 
 def known_condition(options: Options, text: str) -> Expression:
-    """The checked expression that a condition is. InputError as `checked_expression`."""
+    """The checked expression of a condition. InputError as `checked_expression`."""
     return _known_expression(text, tuple(options.columns), takes_tokens_alone(), are_values=False)
 
 
@@ -43,12 +43,12 @@ def asked_measure(options: Options, name: str | None) -> Measure:
 
 
 def shown_names(options: Options, names: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns, and of what expressions compute, as answers have them."""
+    """Names of columns, and of computed values, as answers have them."""
     found = ((name, computed_values(options, name)) for name in names)
     return tuple(name if one is None else one.text for name, one in found)
 
 
-@lru_cache(KNOWN_EXPRESSIONS)  # a dashboard asks the same ones again and again
+@lru_cache(KNOWN_EXPRESSIONS)  # a dashboard asks with the same expressions again and again
 def _known_expression(
     text: str,
     columns: tuple[tuple[str, str], ...],

@@ -40,7 +40,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Origin:
-    """What a footer tells; None if the file is the origin of its rows."""
+    """The origins in a footer; None if the file is the origin of its own rows."""
 
     told: Origins | None
 
@@ -77,7 +77,7 @@ class CoveredFiles:
     def of(cls, contents: Contents, indexes: Iterable[tuple[str, Places]]) -> CoveredFiles:
         """The files that all of the indexes cover.
 
-        indexes: of each the stored name of its column, and how many rows it has by origin file.
+        indexes: for each the stored name of its column, and how many rows it has by origin file.
 
         DamagedWarehouse if a footer cannot be read.
         """
@@ -112,7 +112,7 @@ class CoveredFiles:
         return {one for own, (_, origins) in self.files.items() for one in _origin_ids(own, origins)}
 
     def in_history(self, contents: Contents) -> CoveredFiles:
-        """Those whose rows are all visible and of history, and whose origin files no other file has.
+        """The files whose rows are all visible and of history, and whose origin files no other file has.
 
         So all rows that runs have of these origin files are in these files.
         """
@@ -131,7 +131,7 @@ class CoveredFiles:
             found = CoveredFiles(kept, {**found.others, **out})
 
     def without(self, others: CoveredFiles) -> CoveredFiles:
-        """Those that are not among others."""
+        """The files that are not among `others`."""
         return CoveredFiles({own: one for own, one in self.files.items() if own not in others.files}, {})
 
     def rows_by_path(self, ids: Ints, rows: Ints) -> dict[str, Ints]:

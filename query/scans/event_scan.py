@@ -102,7 +102,7 @@ class EventScan(OpenScan):
     def same_values_at(self, ranks: Ints) -> RankedValues:
         """The same for as many ranks of each group, shape (groups, k).
 
-        What is found for a rank that a group does not have is undefined.
+        The result for a rank that a group does not have is undefined.
         """
         return self._scanned().same_values_at(ranks)
 

@@ -104,7 +104,7 @@ def _is_text(constant: Node) -> bool:
 
 
 def _may_be_rounded(node: Node) -> bool:
-    """Whether it is text, or a number with an exponent or many digits, which DuckDB may read as a double."""
+    """Whether it is text, or a number (long, or with an exponent) that DuckDB may read as a double."""
     literal = node.get("literal", {}) if _is_constant(node) else {}
     kind, text = literal.get("kind"), literal.get("text", "")
     is_number = kind in {"INTEGER", "NUMERIC"}

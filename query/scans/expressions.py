@@ -62,14 +62,14 @@ _SMALLER = "Write it shorter: `x IN (1, 2)` instead of `x = 1 OR x = 2`, for exa
 class Expression:
     """A checked expression.
 
-    text      as it was given; the SQL, which has tokens, where private columns are used
-    sql       what runs: DuckDB's SQL with columns under their stored names; the same text always gives the
-              same SQL
+    text      as it was given; if private columns are used, the SQL, which has tokens
+    sql       the SQL that runs in DuckDB, with columns under their stored names; the same text always gives
+              the same SQL
     columns   the stored names of its columns, each once, in the order of the text
     never_fails   whether it consists of comparisons alone, which no row can make fail
     type      Delta's type of its values; None for a condition
     constants the texts and numbers in it, as text
-    sought    what it says of columns, see sought.py; None if it says nothing
+    sought    the ranges that it allows in columns, see sought.py; None if it allows any
     """
 
     text: str
@@ -208,7 +208,7 @@ class _Scope:
         return kind if kind is not None and kind.is_token else None
 
     def copied(self, node: Any, text: str) -> Node:
-        """A copy of a node of the parse tree that has only what was checked."""
+        """A copy of a node of the parse tree, with only its checked fields."""
         return _Copier(self, text).copied(node, 0)
 
     def resolved(self, name: str, text: str) -> str:

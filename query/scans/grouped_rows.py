@@ -37,7 +37,7 @@ POINTS = 4096  # of one query for ranks
 class GroupedRows:
     """The selected rows of a scan by group; see `ScannedRows`.
 
-    source: what the rows are. measure: their value. asker: runs statements, on a connection whose table
+    source: the source of the rows. measure: their value. asker: runs statements, on a connection whose table
     `scanned` has the rows.
     """
 

@@ -51,9 +51,9 @@ Ints = NDArray[np.int64]
 class IndexRates:
     """Microseconds of a unit of work, measured as those of `query/reading/costs.py`.
 
-    share: rows are looked up if that costs at most this share of a scan. What is left to be read is known
+    share: rows are looked up if that costs at most this share of a scan. How much is left to be read is known
         only afterwards, so the cost of the lookup may be lost.
-    all: the same, where the index has all values, so nothing is left to be read.
+    all: the same if the index has all values, so that nothing is left to be read.
     group: rows of a row group of `events`; if one of them is read, all are.
     """
 
@@ -143,12 +143,12 @@ class Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cover:
-    """What indexes have of the files of `events`, at one moment.
+    """The files of `events` that indexes cover, at one moment.
 
     covered  the files of which all of the indexes have all rows
-    given    those of them whose rows of one index can be given in their place (`CoveredFiles.in_history`)
-    read     the other covered ones
-    origins  the ids of the origin files of the rows of those that can be given, ascending
+    given    covered files whose rows one index can give in their place (`CoveredFiles.in_history`)
+    read     the other covered files
+    origins  the ids of the origin files of the rows of `given`, ascending
     """
 
     covered: CoveredFiles
@@ -163,7 +163,7 @@ class _Cover:
         known: _Cover | None = contents.made.get(used)
         if known is None:
             covered = CoveredFiles.of(contents, [one.index.places for one in chosen])
-            given = covered.in_history(contents)  # what other files have may not be visible yet, and is read
+            given = covered.in_history(contents)  # rows of other files may not be visible yet
             origins = np.array(sorted(given.origin_ids), np.int64)
             known = contents.made[used] = cls(covered, given, covered.without(given), origins)
         return known
@@ -171,11 +171,11 @@ class _Cover:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """What indexes found of a condition.
+    """The rows that indexes found for a condition.
 
-    columns  those whose indexes were used
+    columns  the columns whose indexes were used
     lookup_us, scan_us
-             what it takes to look the rows up, and to scan all files, in estimated microseconds
+             the estimated microseconds of looking the rows up, and of a scan of all files
     most     how many rows of history the condition selects at most, by the marks
     rows     by path of each covered file: the numbers of its rows that may be selected, ascending, each once.
              Other files are scanned. None if looking them up would cost more than to scan
@@ -201,7 +201,7 @@ def find(
     allowed: Mapping[Key, Sequence[Ends]],
     needed: Set[str] | None = None,
 ) -> Found | None:
-    """What the indexes find of a condition; None if they do not know any column of it.
+    """The rows that the indexes find for a condition; None if they know no column of it.
 
     allowed: beside it, the ranges of names that are allowed in columns.
     needed: the columns that are read of selected rows; None: any.
@@ -232,7 +232,7 @@ def find(
 
 
 def _with_values(scan: Found, one: _Range, cover: _Cover, needed: Set[str]) -> Found:
-    """What is found where the index has the values; the rows of files that are not covered are left."""
+    """The rows found if the index has the values; rows of files that are not covered are left."""
     found = one.index.rows(one.ends, needed)
     read = cover.read.rows_by_path(found.files, found.rows)
     rows = {path: np.empty(0, np.int64) for path in cover.given.paths} | read
@@ -306,7 +306,7 @@ class Bounds:
 
 
 def bounded(contents: Contents, asked: Sought, names: Set[str]) -> Bounds:
-    """What indexes know of the rows that a condition selects.
+    """The bounds that indexes give for the rows that a condition selects.
 
     names: the columns of the condition; none if its rows are not counted.
     """
@@ -370,7 +370,7 @@ def _rows_by_path(chosen: Sequence[_Range], covered: CoveredFiles) -> dict[str, 
 class _Search:
     """Looks for the ranges of a condition.
 
-    index: opens that of a column. needed: as `find` has it.
+    index: opens the index of a column. needed: as in `find`.
     """
 
     index: Callable[[str], Index | None]

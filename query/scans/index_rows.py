@@ -41,7 +41,7 @@ _blocks = BlockReader(kept_bytes=2**26)
 class IndexRows:
     """Rows that an index found, in no order: the file and the number of each in `events`.
 
-    columns: those whose values were asked for. values: the stored values of each (included_columns.py).
+    columns: the columns whose values were asked for. values: the stored values of each (included_columns.py).
     """
 
     files: Ints

@@ -105,7 +105,7 @@ class OpenScan:
 
     @cached_property
     def _taken(self) -> ScanConnection:
-        """Taken when a statement needs it: before, files are tried, by the connection that waits.
+        """The connection, taken when a statement needs it; until then, the waiting connection tries files.
 
         AttributeError once the scan is closed: another one may use it then.
         """
@@ -158,7 +158,7 @@ class OpenScan:
         return self._ask(lambda: self.connection.sql(statement).to_arrow_table())
 
     def watched(self, read: Callable[[], T], stop: Callable[[], None], share: Callable[[], float]) -> T:
-        """What `read` gives, which reads without a statement; `stop` ends it, `share` is how much is done."""
+        """The result of `read`, which needs no statement; `stop` ends it, `share` is how much is done."""
         context = copy_context()  # its reads are of the question of this thread
         return run_watched(lambda: context.run(read), stop, self._progress, share)
 

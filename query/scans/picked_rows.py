@@ -26,7 +26,7 @@ _MOST_RANGES = 32
 
 @dataclass(frozen=True, slots=True)
 class PickedRows:
-    """What the indexes found, by the store of each warehouse where they were used."""
+    """The rows that indexes found, by the store of each warehouse where they were used."""
 
     found: Mapping[Store, Found]
 

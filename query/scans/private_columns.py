@@ -47,7 +47,7 @@ def token_node(kind: ColumnType, literal: Mapping[str, str]) -> Node | None:
 
 
 def is_token_node(node: Node) -> bool:
-    """Whether a copied node is what `token_node` makes."""
+    """Whether a copied node was made by `token_node`."""
     child = node.get("child", {})
     return (
         node["class"] == "CAST"
@@ -75,6 +75,6 @@ def digits_of(text: Any) -> str | None:
 
 
 def without_values(error: InputError, text: str, shown: str) -> InputError:
-    """The error of an expression that may have values of private columns, without what is in quotes."""
+    """The error of an expression that may have values of private columns, without the text in quotes."""
     message = str(error).replace(repr(text), "the condition").replace(repr(shown), "the condition")
     return InputError(_QUOTED.sub("'...'", message.replace(text, "the condition")))

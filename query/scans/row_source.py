@@ -63,7 +63,7 @@ Located: TypeAlias = tuple[Store, VisibleFile]
 
 LIVE, NULL, VALUE, TICK = "is live", "is null", "stored value", "tick of row"
 ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself
-WINDOWS = "buckets of windows"  # that of the windows of each bucket, where they overlap
+WINDOWS = "buckets of windows"  # the name of the windows of each bucket, where they overlap
 _BATCH_COLUMNS = ("_source", "_batch")
 BATCH_ROWS = 2**17  # of a batch: DuckDB's threads share the batches of a row group
 
@@ -279,7 +279,7 @@ class RowSource:
     def _divided(
         self, files: Sequence[Located], progress: Progress | None
     ) -> tuple[dict[_Place, list[str]], list[Located]]:
-        """The paths of the files that DuckDB reads, by what is asked of their rows; and the other files."""
+        """The paths of the files that DuckDB reads, by how their rows are selected; and the other files."""
         names = self._asked
         types = {name: self.contents.columns[name] for name in (*SYSTEM_COLUMNS, *names)}
         columns = {store: ScannedColumns(store, types) for store in self.contents.stores}
@@ -396,7 +396,7 @@ class RowSource:
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     def _stored(self, column: Measure | Key, guards: Sequence[str]) -> str:
-        """SQL of the stored values of a column, or of what is computed, where the row is selected."""
+        """SQL of the stored values of a column, or of computed values, where the row is selected."""
         as_sql = measure_sql if column is self.measure else stored_sql
         if column.name not in self.computed:
             return as_sql(column.column_type, quoted(column.name))
@@ -505,7 +505,7 @@ class RowSource:
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _values(self, rows: pa.Table, chosen: NDArray[np.int64]) -> list[pa.Array]:
-        """Whether the measure of the chosen rows is NULL, and what is stored of it; nothing if computed."""
+        """Whether the measure of the chosen rows is NULL, and its stored values; nothing if computed."""
         if self.measure is None or self.measure.name in self.computed:
             return []
         values = encode_values(self.measure, single_array(rows.column(self.measure.name)))
@@ -521,9 +521,9 @@ def _guarded(expression: Expression, guards: Sequence[str], otherwise: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is asked of the rows of files that DuckDB reads, in one store.
+    """How rows of files that DuckDB reads are selected, in one store.
 
-    is_cut: whether the windows cut them. batches: those that are visible; empty if all are.
+    is_cut: whether the windows cut them. batches: the visible batches; empty if all are visible.
     rows: a condition of the rows that are read; empty if all are.
     """
 

@@ -131,7 +131,7 @@ class ScannedRows(Protocol):
 
 
 class Asker(Protocol):
-    """Runs statements of DuckDB, and what reads in their place."""
+    """Runs statements of DuckDB, and functions that read in their place."""
 
     @property
     def connection(self) -> DuckDBPyConnection:
@@ -147,4 +147,4 @@ class Asker(Protocol):
         """The rows of a statement, each column in some pieces."""
 
     def watched(self, read: Callable[[], T], stop: Callable[[], None], share: Callable[[], float]) -> T:
-        """What `read` gives, which `stop` ends; meanwhile `share` is how much is done."""
+        """The result of `read`, which `stop` ends; meanwhile `share` is how much is done."""

@@ -58,9 +58,9 @@ _ROOM_BITS = 40  # of an integer, that is compared as a double of 53 bits
 
 
 def sought(node: Any, column_of: ColumnOf, params: Mapping[str, Any]) -> Sought | None:
-    """What the condition says; None if it says nothing.
+    """The ranges that the condition allows; None if it allows any.
 
-    node: of the parse tree. params: the values of ? and $name by their identifiers in the tree.
+    node: the condition in the parse tree. params: the values of ? and $name by their identifiers in the tree.
     """
     return _Reading(column_of, params).read(node)
 
@@ -188,7 +188,7 @@ def _given(value: Any) -> Constant | None:
 
 
 def columns_of(found: Sought) -> set[str]:
-    """The columns of which it says something."""
+    """The columns of which it allows only ranges."""
     if found[0] in {"and", "or"}:
         return set().union(*map(columns_of, found[1]))
     return {found[1]}
@@ -208,7 +208,7 @@ def ends_of(key: Key, found: Sequence[Any]) -> Ends | None:
 def bracket(key: Key, kind: str, text: str) -> tuple[Name, Name] | None:
     """Two names, both inclusive, between which a constant lies in any comparison of DuckDB with the column.
 
-    None for a constant that cannot be told for this column, or not exactly enough.
+    None for a constant whose place in this column is not known, or not exactly enough.
     """
     column = key.column_type
     if column.is_token:

@@ -77,7 +77,7 @@ class Buckets:
         return arrow_table({BUCKET: bucket, PART: part})
 
     def windows_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The window of each number, which is that of its bucket, or its own where windows overlap."""
+        """The window of each number, which counts buckets, or windows where these overlap."""
         if not self.are_windows:
             return numbers
         order = np.argsort(self.edges[:, 0])

@@ -57,7 +57,7 @@ def read_arguments(values: str, kinds: str, *, bytes_as_text: bool) -> dict[str,
 
 
 def given_points(kinds: str, subject: str) -> Given:
-    """What the type of the struct of arguments tells of the points or edges in its field `subject`."""
+    """The type of the points or edges in the field `subject` of the struct of arguments."""
     kind = dict(parse_kind(kinds).parts).get(subject, Kind(None))  # while a macro is made there is no struct
     several = kind.name == "list"
     name = kind.parts[0][1].name if several else kind.name

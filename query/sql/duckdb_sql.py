@@ -157,7 +157,7 @@ def _views(
 
 
 def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> dict[str, Callable[[], str]]:
-    """What makes the parameters and the bodies of the macros, by their names without the prefix."""
+    """The functions that make the parameters and bodies of the macros, by their names without the prefix."""
     functions = (
         define("answers", readers.answers_of, ["VARCHAR"] * 4),
         define("columns", readers.columns_of, ["VARCHAR"] * 3, "VARCHAR"),
@@ -302,7 +302,7 @@ def connected(warehouses: Mapping[str, Reader], *, locked: bool = False) -> Data
     for wh in warehouses.values():
         _check_paths(wh)
     connection = connect()
-    connection.execute("SET TimeZone = 'UTC'")  # what has no zone is UTC, whatever that of the machine
+    connection.execute("SET TimeZone = 'UTC'")  # times without a zone are UTC, whatever the machine's zone is
     connection.execute("SET parquet_metadata_cache = true")  # the files never change
     raised, folders, views, macros = Raised(), list[str](), dict[str, RowsView](), list[Macros]()
     rows = dict[str, tuple[PinnedReaders, RowsSql]]()

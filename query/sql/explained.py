@@ -85,8 +85,8 @@ def _touched(edges: Ints, rows: Ints) -> int:
 def _selected(contents: Contents, part: Narrowed, connection: DuckDBPyConnection | None) -> tuple[int, int]:
     """How many rows of the view the WHERE selects, at least and at most.
 
-    If the index has the columns of the WHERE, the selected ones of its rows are counted. Of all other rows,
-    none may be selected, or all.
+    If the index has the columns of the WHERE, its selected rows are counted. Of all other rows, from none to
+    all may be selected.
     """
     live = sum(contents.counts[batches] for batches in contents.live)
     if part.view.part == PARTS[1]:

@@ -71,7 +71,7 @@ class ValueFiles:
 class FoundSql:
     """A query of rows.
 
-    values: those that an index has the values of; None: none. sql_of: the query, by SQL of these rows.
+    values: the rows whose values an index has; None for none. sql_of: the query, by SQL of these rows.
     """
 
     values: pa.Table | None
@@ -114,7 +114,7 @@ def looked_up(files: Files, contents: Contents, where: Sought, needed: Sequence[
 
 
 def found_rows(files: Files, contents: Contents, part: str, found: Found | None) -> FoundSql:
-    """The query of the rows of a part of a warehouse: of those that indexes found, None: of all."""
+    """The query of the rows of a part of a warehouse: of the rows that indexes found; None: of all rows."""
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
     whole, cut, pieces, values = dict[str, int](), dict[str, set[BatchRange]](), list[str](), None
     if found is not None and found.values is not None and found.values.num_rows and part != PARTS[1]:
@@ -167,7 +167,8 @@ def _are_named(files: Files, contents: Contents) -> bool:
 def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) -> str:
     """SQL of the rows of a file that are told; `is_alone` if the file has the columns of the view.
 
-    OFFSET: what else the statement asks is asked of these rows, and not of the file, which would be decoded.
+    OFFSET makes DuckDB ask the rest of the statement of these rows, and not of the file, which it would
+    decode.
     """
     paths, by_name = ([path], []) if is_alone else ([files.empty, path], [BY_NAME])
     source = parquet_rows(paths, *by_name, f"{FILE_ROW} = true")

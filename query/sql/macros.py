@@ -21,8 +21,8 @@ _LISTS = "functions"  # duckdb_functions(), pragma_functions ...
 class Macros:
     """The macros that are not made yet.
 
-    make: the beginning of a statement that makes one. definitions: by name what gives its parameters and its
-        body. readers: what they read by.
+    make: the beginning of a statement that makes one. definitions: by name, functions that give the
+        parameters and the body. readers: the readers that the macros use.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Macros:
         self._names = {name: quoted(name)[1:-1].casefold() for name in definitions}  # as a text has them
 
     def named_in(self, text: str | None) -> list[str]:
-        """Those that are named in a text; all if it is None."""
+        """The macros that are named in a text; all if it is None."""
         folded = None if text is None else text.casefold()
         return [
             name
@@ -41,7 +41,7 @@ class Macros:
         ]
 
     def make(self, connection: DuckDBPyConnection, text: str | None = None) -> None:
-        """Makes those that are named in a text; all if it is None. `connection` has no open result."""
+        """Makes the macros that are named in a text; all if it is None. `connection` has no open result."""
         names = self.named_in(text)
         if not names:
             return

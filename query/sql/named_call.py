@@ -25,11 +25,11 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
 CDF_POINTS = 100
-PLANNED = ("self_join", "distinct")  # questions that tell beforehand what they are to read
+PLANNED = ("self_join", "distinct")  # questions that can tell beforehand what they would read
 
 
 def ask(wh: Reader, name: str, given: Mapping[str, Any]) -> Any:
-    """What the method of that name answers.
+    """The answer of the method of that name.
 
     name: of a row of SIGNATURES. given: its arguments, as `resolve_arguments` returns them.
     """
@@ -45,7 +45,7 @@ def ask(wh: Reader, name: str, given: Mapping[str, Any]) -> Any:
 
 
 def planned(wh: Reader, name: str, given: Mapping[str, Any]) -> Plan:
-    """What a question is to read, which is not asked: `scan_plan` for one of PLANNED.
+    """What a question would read, without asking it: `scan_plan` for one of PLANNED.
 
     given: its arguments, None for those that are not given. InputError for a question that does not scan the
     keys of one whole window.

@@ -72,12 +72,12 @@ def rows_views(warehouse: str, indexed: Sequence[str], columns: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """A view of rows in a statement, and what its WHERE says.
+    """A view of rows in a statement, and the ranges that its WHERE allows.
 
     name   the name of the view there, in lower case
     view   the view
-    alias  under which the statement names its columns
-    asked  what its WHERE says of columns with an index
+    alias  the name by which the statement qualifies its columns
+    asked  the ranges that its WHERE allows in columns with an index
     needed the columns that the statement may read of it; None: any
     where  the WHERE in the parse tree if it is of this view alone, and depends on its rows alone; else None
     start, stop
@@ -95,7 +95,7 @@ class Narrowed:
 
     @property
     def told(self) -> str:
-        """What its WHERE says, and the columns that are read, as the function takes it."""
+        """The ranges that its WHERE allows, and the columns that are read, in the function's form."""
         return json.dumps({"where": self.asked, "needed": self.needed})
 
     @property
@@ -116,7 +116,7 @@ def function_name(view: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The views of rows in a statement whose WHERE says something of columns with an index.
+    """The views of rows in a statement whose WHERE allows only ranges in columns with an index.
 
     parts: in the order of the text.
     """
@@ -125,7 +125,7 @@ class Narrowing:
 
     @classmethod
     def of(cls, statement: str, params: Any, views: Views) -> Narrowing:
-        """Those of a statement."""
+        """The views of a statement."""
         tree = parsed(statement)
         if tree is None:
             return cls(())
@@ -171,7 +171,7 @@ class _Read:
 
     @classmethod
     def of(cls, every: Iterable[Node]) -> _Read:
-        """Those of the nodes of a parse tree."""
+        """The names in the nodes of a parse tree."""
         names, alone, is_known = set[str](), set[str](), True
         for node in every:
             if node.get("class") == "COLUMN_REF":
@@ -184,7 +184,7 @@ class _Read:
         return cls(frozenset(names), frozenset(alone), is_known)
 
     def of_view(self, alias: str, columns: Sequence[str]) -> tuple[str, ...] | None:
-        """Those of a view with these columns; None: any. Its alias alone is the whole row."""
+        """The names of columns of a view with these columns; None: any. Its alias alone is the whole row."""
         if not self.is_known or alias.lower() in self.alone:
             return None
         return tuple(name for name in columns if name.lower() in self.names)
@@ -202,7 +202,7 @@ def _ctes(every: Iterable[Node]) -> set[str]:
 
 
 def _narrowed(select: Node, views: Views, params: Mapping[str, Any]) -> Iterator[Narrowed]:
-    """The views in the FROM of a SELECT that its WHERE says something of."""
+    """The views in the FROM of a SELECT in whose columns the WHERE allows only ranges."""
     where, table = select.get("where_clause"), select.get("from_table")
     tables = (None if where is None else _tables(table)) or []
     known = [views.get(str(one["table_name"]).lower()) for one in tables if _is_plain_view(one)]

@@ -37,7 +37,7 @@ def parsed(statement: str) -> Node | None:
 
 
 def check_text(statement: Any) -> None:
-    """InputError for what is no text that DuckDB can read."""
+    """InputError unless the argument is text that DuckDB can read."""
     if not isinstance(statement, str):
         raise InputError(f"sql takes one query as text, got {shortened(statement)}.")
     if not is_unicode(statement):
@@ -49,8 +49,8 @@ def check_text(statement: Any) -> None:
 def check_query(statement: str, *, shows_text: bool = True) -> None:
     """InputError unless the text is one query; other statements have no use in a database of views.
 
-    What has a tree is one. shows_text: whether the error may quote the statement, which may have values of
-    private columns.
+    A text with a tree is a query. shows_text: whether the error may quote the statement, which may have
+    values of private columns.
     """
     import duckdb
 
@@ -109,7 +109,7 @@ class Bindings:
 
 
 def _kind_of_constant(found: re.Match[str]) -> str:
-    """What stands for a number or a text in the shape of a statement; a name stays as it is."""
+    """The stand-in for a number or a text in the shape of a statement; a name stays as it is."""
     text = found[0]
     return text if text[0] == '"' else "'" if text[0] == "'" else "0"
 

@@ -55,7 +55,7 @@ _columns_alone = threading.local()
 
 @contextmanager
 def binding_columns() -> Iterator[None]:
-    """Inside, what this thread binds has the columns of `events` and no rows, and nothing is looked at."""
+    """Inside, statements that this thread binds get the columns of `events` and no rows; nothing is read."""
     _columns_alone.on = True
     try:
         yield
@@ -66,7 +66,7 @@ def binding_columns() -> Iterator[None]:
 def _refusing(
     told: Callable[[str], T],
 ) -> Callable[[Callable[Concatenate[PinnedReaders, P], T]], Callable[Concatenate[PinnedReaders, P], T]]:
-    """A method that tells an error of ours as an answer, so that DuckDB shows its line alone."""
+    """A method that returns an error of ours as an answer, so that DuckDB shows only its line."""
 
     def refusing(
         method: Callable[Concatenate[PinnedReaders, P], T],
@@ -78,7 +78,7 @@ def _refusing(
             except TidemarkError as error:
                 readers.raised.keep(error)
                 return told(str(error))
-            except Exception as error:  # of this DuckDB passes on only the text
+            except Exception as error:  # DuckDB passes on only the text of this error
                 readers.raised.keep(error)
                 raise
 
@@ -193,7 +193,7 @@ class PinnedReaders:
         self.has_views = self.has_macros = False
 
     def at(self, moment: int) -> Reader:
-        """The warehouse as it was at the first call with this moment. NotAWarehouse if it is another one."""
+        """The warehouse as it was at the first call with this moment. NotAWarehouse for another one."""
         with self._lock:  # pinned once per moment, also if several parts of a statement call at once
             if self._now is not None:
                 return self._now
@@ -232,7 +232,7 @@ class PinnedReaders:
     def rows_sql(self, part: str, site: str, asked: str, moment: int) -> str:
         """SQL of the rows of a warehouse's part of which a WHERE may be true.
 
-        asked: JSON of what it says of columns, see `query/scans/sought.py`, and of the columns that the
+        asked: JSON of the ranges that it allows (`query/scans/sought.py`), and of the columns that the
             statement reads; "" for all rows.
         """
         own = self.sites[site]

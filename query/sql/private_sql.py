@@ -39,7 +39,7 @@ def columns_together(columns: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Delta's type of each column of several warehouses, by the name in lower case.
 
     InputError for a name that is private in one and not in another, and for private columns of two secrets:
-    a statement does not tell of which warehouse a name is.
+    a statement does not tell to which warehouse a name belongs.
     """
     found: dict[str, str] = {}
     tokens = set[str]()
@@ -271,7 +271,7 @@ def _of_answers(tree: Node, prefixes: Sequence[str]) -> set[str]:
 
 
 def _branches(query: Node) -> Sequence[Node]:
-    """The SELECTs of a query, of which a set operation has several."""
+    """The SELECTs of a query; a set operation has several."""
     if query.get("type") not in _SET_OPERATIONS:
         return [query]
     parts = query.get("children") or [query["left"], query["right"]]

@@ -35,11 +35,11 @@ def warehouse_of(given: argparse.Namespace) -> str | dict[str, str]:
 
 
 def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str, str] | None:
-    """The storage options that were given, those of the line over those of the file; None if there are none.
+    """The given storage options; options of the line override those of the file. None if there are none.
 
-    prefix   "to-" for those of the store that gets a copy
+    prefix   "to-" for the options of the store that gets a copy
 
-    A usage error for what is no KEY=VALUE; it does not show the text, which may be a secret.
+    A usage error for text that is no KEY=VALUE; it does not show the text, which may be a secret.
     """
     flag, attribute = f"--{prefix}storage-option", f"{prefix.replace('-', '_')}storage_option"
     file, texts = getattr(given, f"{attribute}s"), getattr(given, attribute)
@@ -73,7 +73,7 @@ def names_of(given: argparse.Namespace) -> dict[str, str]:
 
 
 def _pairs(given: argparse.Namespace, option: str, form: str, example: str) -> dict[str, str]:
-    """What an option that may be repeated gives to columns; a usage error for another form, or one twice."""
+    """The values that an option, repeated, gives to columns; a usage error for another form, or one twice."""
     pairs: dict[str, str] = {}
     for text in getattr(given, option) or ():
         column, equals, value = (part.strip() for part in text.rpartition("="))

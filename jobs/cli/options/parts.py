@@ -90,7 +90,7 @@ class Titled:
 
 @dataclass(frozen=True, slots=True)
 class AfterInterrupt:
-    """What the command says after Ctrl-C."""
+    """The text that the command prints after Ctrl-C."""
 
     text: str
 

@@ -9,7 +9,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def exchange(*, required: bool) -> tuple[Argument, ...]:
-    """Where places meet."""
+    """The options of the exchange in which places meet."""
     return (
         option(
             "--exchange",

@@ -71,7 +71,7 @@ ENGINE = option(
 
 
 def ahead_option(what: str) -> Argument:
-    """The option that says how far ahead of the clock a row may be, and what is done with the others."""
+    """The option that says how far ahead of the clock a row may be, and what happens to other rows."""
     return option(
         "--ahead",
         metavar="SPAN",
