@@ -3,7 +3,8 @@
     settle    unfinished removals and loads are finished; batches without a ledger row or a plan get one; live
               batches that have selected rows are loaded. So each selected row is in history
     select    a mask is made for each file of `events`, once
-    write     the files without the selected rows are written, then the file of the removal
+    write     the files without the selected rows are written, then the file of the removal. The first removal
+              makes the tables of removals meanwhile
     record    the removal is planned, by the very next version of `removals`
     finish    it is decided by one commit to `events`, and applied to each projection (removals/finish.py)
     purge     if wanted: no table keeps values or hashes of the removed rows (removals/forget.py)
@@ -17,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -418,12 +420,11 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     if not (found.parts or found.new_files):
         return RemovalReport("empty", wanted.kind)
     work.reached("selected")
-    table = finished.table or _made_signed(work)
+    with work.phase("rewrite"):
+        written, table = _write(work, found, finished.table, digests=wanted.kind != "expire")
     records = removals.read_removals(store, table)
     if finished.table is None and records:
         return None  # another process made the table and planned its removal
-    with work.phase("rewrite"):
-        written = _write(work, found, digests=wanted.kind != "expire")
     work.reached("rewritten")
     number = removals.next_number(records, finished.removed.number)  # any newer one has a record
     files = [*(one.file for one in written), *found.new_files]
@@ -461,12 +462,20 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
     return RemovedPart(step, batch, -new.result.rows)
 
 
-def _write(work: Work, found: _Found, *, digests: bool) -> list[Rewritten]:
+def _write(
+    work: Work, found: _Found, table: DeltaTable | None, *, digests: bool
+) -> tuple[list[Rewritten], DeltaTable]:
+    """Writes the files, and at the same time makes the table of removals unless it is given; both."""
     time = work.options.time_column
     keeps = found.room.fits
     time = time and replace(time, name=time.stored_name)  # rewritten rows have stored names
     tasks = [RewriteTask(work.store, found.schema, time, one, digests, keeps) for one in found.selected]
-    return list(work.executor.run(tasks))
+    if table is not None:
+        return list(work.executor.run(tasks)), table
+    with ThreadPoolExecutor(1, thread_name_prefix="tidemark-tables") as beside:
+        made = beside.submit(_made_signed, work)
+        written = list(work.executor.run(tasks))
+    return written, made.result()
 
 
 def _made_signed(work: Work) -> DeltaTable:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import Transaction
 
 from tests.soak import DRAWS
-from tidemark.warehouse.delta import data_files, idle_tables, table_facts, tables
+from tidemark.warehouse.delta import data_files, idle_tables, table_facts, table_open, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
@@ -231,6 +231,50 @@ def test_a_table_that_lost_a_race_is_not_opened_again(store: Store) -> None:
     raw = table._table
     del table
     assert tables.open_table(store, NAME)._table is not raw
+    check(store)
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that are read from their logs from now on."""
+    found, read = list[str](), table_open.open_directly
+
+    def watched(store: Store, name: str) -> DeltaTable:
+        found.append(name)
+        return read(store, name)
+
+    monkeypatch.setattr(tables, "open_directly", watched)
+    return found
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_table_is_not_read_again_after_its_creation_and_new_properties(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, is_broken: bool
+) -> None:
+    monkeypatch.setattr(NewProperties, "is_taken_up", not is_broken)
+    found = reads(monkeypatch)
+    assert state(tables.open_table(store, NAME))[0] == 0
+    assert not found
+    set_property(store, 7)
+    table = tables.open_table(store, NAME)
+    assert (table.version(), table.metadata().configuration["tidemark.kappa"]) == (1, "7")
+    assert bool(found) is is_broken
+    del table
+    add(store, 1)
+    check(store)
+
+
+def test_a_table_that_others_changed_at_its_creation_is_as_its_log_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = idle_tables.created
+
+    def late(store: Store, name: str, table: DeltaTable) -> None:
+        add_as_others(store, 0)
+        created(store, name, table)
+
+    monkeypatch.setattr(idle_tables, "created", late)
+    store = Store.from_uri(tmp_path / "others")
+    tables.create(store, NAME, SCHEMA)
     check(store)
 
 

@@ -19,7 +19,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.ingest import event_files
 from tidemark.warehouse.ingest.event_files import RowFile
-from tidemark.warehouse.integrity.digests import fingerprint
+from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedFile, open_sealed
 from tidemark.warehouse.removals import rewrite
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
@@ -212,10 +212,60 @@ def test_other_rows_are_caught(tmp_path: Path, broken: Any, monkeypatch: pytest.
         check(tmp_path / "w", 1)
 
 
-def test_a_file_of_which_all_rows_leave_gets_no_successor(tmp_path: Path) -> None:
-    done, _ = rewritten(tmp_path / "w", rows_of(1), np.ones(ROWS, np.bool_))
+def check_whole(folder: Path, batches: int, **options: Any) -> None:
+    """All rows of the file leave, and are told by batch."""
+    rows = rows_of(batches)
+    done, _ = rewritten(folder, rows, np.ones(ROWS, np.bool_), **options)
     assert done.file.new is None
-    assert done.removed["source 0", 0].rows == ROWS
+    user = rows.schema.names[len(SYSTEM_COLUMNS) :]
+    for number in range(batches):
+        own = rows.filter(pa.compute.equal(rows["_batch"], number))
+        (part,) = own.select(user).combine_chunks().to_batches()
+        assert done.removed[f"source {number}", number] == fingerprint(part)
+        assert done.latest[f"source {number}", number] == max(
+            filter(None, own["at"].cast(pa.int64()).to_pylist())
+        )
+    if options.get("keeps"):
+        assert done.rows is not None
+        assert done.rows.drop_columns("later").equals(rows)
+
+
+@pytest.mark.parametrize(("batches", "keeps"), [(1, False), (3, False), (1, True)])
+def test_a_file_of_which_all_rows_leave_gets_no_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, *, keeps: bool
+) -> None:
+    """Only what is digested or kept is read."""
+    read, columns = SealedFile.read_group, set[str]()
+
+    def watched(file: SealedFile, *of: Any, **how: Any) -> pa.Table:
+        rows = read(file, *of, **how)
+        columns.update(rows.column_names)
+        return rows
+
+    monkeypatch.setattr(SealedFile, "read_group", watched)
+    check_whole(tmp_path / "w", batches, keeps=keeps)
+    assert ("_tick" in columns) is keeps
+    assert ("_source" in columns) is (keeps or batches > 1)
+
+
+def test_rows_are_digested_in_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken variant: the last share is left out."""
+    shares = list[int]()
+
+    def watched(rows: pa.RecordBatch) -> Fingerprint:
+        shares.append(rows.num_rows)
+        return fingerprint(rows)
+
+    monkeypatch.setattr(rewrite, "_SHARED_ROWS", 7)
+    monkeypatch.setattr(rewrite, "AT_ONCE", 3)
+    monkeypatch.setattr(rewrite, "fingerprint", watched)
+    for batches in (1, 3):
+        check(tmp_path / f"some {batches}", batches)
+        check_whole(tmp_path / f"all {batches}", batches)
+    assert len(shares) > 3 * (1 + 3)
+    monkeypatch.setattr(rewrite._Share, "run", lambda own: fingerprint(own.rows.slice(0, 7)))
+    with pytest.raises(AssertionError):
+        check_whole(tmp_path / "broken", 1)
 
 
 @pytest.mark.parametrize("is_joined", [False, True])
@@ -225,8 +275,8 @@ def test_the_chunks_of_a_column_are_never_joined(
     """A row group may have more text than one array can have: 2 GiB."""
     usual, read, chunks = rewrite._rows_at, SealedFile.read_group, list[int]()
 
-    def in_pieces(file: SealedFile, group: int) -> pa.Table:
-        rows = read(file, group)
+    def in_pieces(file: SealedFile, group: int, *of: Any, **how: Any) -> pa.Table:
+        rows = read(file, group, *of, **how)
         return pa.concat_tables(rows.slice(start, 40) for start in range(0, rows.num_rows, 40))
 
     def taken(rows: pa.Table, places: np.ndarray) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, Schema, write_deltalake
@@ -23,7 +24,12 @@ _BLIND_RETRIES = 10  # by delta-rs, without a pause
 
 
 class Change(ABC):
-    """A change of a table."""
+    """A change of a table.
+
+    is_taken_up   whether the table object is as one that is opened from the log, once the commit is done
+    """
+
+    is_taken_up: ClassVar[bool] = False
 
     @property
     def added(self) -> Sequence[str]:
@@ -48,6 +54,7 @@ class FileChange(Change):
     transactions are set in the same commit
     """
 
+    is_taken_up: ClassVar[bool] = True
     actions: Sequence[AddAction | RemoveAction]
     blind: bool = False
     transactions: Sequence[Transaction] = ()
@@ -137,6 +144,7 @@ class Replacement(Change):
 class NewProperties(Change):
     """Properties that are set, delta-rs's own and ours."""
 
+    is_taken_up: ClassVar[bool] = True
     properties: Mapping[str, str]
 
     def apply(self, table: DeltaTable, metadata: Mapping[str, str], *, cleans: bool) -> None:  # noqa: ARG002

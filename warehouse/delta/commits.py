@@ -37,7 +37,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from tidemark.warehouse.delta import idle_tables, retries
-from tidemark.warehouse.delta.changes import Change, FileChange
+from tidemark.warehouse.delta.changes import Change
 from tidemark.warehouse.delta.log_files import actions_of, commit_name
 from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
@@ -123,7 +123,7 @@ def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = 
     lost, is_kept = None, False
     try:
         lost = _TableCommit(table, change, notes).make()
-        is_kept = lost is None and isinstance(change, FileChange)
+        is_kept = lost is None and change.is_taken_up
     finally:
         (idle_tables.committed if is_kept else idle_tables.drop)(table)
     return lost

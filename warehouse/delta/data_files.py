@@ -21,6 +21,8 @@ from tidemark.warehouse.delta.table_facts import facts_of
 from tidemark.warehouse.integrity.sealed_files import ROWS, SealedWriter, open_sealed
 
 _STATISTICS = ("min.", "max.", "null_count.")  # prefixes of the columns that list statistics
+# Of files with few rows: dictionaries, statistics and Arrow's schema take more bytes than the rows.
+FEW_ROWS = {"use_dictionary": False, "write_statistics": False, "store_schema": False}
 MOST_FILES = 4  # files of a small table that grows by a file with each commit
 
 
@@ -156,9 +158,10 @@ def append_actions(
     rows: pa.Table,
     replaces: Sequence[DataFile],
     texts: Mapping[str, str] | None = None,
+    encoding: Mapping[str, Any] | None = None,
 ) -> list[AddAction | RemoveAction]:
-    """Writes rows as one file, with texts in its footer; the actions that `append` commits."""
-    added = write_file(store, name, rows, f"{unique_name()}.parquet", texts=texts)
+    """Writes rows as one file, see `write_file`; the actions that `append` commits."""
+    added = write_file(store, name, rows, f"{unique_name()}.parquet", texts=texts, encoding=encoding)
     return [*map(remove_action, replaces), added]
 
 

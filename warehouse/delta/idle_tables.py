@@ -11,8 +11,8 @@ A kept table is opened again only while its log is the one that it was read from
 * each other file that delta-rs would read is a commit after these.
 
 Otherwise the table is opened from its log. After a commit that failed or lost a race, and after a change of
-columns or properties, a table is not kept. A process keeps the MOST tables that it used last, none with a log
-of more than MOST_BYTES. Code that checks a warehouse calls `forget` first, so that it reads the logs.
+columns, a table is not kept. A process keeps the MOST tables that it used last, none with a log of more than
+MOST_BYTES. Code that checks a warehouse calls `forget` first, so that it reads the logs.
 """
 
 from __future__ import annotations
@@ -96,6 +96,11 @@ def taken(store: Store, name: str) -> IdleTable:
     if table is not None:
         place.lend(table)
     return place
+
+
+def created(store: Store, name: str, table: DeltaTable) -> None:
+    """Says that the table was opened when it was created: it is kept once nobody uses it."""
+    IdleTable(store, name, _stamps(store, name), None).lend(table)
 
 
 def committed(table: DeltaTable) -> None:

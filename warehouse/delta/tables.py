@@ -77,7 +77,7 @@ class _Creation(commits.UnsureWrite):
 
     def write(self) -> None:
         """Creates the table unless it exists."""
-        DeltaTable.create(
+        table = DeltaTable.create(
             self._store.table(self._name),
             self._schema,
             mode="ignore",
@@ -87,6 +87,7 @@ class _Creation(commits.UnsureWrite):
             commit_properties=CommitProperties(custom_metadata=commits.commit_metadata()),
             raise_if_key_not_exists=False,
         )
+        idle_tables.created(self._store, self._name, table)
 
     def found(self, _: Exception) -> bool:
         """See `UnsureWrite.found`."""

@@ -22,11 +22,13 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta import data_files, tables
+from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_facts import facts_of
@@ -365,7 +367,12 @@ def read_removals(store: Store, table: DeltaTable | None) -> list[Removal]:
 def commit_removal(store: Store, race: Race, removal: Removal) -> bool:
     """Commits the record on top of the version of the race; whether it won."""
     rows, replaced = data_files.rows_and_replaced(store, REMOVALS, race.table, rows_of_removals([removal]))
-    return race.commit(data_files.append_actions(store, REMOVALS, rows, replaces=replaced))
+    return race.commit(_actions(store, rows, replaced))
+
+
+def _actions(store: Store, rows: pa.Table, replaces: Sequence[DataFile]) -> list[AddAction | RemoveAction]:
+    """Writes a file with these records; the actions that put it in the place of others."""
+    return data_files.append_actions(store, REMOVALS, rows, replaces, encoding=data_files.FEW_ROWS)
 
 
 def rename_files(store: Store, new: Mapping[str, str]) -> None:
@@ -378,7 +385,7 @@ def rename_files(store: Store, new: Mapping[str, str]) -> None:
             return
         renamed = [{**row, "file": new.get(row["file"], row["file"])} for row in rows]
         table = pa.Table.from_pylist(renamed, schema=SCHEMA)
-        if race.commit(data_files.append_actions(store, REMOVALS, table, replaces=files)):
+        if race.commit(_actions(store, table, files)):
             return
 
 
@@ -394,7 +401,7 @@ def replace_records(store: Store, renewed: Callable[[Removal], Removal]) -> None
         planned = {row["removal"]: row["planned_at"] for row in rows.to_pylist()}
         told = [{**row, "planned_at": planned[row["removal"]]} for row in rows_of_removals(new).to_pylist()]
         table = pa.Table.from_pylist(told, schema=SCHEMA)
-        if race.commit(data_files.append_actions(store, REMOVALS, table, replaces=files)):
+        if race.commit(_actions(store, table, files)):
             return
 
 
@@ -408,5 +415,5 @@ def withdraw(store: Store, number: int) -> None:
         if len(others) == rows.num_rows:
             return
         rest = rows.take(arrow_array(others))
-        if race.commit(data_files.append_actions(store, REMOVALS, rest, replaces=files)):
+        if race.commit(_actions(store, rest, files)):
             return

@@ -31,7 +31,6 @@ OF_STEP = "of step"  # of a kept row: no column of a warehouse has a name with a
 
 _FILES, _BATCHES, _ROWS = "files", "batches", "rows"  # the parts, each a row group of this name
 _PIECE_ROWS = 2**16
-_ENCODING = {"use_dictionary": False, "write_statistics": False}  # both would have a whole content again
 _FILES_SCHEMA = pa.schema(
     [
         ("old", pa.string()),
@@ -128,7 +127,9 @@ def write_removed(store: Store, number: int, content: RemovedFile, path: str | N
         for name, tables in parts.items()
         if tables
     }
-    add_files(store, REMOVED, [data_files.write_file(store, REMOVED, groups, path, encoding=_ENCODING)])
+    add_files(
+        store, REMOVED, [data_files.write_file(store, REMOVED, groups, path, encoding=data_files.FEW_ROWS)]
+    )
     return path
 
 

@@ -144,11 +144,18 @@ class SealedFile:
             ends = [_chunks(self.metadata.row_group(group), None) for group in (first, stop - 1)]
             self._remote.expect(min(start for start, _ in ends[0]), max(end for _, end in ends[1]))
 
-    def read_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of the row group with this number, counted from 0."""
+    def read_group(
+        self, group: int, columns: Sequence[str] | None = None, *, in_threads: bool = False
+    ) -> pa.Table:
+        """The rows of the row group with this number, counted from 0.
+
+        in_threads   whether the columns of a file on a disk are decoded at the same time
+        """
         if self._remote is not None and not self._remote.is_whole:
             self._remote.read_at_once(_joined(_chunks(self.metadata.row_group(group), columns)))
-        rows = self._file.read_row_group(group, columns=_as_list(columns), use_threads=False)
+        rows = self._file.read_row_group(
+            group, columns=_as_list(columns), use_threads=in_threads and self._remote is None
+        )
         if self._seal is not None:
             _check_digests(rows, self._seal[group], group, columns)
         return rows.replace_schema_metadata()

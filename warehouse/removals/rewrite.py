@@ -1,8 +1,10 @@
 """Writes files of `events` without the selected rows, in tasks. A file that loses all rows gets no successor.
 
 A task reads and writes one file, a row group at a time; texts that repeat stay dictionaries. It digests the
-removed rows, by batch, so that a batch that comes again can be compared with the rows it had. Rows that
-expire are only counted, so a file whose rows all expire is not read.
+removed rows, by batch, so that a batch that comes again can be compared with the rows it had. Of a file that
+loses all rows, and whose rows are not kept, it reads the columns of these digests alone. Rows that expire are
+only counted, so a file whose rows all expire is not read. Columns are decoded, and many rows digested, in
+threads.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.events.origins import StayingOrigins
 from tidemark.warehouse.events.reader import BatchRange, batch_filter
 from tidemark.warehouse.events.removed_rows import ReplacedFile
+from tidemark.warehouse.execution.executors import AT_ONCE, LocalExecutor
 from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.removals.select import BATCH_COLUMNS, BatchNumber, Selected, count_batches
 from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+
+_SHARED_ROWS = 2**16  # that a thread digests at least: fewer take less than to start it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class RewriteTask:
         """Writes the file, unless no row is left, and returns it."""
         if self.selected.is_whole and not self.digests:
             return Rewritten(ReplacedFile(self.selected.path, None), self._counted(), {})
+        columns = self._digested_columns() if self.selected.is_whole and not self.keeps else None
         mask, start, left = self.selected.mask, 0, 0
         removed: defaultdict[BatchNumber, Fingerprint] = defaultdict(Fingerprint)
         latest: dict[BatchNumber, int] = {}
@@ -80,7 +86,7 @@ class RewriteTask:
             origins = StayingOrigins.of(old, self.selected.path, mask)
             new.compress_as(old.metadata)
             for group in range(old.metadata.num_row_groups):
-                rows = with_plain_types(old.read_group(group), old.coded)
+                rows = with_plain_types(old.read_group(group, columns, in_threads=True), old.coded)
                 leaves = mask[start : start + rows.num_rows]
                 stays, goes = np.flatnonzero(~leaves), np.flatnonzero(leaves)
                 if len(stays):
@@ -101,6 +107,16 @@ class RewriteTask:
         kept = pa.concat_tables(leaving) if self.keeps else None
         return Rewritten(ReplacedFile(self.selected.path, written), counted, latest, kept)
 
+    def _digested_columns(self) -> list[str]:
+        """The columns that are needed to digest all rows of the file."""
+        own = BATCH_COLUMNS if len(self.selected.counts) > 1 else BATCH_COLUMNS[1:]
+        return [*own, *(field.name for field in self._user_fields)]
+
+    @property
+    def _user_fields(self) -> list[pa.Field]:
+        """The user's columns."""
+        return list(self.schema)[len(SYSTEM_COLUMNS) :]
+
     def _counted(self) -> dict[BatchNumber, Fingerprint]:
         return {batch: Fingerprint(rows) for batch, rows in self.selected.counts.items()}
 
@@ -115,19 +131,36 @@ class RewriteTask:
         if len(counts) > 1:
             batches = with_plain_types(rows.select(BATCH_COLUMNS))
             counts = count_batches(batches)
-        user = list(self.schema)[len(SYSTEM_COLUMNS) :]
+        user = self._user_fields
         names = [field.name for field in user]
         for source, batch in counts:
             own = rows
             if len(counts) > 1:
                 own = rows.filter(batch_filter(batches, [BatchRange(source, batch, batch)]))
             columns = [single_array(_coded_or_typed(field, own)) for field in user]
-            removed[source, batch] += fingerprint(pa.RecordBatch.from_arrays(columns, names))
+            removed[source, batch] += self._fingerprint(pa.RecordBatch.from_arrays(columns, names))
             if self.time is not None:
                 before = latest.get((source, batch), NO_TICK)
                 newest = greatest_micros(self.time, columns[names.index(self.time.name)], before)
                 if newest > NO_TICK:
                     latest[source, batch] = newest
+
+    def _fingerprint(self, rows: pa.RecordBatch) -> Fingerprint:
+        """That of the rows; of many, each thread digests a share."""
+        share = max(_SHARED_ROWS, -(-rows.num_rows // AT_ONCE))
+        shares = [_Share(rows.slice(start, share)) for start in range(0, rows.num_rows, share)]
+        return sum(LocalExecutor(self.store.tuning).run(shares), Fingerprint())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Share:
+    """Rows that a thread digests."""
+
+    rows: pa.RecordBatch
+
+    def run(self) -> Fingerprint:
+        """Digests them."""
+        return fingerprint(self.rows)
 
 
 def _rows_at(rows: pa.Table, places: NDArray[np.int64]) -> pa.Table:
