@@ -64,7 +64,7 @@ def _takes(lock: int) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes the folder of a process that has ended. One without a lock file is just being made."""
+    """Removes the folder of a process that has ended. A folder without a lock file is just being made."""
     if sys.platform == "win32":
         return
     with suppress(OSError):  # of another user, or gone

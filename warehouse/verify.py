@@ -167,7 +167,7 @@ def _checks(pinned: PinnedTables) -> Iterator[tuple[str, _CheckFunction]]:
 
 
 class _MergePending(Exception):
-    """A level has more than kappa runs, as between a step, or a smaller kappa, and the merge after it.
+    """A level has more than kappa runs, as it has after a step, or a smaller kappa, until the next merge.
 
     `folder` has the files of the runs table with their sizes: a merge in progress adds to them.
     """
@@ -288,8 +288,8 @@ def _unaccounted(pinned: PinnedTables) -> list[BatchRange]:
     """The batches of `events` that neither the ledger nor a plan has, as an append or load leaves them.
 
     A killed append leaves at most the newest batch of its source without a row in the ledger.
-    DamagedWarehouse if others lack theirs: the ledger lost them. The ledger and the steps are opened after
-    `events`, so they have what it has.
+    DamagedWarehouse if other batches lack their rows there: the ledger lost these. The ledger and the steps
+    are opened after `events`, so they are no older than it.
     """
     store = pinned.store
     ledger = tables.open_table(store, LEDGER)

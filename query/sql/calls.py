@@ -182,7 +182,7 @@ def is_subject(name: str, measures: Sequence[str], value: Any, *, is_null: bool)
     """Whether a positional argument may be for the first parameter.
 
     value: None if it is not known yet.
-    is_null: whether it is NULL, which is for none.
+    is_null: whether it is NULL, which is for no parameter.
     """
     parameter = _recognized_parameter(SIGNATURES[name], measures, value)
     return not is_null and (parameter is None or (parameter == "last" and isinstance(value, (int, Decimal))))

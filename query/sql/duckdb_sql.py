@@ -182,7 +182,7 @@ def _token_struct(column: str, prefix: str) -> str:
 
 
 def _of_all(readers: PinnedReaders, query_of: Callable[[str], str]) -> str:
-    """A query of the rows of all warehouses; if they have names, with that of each in the column SITE."""
+    """A query of the rows of all warehouses; if they have names, with the name of each in the column SITE."""
     if not readers.are_named:
         return query_of("")
     queries = (f"SELECT {literal(name)} AS {SITE}, * FROM ({query_of(name)})" for name in readers.sites)

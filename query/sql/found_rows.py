@@ -46,7 +46,7 @@ class ValueFiles:
         self._kept: dict[Path, tuple[ref[pa.Table], int]] = {}  # its rows and bytes, the newest use last
 
     def path_of(self, values: pa.Table) -> str:
-        """The path of a file of these rows: of the one that there is, or of a new one."""
+        """The path of a file of these rows: the one that there is, or a new one."""
         with self._lock:
             for path, (known, _) in self._kept.items():
                 if known() is values and path.exists():
@@ -79,7 +79,7 @@ class FoundSql:
 
     @property
     def nbytes(self) -> int:
-        """The memory, about."""
+        """How much memory this takes, about."""
         return _QUERY_BYTES + (0 if self.values is None else int(self.values.nbytes))
 
 
@@ -187,7 +187,7 @@ def _first(files: Files, whole: Mapping[str, int]) -> str | None:
 
 
 def _has_all_columns(contents: Contents) -> bool:
-    """Whether the log tells that all files of `events` have all columns: a file lacks those that came later.
+    """Whether the log tells that all files of `events` have all columns: a file lacks those added after it.
 
     DuckDB looks into all files before it reads one, unless they are known to be of the same columns.
     """

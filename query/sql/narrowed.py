@@ -162,7 +162,8 @@ class Narrowing:
 class _Read:
     """The names of columns that a statement has, in lower case, wherever they stand.
 
-    alone: those that stand without the name of a table. is_known: whether it reads no others.
+    alone: the names that stand without the name of a table. is_known: whether the statement reads no other
+    columns.
     """
 
     names: frozenset[str]
@@ -274,7 +275,7 @@ def _is_plain_view(table: Node) -> bool:
 
 
 def _tables(node: Any) -> list[Node] | None:
-    """The tables of a FROM whose rows a WHERE may leave out before; None if one of its joins forbids it."""
+    """The tables of a FROM whose rows a WHERE may leave out before the join; None if a join forbids it."""
     kind = node.get("type") if isinstance(node, dict) else None
     if kind == "BASE_TABLE":
         return [node]

@@ -41,7 +41,7 @@ _READS = frozenset({
     "fetchnumpy", "fetchone", "limit", "pl", "record_batch", "shape", "show", "tf", "to_arrow_reader",
     "to_arrow_table", "to_csv", "to_df", "to_parquet", "torch", "types", "write_csv", "write_parquet",
 })  # fmt: skip
-# Those that read all rows at once, or none.
+# The methods that read all rows at once, or none.
 WHOLE = frozenset({
     "columns", "description", "df", "dtypes", "fetch_arrow_table", "fetchall", "fetchdf", "fetchnumpy", "pl",
     "shape", "to_arrow_table", "to_df", "types",
@@ -101,7 +101,7 @@ class Database:
                 ask = partial(self._found, narrowing, statement, params)
                 whole = {read: partial(ask, read) for read in (*_OF_A_RESULT, _TO_ARROW)}
                 as_it_is = partial(self._as_it_is, statement, params)
-                # Before it is bound: one may have a name of DuckDB's.
+                # Before the statement is bound: a macro may have a name of DuckDB's.
                 self._make_macros(_texts(statement, params))
                 found = self._shown(narrowed, params, whole, as_it_is)
                 if self._bindings.has(statement, params):
@@ -225,7 +225,7 @@ class Relation:
     It is executed each time that its rows are read: df, pl, arrow, fetchall, show ... With `only_read` it has
     no methods that take expressions.
 
-    bound: gives that of DuckDB, when it is needed first.
+    bound: gives the relation of DuckDB, when it is needed first.
     make_macros: makes all macros, before what may need them: another method than WHOLE takes expressions, or
     gives rows of which some are read later. Until then the connection does not see macros that come.
     as_it_is: for an error of `bound` or its rows, the relation of the statement as it was written, by which

@@ -22,7 +22,7 @@ _MOST = 64  # objects of a connection
 
 
 class _Object:
-    """What DuckDB asks."""
+    """The object that DuckDB asks for columns and rows."""
 
     __slots__ = ("rows",)
 

@@ -23,7 +23,7 @@ BEYOND_DOUBLE = "decimal(38,19)"  # integers of 64 bits, and the first digits of
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is known of the points or edges of a call before it is answered.
+    """The type of the points or edges of a call, as it is known before the call is answered.
 
     kind: the SQL type of one of them; None if none are given.
     several: whether they are an array.

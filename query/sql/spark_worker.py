@@ -113,7 +113,7 @@ def _rows(
 
 
 def _batches(address: WarehouseAddress, fingerprint: str) -> Iterator[tuple[Any, ...]]:
-    """The visible ranges of batches. InputError if the tokens are of another secret than this, by now.
+    """The visible ranges of batches. InputError if the tokens are of another secret by now.
 
     Spark then reads the files of `events` itself, so `event_paths` first refuses paths that leave the
     warehouse.
@@ -131,7 +131,7 @@ def _batches(address: WarehouseAddress, fingerprint: str) -> Iterator[tuple[Any,
 def _live(
     address: WarehouseAddress, columns: Iterable[tuple[str, str]], names: ColumnNames
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the live batches, with the columns of when it was registered, and their names of then."""
+    """The rows of the live batches, with the columns of the time of registration, and their names of then."""
     contents = address.open().contents()
     return replace(contents, store=replace(contents.store, names=names)).live_rows(dict(columns))
 

@@ -80,7 +80,7 @@ def duckdb_type(kind: str) -> str:
 
 
 def spark_type(kind: str) -> Any:
-    """The SQL type in the JSON form of Spark's schemas: also of maps and structs, as above."""
+    """The SQL type in the JSON form of Spark's schemas: also of maps and structs, as of `duckdb_type`."""
     if parts := _parts(kind, "map"):
         key, value = map(spark_type, parts)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}

@@ -57,7 +57,7 @@ class Statements:
             return found
 
     def _with_tokens(self, statement: str, params: Any) -> tuple[str, Any]:
-        """Both with tokens for the values that private columns are compared with."""
+        """The statement and its values, with tokens for the values that private columns are compared with."""
         private = [f"{name}_" if name else "" for name, wh in self._warehouses.items() if wh.options.private]
         if not private:
             return statement, params
@@ -67,7 +67,7 @@ class Statements:
 
 
 def _own(params: Any) -> Any:
-    """The values for ? or $name, as they are now, to be read twice; DuckDB tells what cannot be one."""
+    """The values for ? or $name, copied to be read twice; DuckDB refuses what cannot be such a value."""
     if isinstance(params, Mapping):
         return dict(params)
     return list(params) if is_sequence(params) else params
@@ -80,7 +80,7 @@ class Connection:
     """
 
     def __init__(self, warehouses: Mapping[str, Reader]) -> None:
-        """InputError for a name that is no identifier, or whose views would have names of another's."""
+        """InputError for a name that is no identifier, or whose views would have names of another's views."""
         if not warehouses:
             raise InputError("no warehouse was given. Give a mapping of names to addresses.")
         names = {checked_name(name).lower(): name for name in warehouses}

@@ -43,7 +43,8 @@ from tidemark.sketches.geometric.queries import Frequent, HeavyPrefixes, Maximum
 from tidemark.sketches.geometric.zones import HEAVY, LIGHT, Floats, Reference, limits, reference
 from tidemark.sketches.sites.machine import Message
 
-# Of the room of a condition, how much a balanced set of sites may have used up, and all sites together.
+# How much of the room of a condition a balanced set of sites may have used up, and how much all sites
+# together.
 BALANCED = 0.5
 ALL = 0.8
 _GRAIN = 1024.0  # shifts are multiples of 1 / _GRAIN, so that their sums are exact
@@ -53,8 +54,9 @@ _GRAIN = 1024.0  # shifts are multiples of 1 / _GRAIN, so that their sums are ex
 class Monitored:
     """What is known of a query: f of the merged vectors is from lo to hi, both inclusive.
 
-    value: what is answered; for Quantile a key, and lo, hi are its share of all arrivals and what it errs by
-    at most because of collisions, as a number of arrivals.
+    value: what is answered. For Quantile it is a key, and the shares of all arrivals before it and up to it
+    are at most hi and at least lo; or, where collisions may put the key outside of these shares, -lo and hi
+    are how many arrivals it may err by further.
     """
 
     value: float
@@ -64,7 +66,7 @@ class Monitored:
 
 @dataclass(slots=True)
 class _Negotiation:
-    """About one condition: the values that sites told, and how many more are expected."""
+    """The balancing of one condition: the values that sites told, and how many more are expected."""
 
     condition: int
     values: dict[int, float] = field(default_factory=dict)
@@ -180,7 +182,7 @@ class Coordinator:
         return [messages.ask(site, condition)]
 
     def _go_on(self) -> list[Message]:
-        """All values asked for are there: enough, or more of them, or all begins anew."""
+        """All values asked for are there: they are enough, or more are asked for, or all begins anew."""
         talk = self._negotiation
         if talk is None:
             return []
@@ -227,7 +229,7 @@ class Coordinator:
         return others
 
     def _collect(self) -> list[Message]:
-        """Phase 2: all vectors, please."""
+        """Phase 2: asks every site for its vector."""
         self._negotiation, self._collecting = None, True
         self._complaints.clear()
         self._collected.clear()

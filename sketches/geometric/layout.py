@@ -38,7 +38,7 @@ class Layout:
 
     queries: what is monitored. sites: how many. hashes: of each level, the lowest first.
     most: how many buckets a counter, an exponential histogram, has of size 1 and of each larger size.
-    windows: those asked about, ascending.
+    windows: the windows asked about, ascending.
     """
 
     queries: tuple[Query, ...]

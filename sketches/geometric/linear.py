@@ -56,7 +56,7 @@ class LinearSite:
 
     @property
     def needs_all(self) -> bool:
-        """Whether intervals do not do at the next look: the numbers themselves are reported, or may be."""
+        """Whether intervals are not enough at the next look: the numbers themselves may be reported."""
         return self._is_asked or self._has_problem
 
     def ask(self) -> None:
@@ -187,7 +187,7 @@ class LinearCoordinator:
         self._asked.discard(site)
 
     def receive(self, site: int, values: Any, looks: int = 0) -> None:
-        """Takes the report of a site: its vector, or as text why there is none. CorruptSketch for others.
+        """Takes the report of a site: its vector, or as text why it has none. Else CorruptSketch.
 
         looks: how often the site looked so far.
         """
@@ -214,7 +214,7 @@ class LinearCoordinator:
             self._go_on()
 
     def _go_on(self) -> None:
-        """All that were asked have told: enough, or more of them, or all zones anew."""
+        """All sites that were asked have told: they are enough, or more are asked, or all get new zones."""
         told = self._told
         if len(told) == self._sites:
             self._begin_anew()
@@ -302,7 +302,7 @@ class LinearCoordinator:
         self._share(slacks)
 
     def _share(self, slacks: Sequence[int]) -> None:
-        """Gives the sites that told zones that share the slacks equally; the first get what is over."""
+        """Gives the sites that told zones that share the slacks equally; the first get the remainder."""
         told = dict(self._told)
         self._told.clear()
         for number, (site, values) in enumerate(told.items()):
@@ -321,7 +321,7 @@ def vector_text(values: Any) -> bytes:
 
 
 def _part(whole: int, parts: int, number: int) -> int:
-    """That of the parts of a whole number, of which no two differ by more than 1."""
+    """The part with this number of a whole number in `parts` parts, no two of which differ by more than 1."""
     return whole // parts + (number < whole % parts)
 
 

@@ -33,7 +33,7 @@ _SHIFT, _VECTOR = struct.Struct("<IdB"), struct.Struct("<Iq")
 
 
 def violated(condition: int, value: float) -> Message:
-    """What a site outside of a zone says."""
+    """The message of a site that is outside of a zone."""
     return Message(COORDINATOR, VIOLATED, _VALUE.pack(condition, value))
 
 

@@ -94,7 +94,7 @@ def _reference_of(layout: Layout, total: bytes) -> Reference:
 
 
 class Site:
-    """The state of one site, a `Machine`. arrays: with those of others; index: which are its own."""
+    """The state of one site, a `Machine`. arrays: of all sites; index: which place in them is its own."""
 
     __slots__ = ("_arrays", "_asked", "_complained", "_index", "_reported")
 
@@ -180,7 +180,7 @@ class Site:
 
     @property
     def _conditions(self) -> int:
-        """How many there are."""
+        """How many conditions there are."""
         zones = self._arrays.zones
         return int(zones.bounds.shape[1] + zones.cell_states[0].size)
 

@@ -93,7 +93,7 @@ class Reference:
 
     @property
     def centres(self) -> list[float]:
-        """Their values at the total."""
+        """The values of the conditions at the total."""
         return self.form_centres + self.sum_centres
 
 

@@ -67,17 +67,17 @@ class Options:
                         of runs tables that were added later: the newest step that was planned by then. All
                         steps up to it are needed for questions
     dropped             by runs table of what was dropped: when, in microseconds since 1970
-    least_kappa         the smallest kappa so far, which merges that have not ended may have; None if it never
-                        changed
+    least_kappa         the smallest kappa so far, with which merges that have not ended may work; None if
+                        it never changed
     horizon             the tick before which rows have expired; None before the first expiry. It only rises
     added_columns       by name of the columns that came after the first batch: when, in microseconds since
                         1970. Older files lack them, and batches may lack them: these rows have NULL there
     earlier_names       by name of the columns that were renamed, or that were added under a name which is the
                         stored one of another column: the stored name, then other names that they had
     private             the columns that have tokens in place of values
-    fingerprint         that of their secret, or secrets; empty without private columns
+    fingerprint         the fingerprint of their secret, or secrets; empty without private columns
     rotation            a newer secret, which takes effect once the table has its columns (rotation.py)
-    features            what only later versions than 0.2.0 know, with the first that does (features.py)
+    features            what only versions after 0.2.0 know, and the first version that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
     tuning              the tuning of the store that the options were read from; it is not stored

@@ -27,7 +27,7 @@ def cells_of_rows(
     """The cells of the batches' rows in some windows: one for each companion and tick, ascending.
 
     events: the files of `events` that are looked at.
-    windows: they ascend and do not overlap. Files without rows of the batches or the windows are not opened.
+    windows: ascending, without overlap. Files without rows of the batches or the windows are not opened.
     InputError if a kind is not registered.
     """
     collector = CellCollector(companions)

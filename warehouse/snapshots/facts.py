@@ -19,7 +19,7 @@ def facts_of(state: TableState, told: StepsTold | None, view: View | None) -> di
     """The facts by name.
 
     told   what the tables say of the steps, if one lacks steps
-    view   that of the measure with the newest step; None without columns
+    view   the view of the measure with the newest step; None without columns
     """
     options = state.options
     names = [*ALL.runs_tables(options), STEPS, LEDGER]

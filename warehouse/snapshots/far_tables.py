@@ -58,7 +58,8 @@ class FarTables:
     def __init__(self, store: Store) -> None:
         self._store, self._files, self._parts = store, store.far_files, Parts()
         self._opened: dict[str, LogReplica] = {}
-        # The options are in `events` and say which tables are read. So all its commits are asked for at once.
+        # The options are in `events` and say which tables are read. So all commits of `events` are asked for
+        # at once.
         self._events = LogReplica(store, EVENTS, COMMITS_OF_STREAMS + 1)
         self._lock = threading.Lock()  # of `events`: live rows are read without the lock of the session
         self._prefetched: frozenset[BatchRange] = frozenset()
@@ -71,7 +72,7 @@ class FarTables:
         self.state = self.state.with_tables({name: self._opened[name].table for name in names})
 
     def look(self, needed: Needed, since: TableState, max_age: float = 0.0) -> list[str]:
-        """Looks at the options and all tables in one round, then again as described above."""
+        """Looks at the options and all tables in one round, then again as the module describes."""
         options = self.state.options
         runs = needed.runs_tables(options)
         if max_age and self.state is since and are_recent(self._opened, [*runs, LEDGER], max_age):

@@ -42,7 +42,7 @@ class KeptRows(Generic[R]):
 
     rows      as the projection sorts them
     totals    all of them by tick, as those of runs are counted
-    waiting   the files of removed rows and the steps of which they are; none of several warehouses
+    waiting   the files of removed rows, each with a step whose rows it has; empty for several warehouses
     stored    the columns that the projection reads, with OF_STEP: a table for each file
     """
 
@@ -54,14 +54,14 @@ class KeptRows(Generic[R]):
 
     @classmethod
     def of(cls, projection: Projection[R], waiting: Waiting, stored: Sequence[pa.Table]) -> KeptRows[R]:
-        """Those of one warehouse, at least one table."""
+        """The kept rows of one warehouse, from at least one table."""
         decoded = [projection.decode(_without_step(one)) for one in stored]
         rows = projection.sort([rows for rows, _ in decoded])
         totals = sum_tick_counts([totals for _, totals in decoded])
         return cls(projection, rows, totals, waiting, tuple(stored))
 
     def waiting_in(self, run: Run) -> Waiting:
-        """Those of `waiting` that are of a run: its rows to subtract stay the same as long as they do."""
+        """The part of `waiting` that is of a run: while it is the same, the rows to subtract are the same."""
         return frozenset(one for one in self.waiting if run.first <= one[1] <= run.last)
 
     def rows_of(self, run: Run) -> R:
@@ -132,7 +132,7 @@ def _rows_of(store: Store, file: str, steps: Sequence[int]) -> pa.Table:
 
 
 def _with_columns(rows: pa.Table, projection: Projection[Any]) -> pa.Table:
-    """The columns that the projection reads, as files of `events` have them; one that came later is NULL."""
+    """The columns that the projection reads, as in files of `events`; NULL for one that came later."""
     for name in projection.columns:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(rows.num_rows))

@@ -92,7 +92,7 @@ def read_projection_rows(
 
 
 def _named(snapshot: SnapshotReader | Snapshot) -> Store:
-    """Its store, with the names of the columns as the snapshot has them."""
+    """The store of the snapshot, with the names of the columns as the snapshot has them."""
     return replace(snapshot.store, names=snapshot.options.names)
 
 

@@ -237,7 +237,7 @@ class NearTable:
         return self.name in ALWAYS_THERE or table_open.exists(self.store, self.name)
 
     def _may_be_newer(self, path: str) -> bool:
-        """Whether there may be a newer version: that of the entry at this path, or a later one.
+        """Whether there may be a newer version: the version of the entry at this path, or a later one.
 
         This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
         listed once _LISTING_SECONDS have passed since the last time.

@@ -39,7 +39,7 @@ class Needed:
     def runs_tables(self, options: Options) -> list[str]:
         """The runs tables of the projections, in the order in which they are read; errors as `projections`.
 
-        Keys come last: those of a group have at least the steps of the group, as a load commits them first.
+        Keys come last: the key of a group has at least the steps of the group, as a load commits keys first.
         """
         ordered = sorted(self.projections(options), key=lambda one: isinstance(one, KeyCounts))
         return list(dict.fromkeys(one.runs_table for one in ordered))

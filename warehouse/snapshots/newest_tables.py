@@ -31,7 +31,7 @@ class Tables(Protocol):
 
         since     the last state of one moment: steps and ledger are looked at after tables that moved since
                   then
-        max_age   nothing is looked at if that was done less than so many seconds ago
+        max_age   nothing is looked at if the last look was less than so many seconds ago
 
         Returns the names of the runs tables.
         InputError if the newest options have none of the projections that are needed.
@@ -44,7 +44,7 @@ class Tables(Protocol):
         """Moves tables to their newest versions."""
 
     def look_for_options(self, max_age: float = 0.0) -> None:
-        """Takes newer options and columns, unless that was done less than `max_age` seconds ago."""
+        """Takes newer options and columns, unless it did so less than `max_age` seconds ago."""
 
     def look_for_events(self) -> bool:
         """Lets `event_files` see the newest version of `events`; returns whether it did not before."""

@@ -33,10 +33,11 @@ def opened_sites(
     """Several warehouses for reading as one, opened side by side.
 
     uris              their addresses by name; an address without a name is its own name
-    storage_options   those of all stores, or by name those of each
+    storage_options   the options of all stores, or by name those of each
     at                a time, or by name the versions of each, see `open_past`
-    duplicates        whether batches that two of them have are told in a warning, or refused
-    missing           whether one that does not answer later is an error, or is bounded by what was read of it
+    duplicates        whether batches that two warehouses have are told in a warning, or refused
+    missing           whether a warehouse that does not answer later is an error, or is bounded by what was
+                      read of it
 
     InputError without a warehouse, for a name or an address that comes twice, for the number of a step, for
     the same batches where they are refused, and for warehouses that cannot be asked together
@@ -94,7 +95,7 @@ def _moments(names: Iterable[str], at: SitesAt | None) -> dict[str, At | Version
 def _options_by_name(
     uris: Mapping[str, Address], given: StoreOptions | Mapping[str, StoreOptions]
 ) -> dict[str, dict[str, str] | None]:
-    """The storage options of each name. Those of all are texts, those by name are mappings of texts."""
+    """The storage options of each name. Options of all are texts, options by name are mappings of texts."""
     options: Mapping[str, Any] = given or {}
     by_name = any(value is None or isinstance(value, Mapping) for value in options.values())
     unknown = sorted(set(map(str, options)) - set(uris)) if by_name else []

@@ -79,7 +79,8 @@ def open_past(
          runs table, `steps` and `ledger`: the moment when the last of them was committed. With `removed`, a
          moment after that removal took effect, even if the runs table does not show it yet
 
-    NotAWarehouse if there is no warehouse. InputError for a moment in the future, or of which files are gone.
+    NotAWarehouse if there is no warehouse. InputError for a moment in the future, or one whose files are
+    gone.
     """
     given = None if isinstance(at, Mapping) else given_moment(at)
     store = Store.from_uri(uri, storage_options)
@@ -117,7 +118,7 @@ def opened(
     *,
     at: At | Versions | None = None,
 ) -> SnapshotReader | Snapshot:
-    """A warehouse for reading: its newest state, or for `at` that of a moment; see `open_past`."""
+    """A warehouse for reading: its newest state, or with `at` its state at a moment; see `open_past`."""
     if at is None:
         return open_snapshot(uri, storage_options, cache)
     return open_past(uri, at, storage_options, cache)
@@ -136,7 +137,7 @@ class _Past:
     _logs: dict[str, LogOfTable] = field(default_factory=dict)
 
     def begin_at_time(self, moment_us: int) -> None:
-        """Takes a time; InputError if it has not been yet."""
+        """Takes a time; InputError if it is in the future."""
         now = now_us()
         if moment_us > now:
             raise InputError(
@@ -146,7 +147,7 @@ class _Past:
         self.moment_us = moment_us
 
     def begin_at_versions(self, versions: Versions, options: Options) -> None:
-        """Takes versions of tables, and a removal; InputError for one that is not there."""
+        """Takes versions of tables, and a removal; InputError for a version or removal that is not there."""
         known = [*(one.runs_table for one in options.projections), STEPS, LEDGER]
         versions = dict(versions)
         removed = whole_number("the number of a removal", plain(versions.pop(REMOVED, NONE)), NONE)
@@ -169,7 +170,7 @@ class _Past:
         self.moment_us = max(self._log(name).time_us(version) for name, version in there.items())
 
     def begin_at_step(self, step: int, options: Options) -> None:
-        """Takes the moment when every projection had the step; InputError if that has not been yet."""
+        """Takes the moment when every projection had the step; InputError if that moment has not been."""
         planned = read_planned_times(self.store)
         since_the_start = [
             one.runs_table for one in options.projections if one.runs_table not in options.built_from
@@ -284,7 +285,7 @@ class _Past:
         return low
 
     def _version(self, name: str) -> int:
-        """The version of a table at the moment, -1 if it was not; InputError if its log is too short."""
+        """The version of a table at the moment, -1 if there was no table; InputError for too short a log."""
         log = self._log(name)
         if name not in self.versions:
             self.versions[name] = log.version_at(self.moment_us)

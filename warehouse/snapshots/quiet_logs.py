@@ -35,7 +35,7 @@ class QuietLogs:
     until: float
 
     def are_unchanged(self) -> bool:
-        """Whether nothing came since."""
+        """Whether no entry came since that look."""
         try:
             return time.monotonic() < self.until and self.stamps == tuple(map(_stamp, self.folders))
         except OSError:
@@ -55,7 +55,7 @@ def united_logs(parts: Sequence[QuietLogs]) -> QuietLogs:
 def quiet_logs(entries: Sequence[str]) -> QuietLogs | None:
     """The folders of these newest entries of logs; None while their times do not count.
 
-    Asked before a look and after it, with equal answers, it is what the look has seen.
+    Where this gives the same before a look and after it, the look saw the logs as they are given.
     """
     folders = tuple(entry.rpartition("/")[0] for entry in entries)
     try:

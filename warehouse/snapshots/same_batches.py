@@ -88,7 +88,7 @@ def tell_same_batches(
 
 
 def check_duplicates(duplicates: str) -> None:
-    """InputError for another value than those of `Duplicates`."""
+    """InputError for a value that is none of `Duplicates`."""
     if duplicates not in DUPLICATES:
         raise InputError(
             f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}, got {shortened(duplicates)}."

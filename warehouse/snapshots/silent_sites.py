@@ -14,7 +14,7 @@ from tidemark.warehouse.snapshots.views import AnyView, SilentPart
 class LastRead:
     """What a reader of several warehouses read of each last.
 
-    looked   by name, when it answered last, in microseconds since 1970
+    looked   by name, when the warehouse answered last, in microseconds since 1970
     views    by name and place, the last view; a place is a measure or a key
     """
 
@@ -34,7 +34,7 @@ class Silent:
     order      the names of all warehouses
     horizons   for each of them the tick before which its rows have expired
     errors     by name, the errors of those that do not answer
-    last       what was read of each last
+    last       what was last read of each warehouse
     """
 
     order: tuple[str, ...]
@@ -43,14 +43,14 @@ class Silent:
     last: LastRead
 
     def parts(self, place: Hashable) -> dict[str, SilentPart]:
-        """What is known of each; the error of one of which no view of the measure or key was read."""
+        """The last view of each silent warehouse; its error if no view of the measure or key was read."""
         for name, error in self.errors.items():
             if (name, place) not in self.last.views:
                 raise error
         return {name: self.last.views[name, place] for name in self.errors}
 
     def refuse(self) -> None:
-        """The error of the first that does not answer, for what needs the rows of all."""
+        """The error of the first warehouse that does not answer, for what needs the rows of all."""
         for error in self.errors.values():
             raise type(error)(
                 f"{error} Without it, quantiles, ranks, shares, histograms and summaries of all rows of a "

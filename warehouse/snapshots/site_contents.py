@@ -17,7 +17,7 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 class SitesContents:
     """What scans ask of `Contents`, of several warehouses.
 
-    options: those of all together. sites: the contents of each.
+    options: the options of all warehouses together. sites: the contents of each.
     """
 
     options: Options
@@ -25,7 +25,7 @@ class SitesContents:
 
     @property
     def columns(self) -> dict[str, str]:
-        """See `Contents.columns`: those that all warehouses have with one type."""
+        """See `Contents.columns`: the columns that all warehouses have with one type."""
         return {**SYSTEM_COLUMNS, **dict(self.options.columns)}
 
     @property

@@ -58,7 +58,7 @@ _DOES_NOT_ANSWER = (StoreUnavailable, SystemRefused)
 class SitesSnapshot:
     """Several warehouses, each at one moment. Its methods are those of `Snapshot`.
 
-    snapshots   by name, that of each warehouse that answers
+    snapshots   by name, the snapshot of each warehouse that answers
     options     the options of all together
     silent      the warehouses that do not answer; None where an answer needs all of them
     """
@@ -74,7 +74,7 @@ class SitesSnapshot:
         return tuple(self.snapshots.values())
 
     def is_of(self, found: Mapping[str, Snapshot], options: Options, errors: Mapping[str, Any]) -> bool:
-        """Whether this has these snapshots and options, and these warehouses do not answer."""
+        """Whether this has these snapshots, options, and warehouses that do not answer."""
         silent: Mapping[str, Any] = self.silent.errors if self.silent is not None else {}
         is_same = self.options is options and self.sites == tuple(found.values())
         return is_same and silent.keys() == errors.keys()
@@ -118,7 +118,7 @@ class SitesSnapshot:
         return self._united(("key of", view.projection), lambda site: site.keys_beside(of_sites[site]))
 
     def are_built(self, needed: Needed) -> bool:
-        """See `Snapshot.are_built`; whether it holds for each warehouse. Kept for the next question."""
+        """See `Snapshot.are_built`; whether that holds for each warehouse. Kept for the next question."""
         kept: tuple[Needed, bool] | None = self._views.get("built")
         if kept is None or kept[0] != needed:
             is_built = all(self._of_each(lambda site: site.are_built(needed)).values())
@@ -145,7 +145,7 @@ class SitesSnapshot:
         return known
 
     def _bounded(self, place: Hashable, read: Callable[[Snapshot], V]) -> V:
-        """As `_united`, with what is known of silent warehouses if they may be bounded."""
+        """As `_united`, with the last views of silent warehouses if these may be bounded."""
         silent = self.silent
         if silent is None:
             return self._united(place, read)
@@ -162,7 +162,7 @@ class SitesSnapshot:
         return known
 
     def _of_each(self, read: Callable[[Snapshot], T]) -> dict[str, T]:
-        """What `read` returns for each; the error of a silent warehouse."""
+        """What `read` returns for each warehouse; the error of a silent one."""
         if self.silent is not None:
             self.silent.refuse()
         return of_each(self.snapshots, read)
@@ -171,8 +171,8 @@ class SitesSnapshot:
 class SitesReader:
     """Reads the newest state of several warehouses. Its methods are those of `SnapshotReader`.
 
-    readers   that of each warehouse by its name; snapshots for moments that stay
-    missing   whether a warehouse that does not answer is an error, or is bounded
+    readers   the reader of each warehouse by its name, or its snapshot of a moment
+    missing   whether a warehouse that does not answer is an error, or its rows are bounded
     """
 
     def __init__(self, readers: Mapping[str, Site], missing: Missing = "error") -> None:
@@ -202,11 +202,11 @@ class SitesReader:
 
     @property
     def options(self) -> Options:
-        """The options of all together, as of the last look; the same object until those of one change."""
+        """The options of all warehouses together, as of the last look; the same object until they change."""
         return self._common
 
     def _take_options(self) -> None:
-        """Takes the options of each after a look; InputError if they do not fit each other."""
+        """Takes the options of each warehouse after a look; InputError if they do not fit each other."""
         own = [reader.options for reader in self.readers.values()]
         if len(own) != len(self._of) or not all(map(is_, own, self._of)):
             self._common = common_options({name: one.options for name, one in self.readers.items()})
@@ -263,7 +263,7 @@ class SitesReader:
         return any(self._answers(lambda one: one.refresh_events())[0].values())
 
     def _answers(self, ask: Callable[[Site], T]) -> tuple[dict[str, T], dict[str, TidemarkError]]:
-        """What `ask` returns for each that answers; and the errors of others, if these are bounded."""
+        """What `ask` returns for each warehouse that answers; the errors of others, if these are bounded."""
         last = self._last
         if last is None:
             found = of_each(self.readers, ask, waits=self._waits)
@@ -300,7 +300,8 @@ AnySnapshot: TypeAlias = SnapshotReader | Snapshot | SitesReader | SitesSnapshot
 def of_each(sites: Mapping[str, S], read: Callable[[S], T], *, waits: bool | None = None) -> dict[str, T]:
     """What `read` returns for each site. An error names its site: `read` may be called again to find it.
 
-    Side by side if they wait for stores, one after the other on disks. waits: which of both, if it is known.
+    The sites are read side by side if they wait for stores, one after the other on disks. waits: whether they
+    wait for stores, if that is known.
     """
     if not (_wait(sites) if waits is None else waits):
         with suppress(TidemarkError, OSError):  # quick questions feel a context for each site
@@ -335,7 +336,7 @@ def naming(name: str) -> Iterator[None]:
 
 
 def check_distinct(sites: Mapping[str, Site]) -> None:
-    """InputError if two of the names are one warehouse, or one is a copy of the other: rows count once."""
+    """InputError if two of the names are of one warehouse, or of a copy of it: rows count once."""
     by_identity: dict[str, str] = {}
     for name, site in sites.items():
         other = by_identity.setdefault(site.identity, name)
@@ -355,7 +356,7 @@ def _of_one(sites: Mapping[str, Any], what: str) -> InputError:
 
 
 def refuse_several(snapshot: AnySnapshot, what: str) -> None:
-    """InputError if the snapshot is over several warehouses: `what` is asked of one."""
+    """InputError if the snapshot is over several warehouses: `what` can be asked of one alone."""
     if isinstance(snapshot, SitesReader):
         raise _of_one(snapshot.readers, what)
     if isinstance(snapshot, SitesSnapshot):

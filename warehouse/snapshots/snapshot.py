@@ -55,7 +55,7 @@ class Snapshot:
 
     state    the files of its tables
     tables   where the files of `events` are found
-    told     what its tables say of the steps, if one lacks steps that another has
+    told     which steps its tables have, if one lacks steps that another has
     """
 
     state: TableState
@@ -84,11 +84,11 @@ class Snapshot:
         return self.state.identity
 
     def quiet(self, needed: Needed) -> QuietLogs:  # noqa: ARG002  as SnapshotReader
-        """No logs: it is immutable."""
+        """No logs: a snapshot is immutable."""
         return NO_LOGS
 
     def newest(self, needed: Needed, *, max_age: float = 0.0) -> Snapshot:  # noqa: ARG002  as SnapshotReader
-        """This snapshot: it is immutable."""
+        """This snapshot itself, which is immutable."""
         return self
 
     def refresh(self, *_: Any, **__: Any) -> bool:
@@ -226,8 +226,9 @@ class Snapshot:
     def kept(self, projection: Projection[Any], last_step: int | None = None) -> KeptRows[Any] | None:
         """The rows that left and that runs still have, up to a step (by default all); None if there are none.
 
-        Those of runs of which no row is left are not among them. The projection was compared with the
-        removals before. DamagedWarehouse if the file of a removal with such rows is missing or damaged.
+        The rows of runs of which no row is left are not among them. The projection was compared with the
+        removals before this call. DamagedWarehouse if the file of a removal with such rows is missing or
+        damaged.
         """
         state, table = self.state, self.state.files[projection.runs_table]
         last = table.layout.last_step if last_step is None else last_step
@@ -377,7 +378,8 @@ class Snapshot:
 
         A projection may be one step behind while a load commits it. If it is further behind, the rows of the
         missing steps are neither in its runs nor among the live batches, and counts would be too small. The
-        same holds for what was added later until it has the steps that were planned by then.
+        same holds for a measure, key or group that was added later until it has the steps that were planned
+        when it was added.
         """
         if self.told is None:  # it has all steps
             return range(0)
@@ -406,7 +408,7 @@ class Snapshot:
     ) -> tuple[LiveKeys, ...]:
         """The ledger rows of the ranges, seen from a key; only those of new ranges are read.
 
-        Those of `pending` ranges, given with their rows, are made from `events`.
+        The keys of `pending` ranges, which are given with their rows, are made from `events`.
         """
         field, known = counts.ledger_field, self.state.parts.keys
         previous = known.get(field, {})

@@ -93,7 +93,7 @@ class SnapshotReader:
     def refresh_options(self, *, max_age: float) -> bool:
         """Looks for newer options and columns alone; returns whether there were any.
 
-        max_age   they are not looked for if that was done less than so many seconds ago
+        max_age   they are not looked for if the last look for them was less than so many seconds ago
         """
         before = self.options
         self._tables.look_for_options(max_age)

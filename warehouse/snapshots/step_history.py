@@ -29,7 +29,7 @@ class StepRecord:
     loaded        whether every projection has it; if not, a load is at work, or was ended and the next load
                   finishes it
     rows_in       the rows that it brought
-    rows_out      how many of them were unloaded or deleted since, or expired
+    rows_out      how many of these rows were unloaded or deleted since, or expired
     batches       (source, first batch, last batch, rows) of each range, batches inclusive; a bulk load X is
                   the source `load:X`
     first_time, last_time
@@ -69,7 +69,7 @@ def history(
 ) -> list[StepRecord]:
     """The steps of a warehouse, the oldest first. Reads the table `steps`, and needs no JVM.
 
-    newest    only as many of the newest steps
+    newest    how many of the newest steps; None: all
     storage_options
               options of the object store, as delta-rs takes them
     at        as of an earlier moment, see `query.open`

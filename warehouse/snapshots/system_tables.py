@@ -70,7 +70,7 @@ class Contents:
     tables: Tables = field(compare=False, repr=False)
     removed: int = NONE
     files: Sequence[DataFile] | None = field(default=None, compare=False, repr=False)
-    # What readers made of these contents, by what names it: it is kept as long as they are.
+    # What readers made of these contents, by its name: it is kept as long as they are.
     made: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     # By part: the files that were listed last, those of them with visible rows, and whether these are all.
     _visible: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -82,7 +82,7 @@ class Contents:
 
     @property
     def sites(self) -> tuple[Contents, ...]:
-        """The contents of each warehouse: these."""
+        """The contents of each warehouse: these contents alone."""
         return (self,)
 
     @property
@@ -157,7 +157,7 @@ class Contents:
     def live_rows(self, columns: Mapping[str, str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of the live batches, in record batches of at most 65,536 rows.
 
-        columns: with their types; None: all that there are. Files without live rows are not opened.
+        columns: with their types; None: all columns. Files without live rows are not opened.
         """
         return rows_of_files(self.store, columns or self.columns, self.file_shares("live"))
 

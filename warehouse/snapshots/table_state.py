@@ -225,9 +225,9 @@ class TableState:
     def removed_of(self, runs_table: str) -> int | None:
         """The newest removal that a projection shows; None if it shows a part of one.
 
-        That is the newest removal of all. Or it is the one before: while none of the runs that the newest
-        removal has to build again was built. None means that the table and `events` were not looked at in
-        one moment, or that the table is damaged.
+        This is the newest removal of all, or the one before, while none of the runs that the newest removal
+        has to build again was built. None means that the table and `events` were not looked at in one moment,
+        or that the table is damaged.
         """
         if runs_table in self._whole:
             return self._whole[runs_table]

@@ -44,7 +44,7 @@ LiveCounts: TypeAlias = Mapping[tuple[BatchRange, int], int]  # by range of the 
 class AnyView:
     """A projection at one moment: the marks of its runs, and which batches are live.
 
-    runs          without those of which no row is left
+    runs          its runs, without those of which no row is left
     versions      the versions of the tables read, by role (runs, steps, ledger); `removed` is the newest
                   removal by then, if there is one
     batches       the live ranges, including those without rows
@@ -52,7 +52,7 @@ class AnyView:
     kept          the rows that left and that the runs still have; None if there are none
     is_behind     whether the newest removal is not shown yet: a scan of `events` has other rows
     parts         of a view over several warehouses: the view of each, in their order. Then `versions` has the
-                  versions of each by its name, and the names of sources begin with that of the warehouse
+                  versions of each warehouse by its name, and the names of sources begin with this name
     horizons      for each of the parts the tick before which its rows have expired; None if none has
     silent        what this process read last of warehouses that do not answer, by name. None of their rows is
                   among those above, and their parts are empty
@@ -91,13 +91,13 @@ class AnyView:
 
     @cached_property
     def history_totals(self) -> Sequence[TickCounts]:
-        """The rows of history by tick, in one or several parts: without the kept ones."""
+        """The rows of history by tick, in one or several parts: without kept rows."""
         totals = [run.totals for run in self.runs]
         return totals if self.kept is None else [tick_counts_without(totals, self.kept.totals)]
 
     @cached_property
     def sources(self) -> tuple[Any, ...]:
-        """What the bounds of history are computed from: the same objects as long as they stay the same."""
+        """The objects that the bounds of history are computed from: the same ones while these bounds stay."""
         return self.runs if self.kept is None else (*self.runs, self.kept)
 
     def has_kept(self, window: Window) -> bool:

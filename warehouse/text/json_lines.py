@@ -25,7 +25,7 @@ _NUMBER = rf"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)
 _TEXT = r'"[^"\\\x00-\x1f]*"'
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*')
 
-# Rows, and which of them were read; the others are undefined.
+# Rows, and which of them were read; the rows that were not read are undefined.
 Quick = tuple[pa.RecordBatch, NDArray[np.bool_]]
 
 

@@ -46,7 +46,7 @@ class JsonRecords:
         return Parsed(both.take(pa.array(place)), refused)
 
     def _decoded(self, records: pa.Array) -> Parsed:
-        """The same for records of any form, one by one."""
+        """As `parse`, for records of any form, one by one."""
         names = self.columns.schema.names
         is_column = frozenset(names)
 
@@ -93,7 +93,7 @@ def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
 
 
 def each_object(records: pa.Array, malformed: str) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
-    """The same, and why the others are none, by row: see `each_text`."""
+    """The objects of `decoded_objects`, and why the other records are no objects, by row: see `each_text`."""
     return each_text(records, _decoded, malformed)
 
 

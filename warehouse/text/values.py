@@ -51,7 +51,7 @@ def why_refused(field: pa.Field, type_name: str, text: str) -> str:
 
 
 def halved(items: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array], pa.Array]) -> Converted:
-    """The items converted, where `convert` raises for items that cannot be."""
+    """The items converted, where `convert` raises for items that it cannot convert."""
     try:
         return convert(items), []
     except (pa.ArrowInvalid, OverflowError):

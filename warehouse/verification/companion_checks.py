@@ -26,7 +26,7 @@ def cells_hold(pinned: PinnedTables, companion: Companion) -> str:
 
     Their ticks and their numbers of rows and NULLs must be equal, and each summary must open. If the kind is
     deterministic, the bytes must be equal, too. Without the kind only the numbers of rows are checked: the
-    detail says so. So they are where rows left that the cells still have.
+    detail says so. Only these are checked, too, where rows left that the cells still have.
     """
     if not pinned.snapshot.options.columns:
         return "no rows yet"

@@ -18,7 +18,8 @@ def size_fault(store: Store, table: str, file: DataFile) -> str | None:
 def content_fault(store: Store, table: str, file: DataFile) -> str | None:
     """What is wrong with the rows of the file; None if all columns are as they were written.
 
-    Reads it once, a row group at a time. Of a file that another tool wrote, only what cannot be decoded.
+    Reads it once, a row group at a time. Of a file that another tool wrote, only what cannot be decoded is
+    told.
     """
     try:
         with open_sealed(store.filesystem(), f"{table}/{file.path}", checksums=True) as sealed:

@@ -105,8 +105,8 @@ def counts_hold(pinned: PinnedTables, projection: KeyCounts) -> str:
 
     The cells are upper bounds of every key's count, the listing bounds every count from both sides, and the
     numbers of rows with and without a key are exact. If a key that was added later is not built yet, that is
-    no violation: the detail says so. Nor is it one if live batches from before lack such a key, or those of a
-    bulk load, which the ledger never has.
+    no violation: the detail says so. Nor is it a violation if live batches from before the key lack it, or
+    the batches of a bulk load, which the ledger never has.
     """
     try:
         view = pinned.snapshot.keys_view(projection.key.columns)

@@ -92,12 +92,12 @@ class PinnedTables:
 
     @cached_property
     def removed(self) -> Removed:
-        """What had left by the pinned version of `events`; DamagedWarehouse if a record is missing."""
+        """The removals by the pinned version of `events`; DamagedWarehouse if a record is missing."""
         events = self.table(EVENTS)
         return Removed.of(self.removals, decided(events), voided(events))
 
     def removed_of(self, projection: Projection[Any]) -> Removed:
-        """What had left by the state that the runs of the projection show; an error if they show a part."""
+        """The removals that the runs of the projection show; an error if they show a part of one."""
         return self.removed.up_to(check_removed(self.snapshot.state, projection))
 
     def file_sizes(self) -> dict[str, int]:

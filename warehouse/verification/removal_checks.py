@@ -65,7 +65,7 @@ def rows_accounted_for(pinned: PinnedTables) -> str:
 def horizon_told(pinned: PinnedTables) -> str:
     """Checks that the options have the horizon, if rows have expired; counts the files that have older rows.
 
-    Such rows came late, or a call was ended before it took them.
+    Such rows came late, or a call was ended before it removed them.
     """
     options, records = pinned.snapshot.options, pinned.removals
     if options.horizon is None:
@@ -83,7 +83,7 @@ def horizon_told(pinned: PinnedTables) -> str:
 
 
 def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:
-    """DamagedWarehouse unless each part is that of a plan, which had the rows."""
+    """DamagedWarehouse unless each part is a part of a plan, and no more rows left it than it had."""
     planned = {(plan.step, batches): rows for plan in plans for batches, rows in plan.parts}
     gone = Counter[tuple[int, BatchRange]]()
     for one in records:
@@ -101,7 +101,7 @@ def _check_parts(records: list[Removal], plans: list[StepPlan]) -> None:
 def _check_file(pinned: PinnedTables, removal: Removal) -> None:
     """DamagedWarehouse unless the file of the removal can be read, and has the rows of its record.
 
-    Kept rows are compared with the fingerprints of their batches. They leave the file by a purge.
+    Kept rows are compared with the fingerprints of their batches. A purge removes them from the file.
     """
     read_replaced(pinned.store, removal.file)
     batches = read_batches(pinned.store, removal.file)
