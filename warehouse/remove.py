@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
-from tidemark.warehouse.delta import own_files, tables
+from tidemark.warehouse.delta import own_files, table_open, tables
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
@@ -420,11 +420,13 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     if not (found.parts or found.new_files):
         return RemovalReport("empty", wanted.kind)
     work.reached("selected")
+    if finished.table is None and _has_records(store):
+        return None  # another process made the table and planned its removal
     with work.phase("rewrite"):
         written, table = _write(work, found, finished.table, digests=wanted.kind != "expire")
     records = removals.read_removals(store, table)
     if finished.table is None and records:
-        return None  # another process made the table and planned its removal
+        return None  # likewise, while the files were written
     work.reached("rewritten")
     number = removals.next_number(records, finished.removed.number)  # any newer one has a record
     files = [*(one.file for one in written), *found.new_files]
@@ -460,6 +462,12 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
     step = reserve(work, batch, sample.times)
     catch_up(work)
     return RemovedPart(step, batch, -new.result.rows)
+
+
+def _has_records(store: Store) -> bool:
+    """Whether there is a record of a removal."""
+    is_there = table_open.exists(store, REMOVALS)
+    return is_there and bool(removals.read_removals(store, tables.open_table(store, REMOVALS)))
 
 
 def _write(
