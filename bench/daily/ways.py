@@ -38,6 +38,7 @@ _OF_WAYS = {
         "statement",
         "key_row",
         "event_key_row",
+        "counted_row",
         "event_row",
         "grouped",
         "grouped_row",

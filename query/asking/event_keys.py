@@ -6,11 +6,16 @@ have rows of many ticks in each block.
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.key_relation import EventRows
+from tidemark.query.reading.connections import run_watched
 from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.number_counts import NumberCounts, are_few, count_numbers
+from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.row_source import LIVE, TICK, RowSource, key_name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.data_files import DataFile
@@ -41,7 +46,9 @@ class EventKeys:
         columns = f"{name} AS name, {quoted(TICK)} AS tick, 1 - {is_live} AS history, {is_live} AS live"
         folders = [store.files.folder for store in source.contents.stores if store.files.folder is not None]
         sql = f"(SELECT {columns} FROM ({rows}) WHERE {name} IS NOT NULL)"
-        return EventRows(sql, source.has_live, source.paths, folders)
+        are_counted = source.key_spans and source.plain and are_few(source.key_spans[0], source.plain)
+        count = partial(_counted, source, window) if are_counted else None
+        return EventRows(sql, source.has_live, source.paths, folders, count)
 
     def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
         """The files that `rows` would read, by their whole paths; None: the runs. Reads nothing itself."""
@@ -55,3 +62,15 @@ class EventKeys:
         if contents is None:
             return None
         return RowSource(contents, [window], None, (), {}, None, key=self.view.key.parts, ticks=True)
+
+
+def _counted(source: RowSource, window: Window) -> NumberCounts | None:
+    """The rows of each number of the key, which are read now; another thread waits for those that read."""
+    (key,), (span,), reading = source.key, source.key_spans, FileReading(source.plain)
+    context = copy_context()  # its reads are of the question of this thread
+    return run_watched(
+        lambda: context.run(count_numbers, source.plain, key, span, window, reading),
+        reading.stop,
+        None,
+        lambda: reading.share,
+    )

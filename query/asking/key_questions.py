@@ -153,19 +153,19 @@ class _Windows(Generic[A]):
             for together in asked
         ]
         if self.request.every is None or not asked or view.silent:
-            return [self.request.wanted.answers(together) for together in questions]
+            return self.request.wanted.each_answers(questions)
         apart = None if self.request.width is None else windows
         with closing(_scan(session, view, apart or _apart(chain.from_iterable(asked)))) as scan:
             places = {window: part for part, window in enumerate(scan.windows)}
-            return [
-                self.request.wanted.answers(
+            return self.request.wanted.each_answers(
+                [
                     [
                         replace(one, scanned=ScannedWindow(scan, places.get(one.window.overlapping, -1)))
                         for one in together
                     ]
-                )
-                for together in questions
-            ]
+                    for together in questions
+                ]
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     known = None if question.window.partial_ticks else _exact_in_history(listed, names)
     unknown = len(names) if known is None else int((known < 0).sum())
     together = 1 if question.scanned is None else question.scanned.together
-    estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost / together}
+    estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost(summed=True) / together}
     for attempt in question.source.costs.attempts("keys", estimates):
         with attempt:
             if attempt.way == SCAN:
@@ -135,7 +135,7 @@ def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None,
         wanted = max(1, _least_of_most(low, k))
     possible, scanned, omitted = take_names(names, np.flatnonzero(high >= wanted)), None, wanted - 1
     if listed.unlisted_max + question.live.unlisted_max + silent.unlisted_max >= wanted:
-        here, rows = wanted - silent.unlisted_max, question.rows()
+        here, rows = wanted - silent.unlisted_max, question.rows(summed=True)
         if least is None:
             found = key_scan.top_names(rows, k)
             omitted = max(omitted, found.omitted + silent.unlisted_max)
@@ -159,7 +159,7 @@ def _scanned(question: KeyQuestion, least: int | None, k: int) -> Candidates:
         found = source.top(k) if least is None else source.names_with(least)
         stored = source.scan.stored_rows
     else:
-        rows = question.rows()
+        rows = question.rows(summed=True)
         found = key_scan.top_names(rows, k) if least is None else key_scan.names_with(rows, least)
         stored = rows.stored_rows
     live = LiveCounts.exact(found.live)

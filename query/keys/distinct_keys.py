@@ -109,7 +109,7 @@ def _distinct(question: KeyQuestion) -> DistinctAnswer:
 
 def _counted_all(question: KeyQuestion) -> KeyNumber:
     """The counted number of keys; keys of warehouses that do not answer are bounded."""
-    number = _counted(key_scan.distinct(question.rows()))
+    number = _counted(key_scan.distinct(question.rows(summed=True)))
     if question.silent is None:
         return number
     silent = question.silent_keys()

@@ -26,6 +26,7 @@ from tidemark.query.keys.candidates import Candidates, count_candidates, find_ca
 from tidemark.query.keys.key_blocks import count_between, count_rows_between
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
+from tidemark.query.keys.window_scan import WindowScan
 from tidemark.warehouse.columns.keys import Key, name_at, names_from
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.ticks import ALL_TIME
@@ -150,6 +151,22 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         certain = counts.least >= int(counts.most[left_out].max(initial=found.omitted))
         return _hitter_answers(question, found, kept, certain), key_scope(question)
 
+    def each_answers(
+        self, asked: Sequence[Sequence[KeyQuestion]]
+    ) -> list[tuple[list[HitterAnswer], KeyScope]]:
+        """See `WantedKeys.each_answers`; of windows that share a quick scan, all are taken together."""
+        questions = [question for (question,) in asked]
+        scanned = questions[0].scanned if questions else None
+        if scanned is None or not scanned.is_quick:
+            return [self.answers([question]) for question in questions]
+        whole_number("k", self.k, 1)
+        tops = scanned.scan.tops(self.k, questions[0].key)
+        return [
+            _counted_hitters(question, own.scan, tops[own.part])
+            for question in questions
+            if (own := question.scanned) is not None
+        ]
+
     def of_scan(self, parts: ScannedParts) -> list[tuple[list[HitterAnswer], KeyScope]]:
         """See `WantedKeys.of_scan`."""
         whole_number("k", self.k, 1)
@@ -158,7 +175,7 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
-    counts = key_scan.name_counts(question.rows())
+    counts = key_scan.name_counts(question.rows(summed=True))
     return [(question.key.value_of(name), rows) for name, rows in counts]
 
 
@@ -194,7 +211,7 @@ class SelfJoin(WantedKeys[CountAnswer]):
         if question.scanned is not None:
             count = question.scanned.second_moment
             return _bounded_answer(question, (count, count, count))
-        return _bounded_answer(question, key_scan.second_moment(question.rows()))
+        return _bounded_answer(question, key_scan.second_moment(question.rows(summed=True)))
 
     def of_scan(self, parts: ScannedParts) -> Sequence[CountAnswer]:
         """See `WantedKeys.of_scan`."""
@@ -265,6 +282,15 @@ def _hitter_answers(
         )
         for i in order.tolist()
     ]
+
+
+def _counted_hitters(
+    question: KeyQuestion, scan: WindowScan, found: Sequence[ScannedKey]
+) -> tuple[list[HitterAnswer], KeyScope]:
+    """The keys that a scan counted in a window of whole ticks, and the scope."""
+    scope, rows = scope_fields(question), scan.stored_rows + question.live_totals.rows
+    hitters = [HitterAnswer(**scope, **one.fields, certain=True, rows_scanned=rows) for one in found]
+    return hitters, KeyScope(**scope)
 
 
 def _scanned_hitters(

@@ -12,6 +12,7 @@ may end with rows of B before tick 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,6 +98,18 @@ class KeyHistory:
         names = self.kept.names
         rows = count_names(self, [name_at(names, i) for i in range(len(names))])
         return take_names(names, np.flatnonzero(rows == 0))
+
+    @cached_property
+    def numbers(self) -> float:
+        """About how many different keys there may be, if they are integers; else infinite.
+
+        The marks have the first key of each block.
+        """
+        if not self.view.key.column_type.is_integer:
+            return math.inf
+        keys = [share.marks.keys for share in self.shares]
+        least = min((int(own[0]) for own in keys), default=0)
+        return max((int(own[-1]) for own in keys), default=0) - least + 1
 
     @property
     def folders(self) -> set[str]:

@@ -117,15 +117,18 @@ class KeyQuestion:
         """
         return self.view.has_kept(self.window.overlapping)
 
-    def rows(self) -> WindowRows:
-        """The rows of the window, to be scanned once; from `events` where that is less work."""
-        window = self.window.overlapping
-        events = self.events.rows(window) if self.events is not None and self._prefers_events else None
-        return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), events)
+    def rows(self, *, summed: bool = False) -> WindowRows:
+        """The rows of the window, to be scanned once; from `events` where that is less work.
+
+        summed: whether only the rows of each key are asked, in the window as a whole.
+        """
+        window, events = self.window.overlapping, self.events
+        read = events.rows(window) if events is not None and self._prefers_events(summed=summed) else None
+        return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), read)
 
     def event_files(self) -> list[tuple[str, DataFile]] | None:
-        """The files of `events` that `rows` reads, each with its whole path; None if it reads the runs."""
-        if self.events is None or not self._prefers_events:
+        """The files of `events` that summed `rows` read, with whole paths; None if they are of the runs."""
+        if self.events is None or not self._prefers_events(summed=True):
             return None
         return self.events.files(self.window.overlapping)
 
@@ -135,25 +138,23 @@ class KeyQuestion:
         source = self.source
         return source.costs.lookups(names, len(shares) if runs is None else runs, far=source.is_far)
 
-    @property
-    def scan_cost(self) -> float:
-        """The cost of a scan of all keys of the window."""
-        return min(self._scan_costs)
+    def scan_cost(self, *, summed: bool = False) -> float:
+        """The cost of a scan of the `rows`."""
+        return min(self._scan_costs(summed=summed))
 
-    @property
-    def _prefers_events(self) -> bool:
-        by_runs, by_events = self._scan_costs
+    def _prefers_events(self, *, summed: bool) -> bool:
+        by_runs, by_events = self._scan_costs(summed=summed)
         return by_events < by_runs
 
-    @property
-    def _scan_costs(self) -> tuple[float, float]:
+    def _scan_costs(self, *, summed: bool) -> tuple[float, float]:
         """The cost by the runs, and by `events` if that has the same rows and the window cuts no tick."""
         history, source = self.history(self.window.overlapping), self.source
         by_runs = source.scan_cost(history)
         is_other = self.view.is_behind or self.window.partial_ticks
         if is_other or source.is_far or len(self.key.parts) > 1:
             return by_runs, math.inf
-        return by_runs, source.costs.event_keys(history.rows + self.live_totals.rows)
+        rows = history.rows + self.live_totals.rows
+        return by_runs, source.costs.event_keys(rows, history.numbers if summed else math.inf)
 
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""
@@ -183,6 +184,10 @@ class WantedKeys(ABC, Generic[A]):
     @abstractmethod
     def answers(self, questions: Sequence[KeyQuestion]) -> A:
         """The answers, from one question for each of `windows`."""
+
+    def each_answers(self, asked: Sequence[Sequence[KeyQuestion]]) -> list[A]:
+        """The answers about several windows, which may share a scan."""
+        return [self.answers(questions) for questions in asked]
 
     def of_scan(self, parts: ScannedParts) -> Sequence[A]:
         """The answers of each part of a scan of `events`; exact."""

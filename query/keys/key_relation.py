@@ -68,12 +68,15 @@ class EventRows:
 
     sql: a relation of the columns name, tick, history and live. has_live: whether it may have live rows.
     files: the files that DuckDB reads for it. folders: the folders of the warehouses that have the files.
+    count: counts the rows without DuckDB, where the key has few numbers: the numbers with rows, ascending,
+        and the rows of each in history and on the live side; None if the key has other numbers, too.
     """
 
     sql: str
     has_live: bool
     files: Sequence[str]
     folders: Sequence[str]
+    count: Callable[[], tuple[Ints, Ints, Ints] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

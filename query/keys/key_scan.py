@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
+from tidemark.query.reading import spending
+from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, take_names
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -49,26 +51,52 @@ class CountedNames:
     live: Ints
     omitted: int
 
-    def first(self, k: int) -> CountedNames:
-        """The k names with the most rows, of at most k + 1 whose rows are all certain."""
-        if len(self.names) <= k:
-            return self
-        rows = self.whole + self.live
-        last = int(np.lexsort([np.arange(len(rows)), -rows])[-1])
-        kept = np.delete(np.arange(len(rows)), last)
+    @classmethod
+    def certain(cls, names: Names, history: Ints, live: Ints) -> CountedNames:
+        """All names of a window of whole ticks, with their rows."""
+        zeros = np.zeros(len(history), np.int64)
+        return cls(names, history, zeros.astype(np.float64), zeros, live, 0)
+
+    @property
+    def rows(self) -> Ints:
+        """The rows that are certain."""
+        return self.whole + self.live
+
+    def take(self, kept: NDArray[np.intp] | Ints, omitted: int = 0) -> CountedNames:
+        """Those at some places."""
         return CountedNames(
             take_names(self.names, kept),
             self.whole[kept],
             self.partial_estimate[kept],
             self.partial_most[kept],
             self.live[kept],
-            int(rows[last]),
+            omitted,
         )
+
+    def first(self, k: int) -> CountedNames:
+        """The k names with the most rows, of equal ones the first; of names whose rows are all certain."""
+        rows = self.rows
+        if len(rows) <= k:
+            return self
+        high = np.flatnonzero(rows >= np.partition(rows, -k - 1)[-k - 1])  # at least k + 1, ascending
+        order = high[stable_order(rows[high].max() - rows[high])]
+        return self.take(np.sort(order[:k]), int(rows[order[k]]))
+
+
+def _counted(rows: WindowRows) -> CountedNames | None:
+    """All names and their rows, where these are counted without DuckDB."""
+    found = None if rows.events is None or rows.events.count is None else rows.events.count()
+    if found is None:
+        return None
+    spending.scans_keys()
+    return CountedNames.certain(*found)
 
 
 def top_names(rows: WindowRows, k: int) -> CountedNames:
     """The k names with the most rows by the estimate, of equal names the first; all if there are fewer."""
     kept = min(k, MOST_ROWS)
+    if (counted := _counted(rows)) is not None:
+        return counted.first(kept)
     with database(rows) as opened:
         found = _found(opened, rows)
         if not rows.partial:  # each count is certain: no other name has more rows than the next one
@@ -87,6 +115,8 @@ def top_names(rows: WindowRows, k: int) -> CountedNames:
 
 def names_with(rows: WindowRows, least: int) -> CountedNames:
     """All names that may have `least` rows in the window."""
+    if (counted := _counted(rows)) is not None:
+        return counted.take(np.flatnonzero(counted.rows >= least))
     with database(rows) as opened:
         found = _found(opened, rows)
         return _named(
@@ -193,6 +223,8 @@ def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:
 
 def distinct(a: WindowRows) -> BoundedEstimate:
     """The number of keys that have rows in the window."""
+    if (counted := _counted(a)) is not None:
+        return _rounded([len(counted.names)] * 3)
     with database(a) as opened:
         if not a.partial and a.history.kept is None:
             ((keys,),) = opened.rows(f"SELECT count(DISTINCT name) FROM {opened.relation(a)}")
@@ -229,12 +261,21 @@ def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
 
 def second_moment(rows: WindowRows) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
+    if (counted := _counted(rows)) is not None:
+        return _rounded([_sum_of_squares(counted.rows)] * 3)
     with database(rows) as opened:
         if not rows.partial:  # each count is certain
             certain = "certain::HUGEINT"
             ((found,),) = opened.rows(f"SELECT sum({certain} * {certain}) FROM {_found(opened, rows)}")
             return _rounded([found] * 3)
         return _bounds(opened, "a.{0} * a.{0}", f"{_found(opened, rows)} AS a")
+
+
+def _sum_of_squares(rows: Ints) -> int:
+    """The exact sum, which is at most the square of all rows together."""
+    if rows.sum() < 2**31:
+        return int(rows @ rows)
+    return sum(one * one for one in rows.tolist())
 
 
 def inner_product(a: WindowRows, b: WindowRows) -> BoundedEstimate:

@@ -77,7 +77,7 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
             return [], scope
         evidence = Evidence.of(question, slots)
         names, unlisted = evidence.candidates(least)
-        estimates = {SCAN: question.scan_cost}
+        estimates = {SCAN: question.scan_cost()}
         if unlisted < least and not question.has_kept:
             runs = sum(source.slack > 0 for source in evidence.sources)
             estimates[INDEX] = question.lookups(len(names), runs)

@@ -25,7 +25,7 @@ class PlannedScan(WantedKeys[Plan]):
     def answers(self, questions: Sequence[KeyQuestion]) -> Plan:
         """The plan; its rounds are not known before."""
         (question,) = questions
-        plan = Plan(ways=[SCAN], estimates={SCAN: question.scan_cost / 1000})
+        plan = Plan(ways=[SCAN], estimates={SCAN: question.scan_cost(summed=True) / 1000})
         events = question.event_files()
         if events is not None:
             plan.files = len({path for path, _ in events})

@@ -15,11 +15,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from tidemark.query.answers.key_answers import KeyValues
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
 from tidemark.query.keys.key_source import KeySource
+from tidemark.query.keys.scanned_parts import ScannedKey
 from tidemark.query.reading.sql_text import with_most
-from tidemark.warehouse.columns.keys import take_names
+from tidemark.warehouse.columns.keys import Key, take_names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -74,10 +76,27 @@ class WindowScan:
         """The k names with the most rows in the window with this number; one query for all windows."""
         if k not in self._tops:
             kept = min(k, MOST_ROWS)
-            ranked = _RANKED.format(with_most("found", kept + 1, "part", "rows", len(self.windows)))
-            found = self._names(f"FROM ({ranked}) WHERE place <= {kept + 1} ORDER BY part, name")
+            found = self._names(f"{self._ranked(kept + 1)} ORDER BY part, name")
             self._tops[k] = [one.first(kept) for one in found]
         return self._tops[k][part]
+
+    def tops(self, k: int, key: Key) -> list[list[ScannedKey]]:
+        """The k keys with the most rows in each window, most rows first, of equal ones the first.
+
+        key: has its columns in the order in which values have them.
+        """
+        ranked = self._ranked(min(k, MOST_ROWS))
+        table = self._found.columns(f"SELECT part, name, history, live {ranked} ORDER BY part, place")
+        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
+        values = KeyValues(key, stored_names(self._rows.key, table))
+        found = list(map(ScannedKey, values, history.tolist(), live.tolist()))
+        edges = part.searchsorted(np.arange(len(self.windows) + 1)).tolist()
+        return [found[start:stop] for start, stop in pairwise(edges)]
+
+    def _ranked(self, k: int) -> str:
+        """SQL of the k names with the most rows in each window, with their places from 1."""
+        ranked = _RANKED.format(with_most("found", k, "part", "rows", len(self.windows)))
+        return f"FROM ({ranked}) WHERE place <= {k}"
 
     def names_with(self, part: int, least: int) -> CountedNames:
         """The names with at least `least` rows in the window with this number."""

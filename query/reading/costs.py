@@ -73,6 +73,8 @@ READ = 0.2  # of the estimate of what is spent once, which a trial may take besi
 FIRST_TRIAL = 3  # the question of a topic from which ways are tried that seem to be slower
 AGAIN = 2  # a way is tried again after so many times as many questions
 SLACK = 5000.0  # us; shorter times and estimates count as this; ways that save no more are not tried
+MOST_NUMBERS = 2**22  # of an array of counts, 8 bytes each
+NUMBERS_A_ROW = 4
 _FACTORS = 1 / 64, 64.0  # within which the rates are corrected
 _SHARE = 0.3  # the share of a correction that one answer applies
 
@@ -99,6 +101,7 @@ class Rates:
     statement: float = 25_000.0  # the least that a scan takes
     key_row: float = 0.14  # of a scan of the runs of a key
     event_key_row: float = 0.23  # of a scan of `events` that counts all keys
+    counted_row: float = 0.02  # of one that counts few numbers
     event_row: float = 0.006  # of a scan of `events`
     grouped: float = 50_000.0  # more, by groups or windows; so few groups are answered from the runs
     grouped_row: float = 0.025  # more, by groups or windows
@@ -130,6 +133,14 @@ class Reading:
         whole = max(self.cost, 1.0)
         for run, cost in self.runs.items():
             self.payments.put(run, min(cost, (self.payments.peek(run) or 0.0) + more * cost / whole))
+
+
+def most_numbers(rows: int) -> int:
+    """The most numbers that are counted in an array with a place for each, of so many rows.
+
+    With more numbers, to go through the array would take longer than to read the rows.
+    """
+    return min(MOST_NUMBERS, NUMBERS_A_ROW * rows)
 
 
 def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:
@@ -213,9 +224,14 @@ class Costs:
             return rates.far_block * sum(len(marks.positions) for marks in runs)
         return rates.statement + rates.key_row * sum(marks.rows for marks in runs)
 
-    def event_keys(self, rows: int) -> float:
-        """The cost of counting all keys of so many rows of `events`, on a disk."""
-        return self.rates.statement + self.rates.event_key_row * rows
+    def event_keys(self, rows: int, numbers: float = math.inf) -> float:
+        """The cost of counting all keys of so many rows of `events`, on a disk.
+
+        numbers: about how many different keys there are, if they are integers and only their rows are asked.
+        """
+        rates = self.rates
+        of_row = rates.counted_row if numbers <= most_numbers(rows) else rates.event_key_row
+        return rates.statement + of_row * rows
 
     def corrected(self, topic: str, way: Way, cost: float) -> float:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""

@@ -2,7 +2,8 @@
 
 One statement counts the rows of each key in each group and window while it reads them (row_source.py). So
 what is kept is a row for each of these, in memory or, beyond DuckDB's memory, on disk. All questions are
-answered from there, exactly. A row with NULL in a column of the key has no key, and is counted apart.
+answered from there, exactly. Where single keys are not asked, a sort counts them if it can (sorted_pairs.py).
+A row with NULL in a column of the key has no key, and is counted apart.
 
 A *part* is a group in a window. Parts with rows are numbered from 0, ascending by group, then by window; keys
 of a part are ordered as keys are, with NaN last.
@@ -25,7 +26,9 @@ from numpy.typing import NDArray
 from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sql_text import quoted, with_most
 from tidemark.query.scans.open_scan import OpenScan, Selected
+from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.row_source import LIVE, key_name
+from tidemark.query.scans.sorted_pairs import count_pairs
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import Window
@@ -124,23 +127,16 @@ class KeyScan(OpenScan):
     @cached_property
     def parts(self) -> KeyParts:
         """The parts that have rows; without `by` and with one window there is one, which may have none."""
-        if not self._keeps_keys and not self._squares and self._is_plain:
-            self._source.as_text = True
-            with self._reading() as relation:
-                return self._found_parts(self.columns(self._distinct(relation)))
-        sums = [
-            f"coalesce(sum(history) FILTER ({self._has_key}), 0)::BIGINT AS n",
-            f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
-            f"coalesce(sum({_ROWS}) FILTER (NOT ({self._has_key})), 0)::BIGINT AS nulls",
-            f"count(*) FILTER ({self._has_key}) AS keys",
-        ]
-        if self._squares:
-            square = f"{_ROWS}::HUGEINT * {_ROWS}"
-            sums.append(f"coalesce(sum({square}) FILTER ({self._has_key}), 0)::VARCHAR AS squares")
+        counts_alone = not self._keeps_keys and self._is_plain
+        self._source.as_text = counts_alone and not self._squares
         by = ", ".join(self._groups)
         grouped = f" GROUP BY {by} ORDER BY {by}" if by else ""
-        shown = f"SELECT {', '.join([*self._groups, *sums])} FROM counted{grouped}"
+        shown = f"SELECT {', '.join([*self._groups, *self._sums])} FROM counted{grouped}"
         with self._reading() as relation:
+            if counts_alone and (pairs := self._pairs()) is not None:
+                return self._found_parts(pairs)
+            if self._source.as_text:
+                return self._found_parts(self.columns(self._distinct(relation)))
             counted = self._counted_keys(relation)
             if self._keeps_keys:  # single ones will be asked
                 self.keep("counted", counted)
@@ -151,6 +147,32 @@ class KeyScan(OpenScan):
         codes = arrow_array(np.arange(len(table)))
         self._codes = table.select(range(len(self._groups))).append_column("part", codes)
         return self._found_parts(table)
+
+    @property
+    def _sums(self) -> list[str]:
+        """SQL of the counts of `KeyParts`, of the rows of each key."""
+        sums = [
+            f"coalesce(sum(history) FILTER ({self._has_key}), 0)::BIGINT AS n",
+            f"coalesce(sum(live) FILTER ({self._has_key}), 0)::BIGINT AS m",
+            f"coalesce(sum({_ROWS}) FILTER (NOT ({self._has_key})), 0)::BIGINT AS nulls",
+            f"count(*) FILTER ({self._has_key}) AS keys",
+        ]
+        if self._squares:
+            square = f"{_ROWS}::HUGEINT * {_ROWS}"
+            sums.append(f"coalesce(sum({square}) FILTER ({self._has_key}), 0)::VARCHAR AS squares")
+        return sums
+
+    def _pairs(self) -> pa.Table | None:
+        """The columns of `parts`, where whole files are read and their rows fit into numbers."""
+        source, squares, memory = self._source, self._squares, self.memory
+        if not source.plain or not source.by:
+            return None
+        reading = FileReading(source.plain)
+        return self.watched(
+            lambda: count_pairs(source, squares=squares, memory=memory, reading=reading),
+            reading.stop,
+            lambda: reading.share,
+        )
 
     @property
     def _is_plain(self) -> bool:

@@ -9,9 +9,9 @@ Cost: about two thirds of what DuckDB takes to read numbers and hand them over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +23,21 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure, encode_column, encode_values, single_array
 from tidemark.warehouse.os_errors import report_unreadable_file
 
+T = TypeVar("T")
+
 
 class PlainFile(NamedTuple):
-    """path: of the file. columns: the stored names of its columns: of the group, then of the measure."""
+    """path: of the file. columns: the stored names of its columns: of the group, then of the measure.
+
+    Or, instead of a measure, the key that is counted, and the tick where windows cut the file.
+    texts: those of them that are read as text, with dictionaries.
+    """
 
     path: str
     columns: tuple[str, ...]
     rows: int
     is_live: bool
+    texts: tuple[str, ...] = ()
 
 
 class Rows(NamedTuple):
@@ -89,22 +96,33 @@ def read_rows(
 ) -> Iterator[Rows]:
     """The rows of files without NULL in a column of the group, at most so many at once.
 
+    Errors and stops as those of `read_row_groups`.
+    """
+    for rows in read_row_groups(files, lambda table, file: _encoded(table, file, measure, by), reading):
+        for first in range(0, len(rows.values), most):
+            here = slice(first, first + most)
+            groups = [column[here] for column in rows.groups]
+            yield Rows(groups, rows.values[here], rows.is_null[here], rows.is_live[here])
+
+
+def read_row_groups(
+    files: Sequence[PlainFile], decode: Callable[[pa.Table, PlainFile], T], reading: FileReading
+) -> Iterator[T]:
+    """What `decode` makes of the columns of each row group.
+
     DamagedWarehouse if a file cannot be read. It stops between row groups as `reading` says.
     """
     for file in files:
         with report_unreadable_file(file.path):
-            opened = pq.ParquetFile(file.path, pre_buffer=False)
+            opened = pq.ParquetFile(file.path, pre_buffer=False, read_dictionary=[*file.texts])
         with opened:
             for number in range(opened.num_row_groups):
                 reading.check()  # not inside: a reading that is stopped is no damage
                 with report_unreadable_file(file.path):
                     table = opened.read_row_group(number, [*set(file.columns)], use_threads=False)
-                    rows = _encoded(table, file, measure, by)
+                    found = decode(table, file)
                 reading.add(len(table))
-                for first in range(0, len(rows.values), most):
-                    here = slice(first, first + most)
-                    groups = [column[here] for column in rows.groups]
-                    yield Rows(groups, rows.values[here], rows.is_null[here], rows.is_live[here])
+                yield found
 
 
 def _encoded(table: pa.Table, file: PlainFile, measure: Measure, by: Sequence[Key]) -> Rows:

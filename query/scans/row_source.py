@@ -149,7 +149,9 @@ class RowSource:
     most_codes  about how many groups there may be, if their columns are integers: as many as the statistics
                 of the files leave room for; else infinite
     spans       of each of these columns the least number and how many there may be from it on; else empty
-    plain       the files, if all their rows are selected, and plain_files.py reads them; else empty
+    key_spans   the same of the columns of the key
+    plain       the files, if plain_files.py reads all that is selected of them: their rows, or those of a key
+                in a window; else empty
     """
 
     contents: AnyContents
@@ -172,6 +174,7 @@ class RowSource:
     most_rows: float = field(default=0, init=False)
     most_codes: float = field(default=inf, init=False)
     spans: list[tuple[int, int]] = field(default_factory=list, init=False)
+    key_spans: list[tuple[int, int]] = field(default_factory=list, init=False)
     plain: list[PlainFile] = field(default_factory=list, init=False)
     rows_left: int | None = field(default=None, init=False)
     _picked: PickedRows = field(init=False)
@@ -208,7 +211,10 @@ class RowSource:
         by_duckdb, others = self._divided(files, progress)
         repeated = 1 if self.buckets is None else self.buckets.most_windows
         self.most_rows = repeated * sum(one.file.rows if one.file.rows >= 0 else inf for _, one in files)
-        self.spans = self._spans_of(files)
+        self.spans, self.key_spans = self._spans_of(files, self.by), self._spans_of(files, self.key)
+        if len(self.spans) == len(self.by) and self.buckets is not None:
+            least, greatest = int(self.buckets.edges.min()), int(self.buckets.edges.max())
+            self.spans.append((least, greatest - least + 1))
         self.most_codes = prod(size for _, size in self.spans) if self.spans or not self.by else inf
         self.plain = [] if others else self._plain_files(by_duckdb, files)
         self.paths = [path for paths in by_duckdb.values() for path in paths]
@@ -225,10 +231,10 @@ class RowSource:
             return " UNION ALL ".join([*parts, self._registered]), self.batches(others)
         return " UNION ALL ".join(parts), None
 
-    def _spans_of(self, files: Sequence[Located]) -> list[tuple[int, int]]:
+    def _spans_of(self, files: Sequence[Located], keys: Sequence[Key]) -> list[tuple[int, int]]:
         """See `spans`."""
         ends = []
-        for key in self.by:
+        for key in keys:
             own: list[Any] = [
                 one.file.stats.get(f"{end}.{store.column_names.stored(key.name)}")
                 for store, one in files
@@ -237,27 +243,39 @@ class RowSource:
             if key.name in self.computed or not key.column_type.is_integer or None in own:
                 return []
             ends.append((min(own, default=0), max(own, default=0)))
-        if self.buckets is not None:
-            ends.append((int(self.buckets.edges.min()), int(self.buckets.edges.max())))
         return [(least, greatest - least + 1) for least, greatest in ends]
 
     def _plain_files(
         self, by_duckdb: Mapping[_Place, list[str]], files: Sequence[Located]
     ) -> list[PlainFile]:
         """See `plain`, of files that DuckDB reads by itself."""
-        is_filtered = self.expression is not None or self.equal or self.times or self.ticks or self.buckets
-        places = by_duckdb.keys()
-        if is_filtered or self.measure is None or self.computed or not is_plain(self.measure, self.by):
+        names, places = self._plain_columns, by_duckdb.keys()
+        if not names or any(place.batches or place.rows for place in places):
             return []
-        if any(place.is_cut or place.batches or place.rows for place in places):
+        if self.measure is not None and any(place.is_cut for place in places):
             return []
         rows = {store.table(f"{EVENTS}/{one.file.path}"): one.file.rows for store, one in files}
-        names = [*(key.name for key in self.by), self.measure.name]
-        return [
-            PlainFile(path, tuple(place.store.column_names.stored_of(names)), rows[path], place.is_live)
-            for place, paths in by_duckdb.items()
-            for path in paths
-        ]
+        texts = [key.name for key in (*self.by, *self.key) if key.is_text]
+        found = []
+        for place, paths in by_duckdb.items():
+            ticks = ["_tick"] if place.is_cut or self.buckets is not None else []
+            columns, own = (place.store.column_names.stored_of(one) for one in ([*names, *ticks], texts))
+            found += [
+                PlainFile(path, tuple(columns), rows[path], place.is_live, tuple(own)) for path in paths
+            ]
+        return found
+
+    @property
+    def _plain_columns(self) -> list[str]:
+        """The columns of plain files that are read, without the tick; none if they do not tell all."""
+        if self.expression is not None or self.equal or self.times or self.computed:
+            return []
+        if self.measure is not None:
+            is_read = not self.ticks and self.buckets is None and is_plain(self.measure, self.by)
+            return [*(key.name for key in self.by), self.measure.name] if is_read else []
+        asked = [*self.by, *self.key]
+        is_read = len(self.key) == 1 and not any(key.is_double for key in asked)
+        return [key.name for key in asked] if is_read else []
 
     def stored(self, rows: str) -> str:
         """SQL of rows of the relation, with text of the group as bytes."""
@@ -312,24 +330,24 @@ class RowSource:
         return [name for name in dict.fromkeys(asked) if name not in self.computed]
 
     @cached_property
-    def _range(self) -> Window:
+    def range(self) -> Window:
         """The ticks from the first window to the last."""
         return Window(self.windows[0].start, self.windows[-1].stop)
 
     def _misses(self, one: VisibleFile) -> bool:
         """Whether no rows of the file lie in the windows, by its statistics."""
         ends = _ticks_of(one)
-        return ends is not None and self._range.misses(*ends)
+        return ends is not None and self.range.misses(*ends)
 
     def _is_inside(self, one: VisibleFile) -> bool:
         ends = _ticks_of(one)
-        return self._range == ALL_TIME or (ends is not None and self._range.covers(*ends))
+        return self.range == ALL_TIME or (ends is not None and self.range.covers(*ends))
 
     def _read_by_duckdb(self, place: _Place, paths: Sequence[str]) -> str:
         """SQL of the selected rows of files."""
         guards = [f"{quoted(key.name)} IS NOT NULL" for key in self._keys]
         if place.is_cut:
-            guards.append(f'"_tick" >= {self._range.start} AND "_tick" < {self._range.stop}')
+            guards.append(f'"_tick" >= {self.range.start} AND "_tick" < {self.range.stop}')
         if place.batches:
             guards.append(batches_sql(place.batches))
         guards += [among_sql(key, quoted(key.name), self.equal[key]) for key in self._wanted]
@@ -481,7 +499,7 @@ class RowSource:
     def _batch(self, rows: pa.Table, live: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows that are selected, as one batch or none."""
         ticks = as_numpy(rows.column("_tick"))
-        selected = self._range.holds(ticks)
+        selected = self.range.holds(ticks)
         keys = {
             key: encode_keys(key, single_array(rows.column(key.name)))
             for key in (*self._keys, *self.key, *self._wanted)

@@ -25,7 +25,14 @@ from tests.query.keyoracle import Window, counts, shown
 from tests.soak import draws
 from tests.warehouse.test_damage import HARM
 from tidemark import query, warehouse
-from tidemark.query.keys import candidates, key_relation, key_scan, key_source
+from tidemark.query.keys import (
+    candidates,
+    key_relation,
+    key_scan,
+    key_source,
+    scanned_parts,
+    window_scan,
+)
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.reading import checked_files
 from tidemark.query.reading.block_reader import BlockReader, RowGroups
@@ -47,14 +54,15 @@ def world_of(folder: Path, batches: Any, *keys: Any) -> GroupWorld:
     return world
 
 
+def listed_nowhere(key: Key, *_: object) -> ListedKeys:
+    """No list of marks reaches far enough."""
+    none = np.empty(0, np.int64)
+    return ListedKeys(no_names(key), none, none, 2**62)
+
+
 @pytest.fixture
 def scans(monkeypatch: Patch) -> None:
     """No list of marks reaches far enough, and the runs are scanned, not `events`."""
-
-    def listed_nowhere(key: Key, *_: object) -> ListedKeys:
-        none = np.empty(0, np.int64)
-        return ListedKeys(no_names(key), none, none, 2**62)
-
     monkeypatch.setattr(key_source, "listed_names", listed_nowhere)
     monkeypatch.setattr(Costs, "event_keys", lambda *_: math.inf)
 
@@ -332,3 +340,33 @@ def test_a_scan_is_chosen_where_many_names_would_be_looked_up(known: GroupWorld,
     scanned = wh.top(5, key="number", mode="exact")
     assert [one.count for one in looked_up] == [one.count for one in scanned] == true
     assert (looked_up[0].rows_scanned, scanned[0].rows_scanned) == (None, 120)
+
+
+MISTAKES: dict[str, Any] = {
+    "live rows are history": (
+        "ScannedKey",
+        lambda value, history, live: scanned_parts.ScannedKey(value, live, history),
+    ),
+    "of equal keys the last": ("_RANKED", window_scan._RANKED.replace("name)", "name DESC)")),
+}
+
+
+@pytest.mark.parametrize("mistake", [None, *MISTAKES])
+def test_the_top_keys_of_windows_are_those_of_each_window_alone(
+    known: GroupWorld, monkeypatch: Patch, mistake: str | None
+) -> None:
+    if mistake is not None:
+        name, wrong = MISTAKES[mistake]
+        monkeypatch.setattr(window_scan, name, wrong)
+    wh, facts = known.open(), ("window", "value", "count", "lo", "hi", "in_history", "certain", "n", "m")
+
+    def told(answers: Any) -> list[Any]:
+        return [[getattr(one, name) for name in facts] for one in answers]
+
+    together, alone = list[Any](), list[Any]()
+    for key in ("number", "origin"):
+        every = wh.top(3, key=key, every="5h", mode="exact")
+        windows = sorted({one.window for one in every if one.window is not None})
+        together += told(every)
+        alone += [one for window in windows for one in told(wh.top(3, key=key, between=window, mode="exact"))]
+    assert (together == alone) == (mistake is None)
