@@ -4,7 +4,8 @@
 `DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
 system, `StoreUnavailable` an object store that did not answer or refused.
 
-Two checks that all public calls share are here, too: of a whole number, and of a name.
+A message has at most 2,000 characters: of something long that came it shows the start and the end. Two checks
+that all public calls share are here, too: of a whole number, and of a name.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import re
 from typing import Any
 
 _SHOWN = 100  # characters of a value in an error text
+_MOST = 2_000  # characters of an error text: a screen
+_LONG_WORD = re.compile(r"(\S{200})\S{101,}(\S{100})")  # such as a path of 100 KB
 MOST_LONG = 2**63 - 1  # the greatest whole number that a table can hold
 
 
 class TidemarkError(Exception):
     """Base class of the errors that tidemark raises."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*(without_long(one) if isinstance(one, str) else one for one in given))
 
 
 class InputError(TidemarkError, ValueError):
@@ -83,6 +89,16 @@ _SECRET = re.compile(r"(?<=://)[^/\s@]*@|\?[^\s'\")]*|(?<=failed to parse )\".*\
 def without_secrets(text: str) -> str:
     """The text without the users, passwords and query strings of its addresses, and values of options."""
     return _SECRET.sub("", text)
+
+
+def without_long(text: str) -> str:
+    """The text with at most 300 characters of each word of more than 400, and at most 2,000 in all.
+
+    Of what is longer the start and the end stay: of a path its file, of a text the remedy.
+    """
+    short = _LONG_WORD.sub(r"\1...\2", text)
+    kept = (_MOST - len("...")) // 2
+    return short if len(short) <= _MOST else f"{short[:kept]}...{short[-kept:]}"
 
 
 def error_in_traceback(text: str) -> TidemarkError | None:

@@ -40,7 +40,6 @@ exit codes:
   {FAILED:<3}  anything else
 """
 
-_LONG = re.compile(r"(\S{300})\S{100,}")  # in what was given, such as a path of 100 KB
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
@@ -104,10 +103,6 @@ class _WarningPrinter(logging.Handler):
 def _print_line(text: str) -> None:
     """Prints one line to stderr; names in it are data: their control characters become escapes."""
     from tidemark.query.answers.rendering import text_of
+    from tidemark.warehouse.errors import without_long
 
-    print(text_of(without_long_words(text)), file=sys.stderr)
-
-
-def without_long_words(text: str) -> str:
-    """The text with words of more than 400 characters cut to 300."""
-    return _LONG.sub(r"\1...", text)
+    print(text_of(without_long(text)), file=sys.stderr)

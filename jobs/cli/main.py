@@ -27,7 +27,6 @@ from tidemark.jobs.cli.exit_codes import (
     RULE,
     control_c,
     run_warehouse_job,
-    without_long_words,
 )
 from tidemark.jobs.cli.options import parts, shared
 from tidemark.jobs.cli.process import arguments
@@ -85,7 +84,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the usage and the message, and ends the process."""
-        super().error(without_long_words(message))
+        if len(message) > 400:  # few have: the warehouse's modules take most of a second
+            from tidemark.warehouse.errors import without_long
+
+            message = without_long(message)
+        super().error(message)
 
 
 class _Version(argparse.Action):

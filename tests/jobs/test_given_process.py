@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -122,6 +123,33 @@ def test_a_path_from_a_folder_that_was_deleted_is_bad_input(tmp_path: Path) -> N
     done = run(["quantile", "1", "-w", "w"], before=before)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "which was deleted. Give the whole path" in done.stderr
+
+
+def test_without_an_environment_and_in_another_zone_times_are_utc(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("t,m\n2026-01-01 23:30:00,1\n2026-01-02 00:30:00,2\n", "utf-8")
+    at, words = f"-w {tmp_path}/w", f"--input {rows} --batch a"
+    lines = [
+        f"create {at} --measure m --time t --tick 1h --schema",
+        f"load {at} {words}",
+        f"quantile 0.5 {at} --between 2026-01-02 2026-01-03 --json",
+    ]
+    given = [line.split() for line in lines]
+    given[0].append("t timestamp, m double")
+    code = f"import sys; from tidemark.jobs.cli import main; sys.exit(sum(map(main.main, {given})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={"TZ": "Asia/Kolkata", "LANG": "C", "PYTHONPATH": str(ROOT)},
+        umask=0o077,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["window"] == {"start": "2026-01-02T00:00:00+00:00", "end": "2026-01-03T00:00:00+00:00"}
+    assert [one["value"] for one in found["answers"]] == [2.0]
 
 
 def check_bytes(uri: Path, broken: str = "pass") -> None:
