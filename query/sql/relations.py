@@ -123,6 +123,7 @@ class Database:
 
     def _bound(self, statement: str, params: Any) -> DuckDBPyRelation:
         self._make_macros(_texts(statement, params))
+        self._memory.hide_from(statement)
         with binding_columns():  # when its rows are read, the relation is bound for them
             return self.connection.sql(statement, params=params)
 
@@ -164,6 +165,7 @@ class Database:
         try:
             if read == _TO_ARROW:
                 return self._bound(statement, params).to_arrow_table()
+            self._memory.hide_from(statement)
             return getattr(self.connection.execute(statement, params), read)()
         except BaseException:
             self.connection.abort()  # what is not read to its end would keep the connection

@@ -1,14 +1,17 @@
 """Rows in memory that a DuckDB connection reads by a name, in half the time of a small file.
 
 DuckDB asks an object for its columns once, when it is registered, and for its rows whenever a statement reads
-it. So an object stays registered for each list of columns, and has the rows of the statement that runs.
+it. So an object stays registered for each list of columns, and has the rows of the statement that runs. A
+statement that lists tables would show it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _MOST = 64  # objects of a connection
+_LISTS = re.compile(r"show|desc|_schema|duckdb_|sqlite_|pg_", re.IGNORECASE)
 
 
 class _Object:
@@ -42,6 +46,7 @@ class RowsInMemory:
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection, self._used = connection, Counter[pa.Schema]()
         self._objects: dict[tuple[pa.Schema, int], tuple[str, _Object]] = {}
+        self._numbers = count()
 
     def sql(self, rows: pa.Table) -> str | None:
         """SQL of rows, for a statement that is run inside `statement`; None if they must be given otherwise.
@@ -58,13 +63,22 @@ class RowsInMemory:
         if known is None:
             if len(self._objects) >= _MOST:
                 return None
-            known = f"tidemark rows in memory {len(self._objects)}", _Object(rows)
+            known = f"tidemark rows in memory {next(self._numbers)}", _Object(rows)
             self._connection.register(*known)
             self._objects[place] = known
         name, one = known
         one.rows = rows
         self._used[rows.schema] += 1
         return f"(SELECT * FROM {quoted(name)} OFFSET 0)"
+
+    def hide_from(self, statement: str) -> None:
+        """Before a statement that may list tables, what it does not read is registered no more."""
+        if _LISTS.search(statement) is None:
+            return
+        for place, (name, _) in list(self._objects.items()):
+            if place[1] >= self._used[place[0]]:
+                self._connection.unregister(name)
+                del self._objects[place]
 
     @contextmanager
     def statement(self) -> Iterator[None]:

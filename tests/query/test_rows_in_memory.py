@@ -155,6 +155,48 @@ def test_rows_are_let_go_with_their_statement() -> None:
             assert connection.execute(statement).fetchall() == [(0, 0)]
 
 
+LISTS = {
+    "SHOW TABLES": "name",
+    "show all tables": "name",
+    "FROM (DESCRIBE)": "name",
+    "FROM information_schema.tables": "table_name",
+    "FROM duckdb_views() WHERE NOT internal": "view_name",
+}
+
+
+def check_lists(world: IndexWorld, statement: str) -> None:
+    """A list of tables has the same names after rows were in memory, and reading goes on."""
+    wh = query.open(world.path)
+    list_, name = wh.sql(statement), LISTS[statement]
+    before = sorted(list_.df()[name])
+    assert before == ["events", "history", "live", "runs", "steps", "summary"]
+    for _ in range(2):
+        assert in_order(wh.sql(COVERED).fetchall()) == expected(world, COVERED)["fetchall"]
+        assert sorted(list_.df()[name]) == before  # bound before, run now
+        assert sorted(wh.sql(statement).to_arrow_table()[name].to_pylist()) == before
+
+
+@pytest.mark.parametrize("statement", LISTS)
+def test_lists_of_tables_have_no_rows_in_memory(world: IndexWorld, statement: str) -> None:
+    check_lists(world, statement)
+
+
+def test_a_statement_that_lists_tables_reads_its_own_rows(world: IndexWorld) -> None:
+    statement = "SELECT x, (SELECT count(*) FROM duckdb_views()) > 0 FROM events WHERE k = 'a'"
+    wh = query.open(world.path)
+    for _ in range(2):
+        assert in_order(wh.sql(statement).fetchall()) == expected(world, statement)["fetchall"]
+
+
+def test_rows_in_memory_that_are_listed_are_caught(
+    world: IndexWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowsInMemory, "hide_from", lambda *_: None)
+    for statement in LISTS:
+        with pytest.raises(AssertionError):
+            check_lists(world, statement)
+
+
 def test_text_that_is_no_text_stays_out_of_memory() -> None:
     """DuckDB takes the text of Arrow as it is, and ends its database where it finds other bytes."""
     with duckdb.connect() as connection:
