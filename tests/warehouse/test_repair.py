@@ -96,6 +96,15 @@ def check_repaired(uri: str, report: RepairReport) -> None:
     check_answers(uri)
 
 
+def check_told_once(report: RepairReport) -> None:
+    """Why a log cannot be opened is told once, and without advice to run a repair."""
+    told = [*report.actions, *report.only_a_copy]
+    reasons = [one.partition("its log is put right (")[2].removesuffix(")") for one in told]
+    for reason in filter(None, reasons):
+        assert sum(reason in one for one in told) == 1, reason
+        assert "tidemark repair" not in reason
+
+
 def log_of(uri: Path, table: str) -> list[Path]:
     return sorted((uri / table / "_delta_log").glob("*.json"))
 
@@ -228,9 +237,11 @@ def test_what_is_damaged_is_made_again(loader: Loader, harm: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")}
     told = warehouse.repair(None, loader.uri, dry_run=True)
     assert told.outcome == "planned"
+    check_told_once(told)
     assert {path: path.stat().st_mtime_ns for path in Path(loader.uri).rglob("*")} == before
     report = warehouse.repair(None, loader.uri)
     assert report.actions[0].split(" (")[0] == told.actions[0].split(" (")[0]
+    check_told_once(report)
     check_repaired(loader.uri, report)
     assert str(warehouse.repair(None, loader.uri, dry_run=True)) == "sound"
     if harm.startswith("steps"):
@@ -412,6 +423,9 @@ def test_what_is_wrong_with_events_is_told(plain: Loader, harm: str) -> None:
 
 def test_a_warehouse_whose_events_cannot_be_opened_is_left_alone(plain: Loader) -> None:
     tear("events", half)(Path(plain.uri))
+    with pytest.raises(DamagedWarehouse) as told:
+        warehouse.repair(None, plain.uri, dry_run=True)
+    assert str(told.value).count(" from a copy") == 1
     before = {path: path.stat().st_mtime_ns for path in Path(plain.uri).rglob("*")}
     with pytest.raises(DamagedWarehouse, match="Nothing was changed"):
         warehouse.repair(None, plain.uri)

@@ -23,7 +23,7 @@ from tidemark.warehouse.delta.commits import commit_metadata, first_line
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, commit_name
 from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.delta.table_open import open_directly
+from tidemark.warehouse.delta.table_open import open_directly, remedy
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
 
 _ENTRY = re.compile(r"(\d{20})\.json")
@@ -31,14 +31,14 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.")
 
 
 def unreadable(store: Store, name: str) -> str | None:
-    """Why the table cannot be opened, or its files not be listed; None if both work.
+    """Why the table cannot be opened, or its files not be listed, without the remedy; None if both work.
 
     If both worked once, they work until the log changes (idle_tables.py).
     """
     try:
         data_files.list_files(tables.open_in_place(store, name))
     except (NotAWarehouse, DamagedWarehouse) as error:
-        return str(error)
+        return str(error).removesuffix(remedy(name)).rstrip()
     except Exception as error:  # noqa: BLE001  delta-rs reads the log when its files are listed
         return f"{name}: {first_line(error)}"
     return None
