@@ -45,7 +45,7 @@ from tidemark.warehouse.load import catch_up, load_live
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.rotate import check_rotation, rotate
-from tidemark.warehouse.settings.changes import (
+from tidemark.warehouse.settings.alterations import (
     Asked,
     changed_properties,
     declared,

@@ -34,9 +34,9 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.private.secrets import REVEAL, named_fingerprint, secret_of, use_secret
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS, check_folders
 from tidemark.warehouse.settings.features import PRIVATE
 from tidemark.warehouse.settings.given_options import default_of, fields_of, parse_options
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options, read_options
 

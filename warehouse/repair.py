@@ -344,7 +344,9 @@ class _Repair:
             of_removals = {} if parts is None else parts.rows
             alone = {one: rows for one, rows in singles.items() if not any(map(one.within, of_removals))}
             lost = of_removals | plans.joined(alone, [*others, *of_removals])
-            unknown = "or more, if its log has them once it is right" if damage.log else "a repair did not end"
+            unknown = (
+                "or more, if its log has them once it is right" if damage.log else "a repair did not end"
+            )
             self._act(f"steps: {len(left)} plans are left ({'; '.join(damage.faults) or unknown})")
             if lost:
                 self._act(f"steps: {unaccounted.named(lost)} become step {len(left)}")

@@ -29,7 +29,7 @@ from tidemark.query.keys.prefix_ranges import prefixes_by_ranges
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.errors import InputError, shortened
-from tidemark.warehouse.settings.option_checks import is_unicode
+from tidemark.warehouse.settings.allowed_columns import is_unicode
 
 _DATES = ("%Y", "%Y-%m", "%Y-%m-%d")
 _TIMES = (*_DATES, "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")

@@ -41,7 +41,7 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
 )
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS, is_unicode
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS, is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -56,7 +56,7 @@ from tidemark.warehouse.events.reader import (
     share_with_rows,
 )
 from tidemark.warehouse.events.visible_files import VisibleFile
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.site_contents import AnyContents
 
 Located: TypeAlias = tuple[Store, VisibleFile]

@@ -15,7 +15,7 @@ from tidemark.query.reading.sql_text import literal, quoted
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import one_line
-from tidemark.warehouse.settings.option_checks import is_unicode
+from tidemark.warehouse.settings.allowed_columns import is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

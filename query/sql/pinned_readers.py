@@ -33,7 +33,7 @@ from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, TidemarkError, shortened, without_secrets
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS, Contents

@@ -36,7 +36,7 @@ from tidemark.warehouse.errors import InputError, error_in_traceback, shortened
 from tidemark.warehouse.execution.hadoop import has_file_system
 from tidemark.warehouse.execution.spark_versions import arrow_table_function, check_version
 from tidemark.warehouse.private.tokens import text_prefix
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.past import At, given_moment
 from tidemark.warehouse.snapshots.system_tables import (

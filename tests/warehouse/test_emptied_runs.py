@@ -22,7 +22,7 @@ from tidemark.warehouse.events.removals import Removed
 from tidemark.warehouse.removals import finish
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.settings.changes import Asked, declared
+from tidemark.warehouse.settings.alterations import Asked, declared
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots import kept_rows, snapshot
 from tidemark.warehouse.snapshots.snapshot import Snapshot

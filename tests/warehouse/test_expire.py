@@ -41,7 +41,7 @@ from tidemark.warehouse.removals import conditions
 from tidemark.warehouse.removals.conditions import BeforeTick
 from tidemark.warehouse.removals.rewrite import RewriteTask
 from tidemark.warehouse.removals.select import SelectTask
-from tidemark.warehouse.settings.changes import Asked, declared
+from tidemark.warehouse.settings.alterations import Asked, declared
 from tidemark.warehouse.settings.options import Options
 
 expiry: Any = import_module("tidemark.warehouse.expire")  # the package has its function by this name

@@ -24,7 +24,7 @@ from tidemark.warehouse.integrity.sealed_files import SEAL, SealedFile, open_sea
 from tidemark.warehouse.removals import rewrite
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
 from tidemark.warehouse.removals.select import Selected
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.sizes import Tuning
 
 ROWS, LEAVING = 240, "leaves-by-its-site"

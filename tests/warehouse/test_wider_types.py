@@ -25,7 +25,7 @@ from tidemark.warehouse import BatchMismatch, InputError, Tuning
 from tidemark.warehouse.columns import column_types
 from tidemark.warehouse.companions.declared import Companion
 from tidemark.warehouse.loads.history import LoadReport
-from tidemark.warehouse.settings.changes import wider_columns, wider_types
+from tidemark.warehouse.settings.alterations import wider_columns, wider_types
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 TIME = pa.timestamp("us", "UTC")

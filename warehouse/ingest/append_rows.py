@@ -45,7 +45,7 @@ from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, refused
 from tidemark.warehouse.ingest.wider_types import widen, with_types
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample
 from tidemark.warehouse.ledger.batch_summaries import TickSummary, by_tick
-from tidemark.warehouse.settings.changes import (
+from tidemark.warehouse.settings.alterations import (
     changed_properties,
     widened,
     wider_columns,

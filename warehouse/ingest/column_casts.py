@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.column_types import find_column_type, is_wider
 from tidemark.warehouse.columns.schema import column_types
 from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.settings.changes import wider_columns
+from tidemark.warehouse.settings.alterations import wider_columns
 from tidemark.warehouse.settings.options import Options
 
 _WIDE = pa.decimal128(38, 0)  # holds every integer, also after it was rounded to a double

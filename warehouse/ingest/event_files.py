@@ -42,7 +42,7 @@ from tidemark.warehouse.ingest.row_filter import RefusedRows, RowFilter, filter_
 from tidemark.warehouse.integrity.row_sample import NO_ROWS, RowSample, RowSampler
 from tidemark.warehouse.integrity.sealed_files import SEAL, SealedWriter, open_sealed
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 
 # A column of integers gets no dictionary if of so many first rows more than this share differ: a dictionary

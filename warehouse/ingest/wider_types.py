@@ -16,7 +16,7 @@ from deltalake.schema import PrimitiveType
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.ingest.all_files import AllFiles
-from tidemark.warehouse.settings.changes import wider_columns
+from tidemark.warehouse.settings.alterations import wider_columns
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.work import Work
 

@@ -32,7 +32,7 @@ from tidemark.warehouse.ingest.event_files import RowFile
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.removals.select import BATCH_COLUMNS, BatchNumber, Selected, count_batches
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 
 _SHARED_ROWS = 2**16  # that a thread digests at least: fewer take less than to start it
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tidemark.option_table import OPTIONS
 from tidemark.warehouse.errors import InputError, shortened
-from tidemark.warehouse.settings.option_checks import is_list_of_names
+from tidemark.warehouse.settings.allowed_columns import is_list_of_names
 from tidemark.warehouse.settings.option_kinds import KINDS, as_lists
 
 Columns: TypeAlias = tuple[str, ...]  # the names of the columns of a key

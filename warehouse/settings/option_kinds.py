@@ -15,7 +15,7 @@ from tidemark.warehouse.columns.ticks import LONGEST_US, parse_duration, parse_g
 from tidemark.warehouse.companions.declared import Companion
 from tidemark.warehouse.companions.kinds import NAME
 from tidemark.warehouse.errors import InputError, shortened, whole_number
-from tidemark.warehouse.settings.option_checks import check_names, is_list_of_names
+from tidemark.warehouse.settings.allowed_columns import check_names, is_list_of_names
 
 _FOREVER = 0  # the stored form of a retention without an end
 _MOST_INCLUDED = 31  # columns of an index: two bits of each fit into an integer

@@ -39,9 +39,9 @@ from tidemark.warehouse.projections.row_index import RowIndex
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.runs.projection import Projection
-from tidemark.warehouse.settings import features, option_checks
+from tidemark.warehouse.settings import allowed_columns, features
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.given_options import Columns, columns_of_key, fields_of
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.properties import BESIDE, damaged_property, read_beside, read_option
 from tidemark.warehouse.sizes import DEFAULT, Tuning
@@ -394,7 +394,7 @@ class Options:
         columns = dict(self.columns)
         for role, names in self._roles().items():
             try:
-                option_checks.check_role(role, names, columns)
+                allowed_columns.check_role(role, names, columns)
             except InputError as error:
                 raise damaged_property(
                     uri, role, self.properties()[PROPERTY_PREFIX + role], str(error)
@@ -410,9 +410,9 @@ class Options:
 
     def check_columns(self, columns: Mapping[str, str]) -> None:
         """InputError if a measure, a key or the time is missing in the columns or has a wrong type."""
-        option_checks.check_names(columns)
+        allowed_columns.check_names(columns)
         for role, names in self._roles().items():
-            option_checks.check_role(role, names, columns)
+            allowed_columns.check_role(role, names, columns)
 
     def _roles(self) -> dict[str, list[str]]:
         """The columns that have each role; a role is the name of an option."""

@@ -12,8 +12,8 @@ from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, is_runs_table
 from tidemark.warehouse.errors import NotAWarehouse, shortened
 from tidemark.warehouse.private.secrets import is_fingerprint
 from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.allowed_columns import is_list_of_names
 from tidemark.warehouse.settings.given_options import default_of
-from tidemark.warehouse.settings.option_checks import is_list_of_names
 from tidemark.warehouse.settings.option_kinds import KINDS
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
-from tidemark.warehouse.settings.option_checks import check_names
+from tidemark.warehouse.settings.allowed_columns import check_names
 from tidemark.warehouse.settings.options import Options
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events.visible_files import VisibleFile
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.system_tables import Contents
 

@@ -37,7 +37,7 @@ from tidemark.warehouse.events.visible_files import VisibleFile, visible_files
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.memory_cache import is_same
 from tidemark.warehouse.runs.levels import Run
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.newest_tables import Tables
 from tidemark.warehouse.snapshots.table_state import TableFiles

@@ -26,7 +26,7 @@ from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ingest.column_casts import cast_rows
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.removals.conditions import BeforeTick
-from tidemark.warehouse.settings.option_checks import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.snapshots.behind import check_removed
 from tidemark.warehouse.verification.pinned_tables import PinnedTables
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from tidemark.option_table import OPTIONS, SETTINGS
@@ -22,8 +21,8 @@ from tidemark.warehouse.columns.column_types import find_column_type, is_wider, 
 from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
+from tidemark.warehouse.settings.allowed_columns import check_folders
 from tidemark.warehouse.settings.given_options import Columns, columns_of_key, fields_of, parse_options
-from tidemark.warehouse.settings.option_checks import check_folders
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.settings.renames import new_names, renamed
@@ -58,31 +57,20 @@ class Asked:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(  # noqa: PLR0913  one keyword for each thing that can be changed
+    def of(
         cls,
         *,
-        add_measure: str | None = None,
-        add_key: str | Sequence[str] | None = None,
-        add_group: str | Sequence[str] | None = None,
-        add_index: str | Mapping[str, Any] | None = None,
-        drop_measure: str | None = None,
-        drop_key: str | Sequence[str] | None = None,
-        drop_group: str | Sequence[str] | None = None,
-        drop_index: str | None = None,
         widen: Mapping[str, str] | None = None,
         rename: Mapping[str, str] | None = None,
         rotate_secret: bool = False,
-        **settings: Any,
+        **given: Any,
     ) -> Asked:
         """The arguments of `alter`, checked as far as that needs no warehouse; InputError for others."""
+        settings = {name: given.pop(name) for name in SETTINGS if name in given}
         stored = {name: value for name, value in parse_options(**settings).items() if value is not None}
-        new_index = None if add_index is None else _index_of(add_index)
-        keys = (add_key, add_group, drop_key, drop_group)
-        named = {
-            "a measure": (add_measure, drop_measure),
-            "an index": (new_index and new_index[0], drop_index),
-        }
-        others = stored or widen or any(one is not None for one in (*keys, *chain(*named.values())))
+        asked = cls(**given)
+        new_index = None if asked.add_index is None else _index_of(asked.add_index)
+        others = stored or widen or any(one is not None for one in given.values())
         if rename is not None or rotate_secret:
             if others or (rename is not None and rotate_secret):
                 what = "rename" if rename is not None else "rotate_secret"
@@ -93,34 +81,25 @@ class Asked:
                 "alter needs something to change: add_measure, add_key, add_group, add_index, drop_measure, "
                 f"drop_key, drop_group, drop_index, widen, rename, rotate_secret, {' or '.join(SETTINGS)}."
             )
-        for what, names in named.items():
-            for name in names:
+        names = {
+            "a measure": (asked.add_measure, asked.drop_measure),
+            "an index": (new_index and new_index[0], asked.drop_index),
+        }
+        for what, pair in names.items():
+            for name in pair:
                 if name is not None and not (isinstance(name, str) and name):
                     raise InputError(f"{what} is the name of a column, got {shortened(name)}.")
-        new_key, new_group, old_key, old_group = (
-            None if one is None else columns_of_key(one) for one in keys
-        )
-        pairs = (
-            *named.values(),
-            (_set(new_key), _set(old_key)),
-            (_set(new_group), _set(old_group)),
-        )
-        for new, old in pairs:
+        keys = ("add_key", "add_group", "drop_key", "drop_group")
+        columns: dict[str, Any] = {
+            name: columns_of_key(given[name]) for name in keys if given.get(name) is not None
+        }
+        sets = {name: frozenset(one) for name, one in columns.items()}
+        of_keys = [(sets.get(f"add_{what}"), sets.get(f"drop_{what}")) for what in ("key", "group")]
+        for new, old in (*names.values(), *of_keys):
             if new is not None and new == old:
                 raise InputError(f"the same is added and dropped: {shortened(new)}. Make two calls of it.")
         wider = _types_by_name(widen)
-        return cls(
-            add_measure=add_measure,
-            add_key=new_key,
-            add_group=new_group,
-            add_index=new_index,
-            drop_measure=drop_measure,
-            drop_key=old_key,
-            drop_group=old_group,
-            drop_index=drop_index,
-            widen=wider,
-            settings=stored,
-        )
+        return replace(asked, **columns, add_index=new_index, widen=wider, settings=stored)
 
     @property
     def drops(self) -> bool:
@@ -390,7 +369,3 @@ def _runs_tables(options: Options) -> list[str]:
 def _place(known: Sequence[Columns], columns: Columns) -> int | None:
     """The place of a key with these columns, in any order; None if there is none."""
     return next((i for i, one in enumerate(known) if set(one) == set(columns)), None)
-
-
-def _set(columns: Columns | None) -> frozenset[str] | None:
-    return None if columns is None else frozenset(columns)
