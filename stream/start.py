@@ -16,10 +16,10 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.correct import Missing
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.errors import InputError, name_text, shortened
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import Executor, executor_for
-from tidemark.warehouse.execution.hadoop import check_checkpoint
+from tidemark.warehouse.execution.hadoop import check_checkpoint, report_checkpoint
 from tidemark.warehouse.ingest import batch_numbers
 from tidemark.warehouse.ingest.append_rows import Appended
 from tidemark.warehouse.ingest.column_casts import check_columns
@@ -123,7 +123,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     spark_trigger = _spark_trigger(trigger)
     ahead = plain(ahead)
     latest_time(ahead)  # raises for text that is no duration
-    checkpoint = in_home(checkpoint)
+    place = os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint
+    checkpoint = in_home(name_text("checkpoint", place))
     check_checkpoint(spark, checkpoint)
     executor = executor_for(spark)
     options = read_options(store)
@@ -140,7 +141,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         check_columns(options, fields, evolve=evolve)
         how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
         newest = batch_numbers.newest(store, name)
-    check_numbering(spark, newest, name, checkpoint)
+    with report_checkpoint(checkpoint):
+        check_numbering(spark, newest, name, checkpoint)
     lock = busy or threading.Lock()
 
     def process(rows: DataFrame, number: int) -> None:
@@ -150,7 +152,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                 progress(report)
 
     writer = streaming_df.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
-    return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
+    with report_checkpoint(checkpoint):
+        return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,6 +232,11 @@ def test_two_streams_of_one_warehouse_at_once(stage: Stage) -> None:
         ({"trigger": "soon"}, "soon"),
         ({"ahead": "-1 day"}, "duration"),
         ({"max_rejected_fraction": 2}, "max_rejected_fraction must lie"),
+        ({"checkpoint": None}, "checkpoint must be a name"),
+        ({"checkpoint": " "}, "checkpoint must be a name"),
+        ({"checkpoint": b"x"}, "checkpoint must be a name"),
+        ({"checkpoint": "\ud800"}, "checkpoint cannot be stored"),
+        ({"checkpoint": "nowhere://x"}, "no file system for"),
     ],
 )
 def test_bad_options_are_refused_before_anything_starts(
@@ -240,6 +245,14 @@ def test_bad_options_are_refused_before_anything_starts(
     with pytest.raises(InputError, match=said):
         stream.start(stage.frame(), stage.uri, **{"source": "s", "checkpoint": stage.checkpoint, **change})
     assert not stage.checkpoint.exists()
+
+
+@pytest.mark.parametrize("below", ["", "/x"])
+def test_a_checkpoint_that_spark_cannot_write_is_refused(stage: Stage, below: str) -> None:
+    file = stage.folder / "file"
+    file.write_text("no folder")
+    with pytest.raises(InputError, match=r"cannot use the checkpoint .*file.* Name a folder"):
+        stage.run(checkpoint=f"{file}{below}")
 
 
 def test_rows_that_do_not_stream_or_lack_a_column_are_refused(stage: Stage) -> None:

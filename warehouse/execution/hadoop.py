@@ -6,10 +6,13 @@ which is the checkpoint of a stream, and is used for views of `events` if it is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.os_errors import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,3 +57,21 @@ def check_checkpoint(spark: SparkSession, checkpoint: str) -> None:
         f"was started. Give spark-submit {missing.format(version=version)}; or name a checkpoint on a disk "
         "that every start of the stream sees (checkpoint=, --checkpoint)."
     )
+
+
+@contextmanager
+def report_checkpoint(checkpoint: str) -> Iterator[None]:
+    """InputError if a file system of Spark refuses the checkpoint inside."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        refusal = error.java_exception
+        if not refusal.getClass().getName().startswith(("java.io.", "java.nio.", "org.apache.hadoop.")):
+            raise
+        why = one_line(str(refusal.getMessage()))
+        raise InputError(
+            f"Spark cannot use the checkpoint {shortened(checkpoint)}: {why}. Nothing was started. Name a "
+            "folder that it can write to (checkpoint=, --checkpoint)."
+        ) from error
