@@ -25,8 +25,8 @@ import os
 import re
 import socket
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -50,10 +50,6 @@ COMPLETES = "tidemark.completes"  # which step a commit completes: see events/co
 LOST = "tidemark.lost_races"  # how many tries of a commit lost the race before: see races.py
 _DIGITS = 9  # digits of that number; a longer one was not written by us
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
-_MAY_ARRIVE = (
-    "It is not there so far, but a request that was sent may still arrive. Run the same again: nothing is "
-    "done twice."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +79,16 @@ class Commit:
         return f"{writer} ({self.operation or 'operation unknown'})"
 
 
-class LostRace(Exception):
-    """Another writer committed first: plan again on a fresh snapshot. `winners` are its commits, if known."""
+@dataclass(frozen=True, slots=True)
+class LostRace:
+    """Another writer committed first: plan again on a fresh snapshot.
 
-    def __init__(self, message: str, winners: tuple[Commit, ...] = ()) -> None:
-        super().__init__(message)
-        self.winners = winners
+    error     the first line of the error that the commit raised
+    winners   the commits of the others, if known
+    """
+
+    error: str
+    winners: tuple[Commit, ...] = ()
 
 
 def commit_metadata() -> dict[str, str]:
@@ -122,59 +122,55 @@ def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = 
     """
     lost, is_kept = None, False
     try:
-        lost = _TableCommit(table, change, notes).make()
+        lost = _commit(table, change, {**commit_metadata(), **notes})
         is_kept = lost is None and change.is_taken_up
     finally:
         (idle_tables.committed if is_kept else idle_tables.drop)(table)
     return lost
 
 
-class UnsureWrite(ABC):
-    """A write that may be done although it raised an error: it is looked for.
-
-    operation   names the write where the operating system refused it
-    failed, remedy   the beginning and the end of the message of CommitFailed
-    unanswered   the beginning of that message if the store did not confirm the write: it may still arrive
-    """
-
-    operation: str
-    failed: str
-    remedy: str
-    unanswered: str
-
-    @abstractmethod
-    def write(self) -> None:
-        """Writes."""
-
-    @abstractmethod
-    def found(self, error: Exception) -> LostRace | bool:
-        """Whether the write is there after this error; the lost race if another writer's is in its place."""
-
-    def make(self) -> LostRace | None:
-        """Writes. None if it is there, even if the store's answer was lost; else the race that it lost.
-
-        A write that is not there is made again a few times while an object store does not answer.
-        """
-        pauses = retries.PATIENCE.store_pauses()
-        while True:
-            try:
-                self.write()
-            except Exception as error:  # of any type: only the log shows whether the write is there
-                if found := self.found(error):
-                    return None if found is True else found
-                pause = next(pauses, None) if is_store_failure(error) else None
-                if pause is None:
-                    if not is_store_failure(error) and as_system_refused(self.operation, error):
-                        raise  # the caller converts it, see os_errors.py
-                    raise self._failure(error) from error
-                retries.PATIENCE.pause(pause)
+def _commit(table: DeltaTable, change: Change, metadata: Mapping[str, str]) -> LostRace | None:
+    """Commits to the table, or to the copy of its log, until the log shows that it succeeded or cannot."""
+    planned, copy, log = table.version(), replica_of(table), _Log(table)
+    operation, pauses = f"the commit to {log.place}", retries.PATIENCE.store_pauses()
+    while True:
+        try:
+            if copy is None:
+                change.apply(table, metadata, cleans=True)
             else:
+                copy.commit(table, planned, change, metadata)
+            return None
+        except Exception as error:  # noqa: BLE001  of any type: only the log shows whether it succeeded
+            found = log.has(planned, metadata[ID], change.added, error)
+            if found is True:
+                _LOG.warning("%s: a commit raised %s, but it is in the log", log.place, type(error).__name__)
                 return None
+            if found:
+                return found
+            remedy = log.remedy(planned, error)
+            wait_or_fail(pauses, error, operation, f"{operation} was refused", remedy)
 
-    def _failure(self, error: Exception) -> CommitFailed:
-        if is_store_failure(error):
-            return CommitFailed(f"{self.unanswered}: {first_line(error)}. {_MAY_ARRIVE}")
-        return CommitFailed(f"{self.failed}: {first_line(error)}. {self.remedy}")
+
+def wait_or_fail(pauses: Iterator[float], error: Exception, operation: str, failed: str, remedy: str) -> None:
+    """Waits if a store did not answer: then a write that raised this error, and is not there, is made again.
+
+    pauses     those that are left
+    operation  names the write where the operating system refused it
+    failed, remedy   the beginning and the end of the message of CommitFailed, where the write was refused
+
+    Raises CommitFailed, or the error of the operating system, if the write is not made again.
+    """
+    if not is_store_failure(error):
+        if as_system_refused(operation, error):
+            raise error  # the caller converts it, see os_errors.py
+        raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
+    pause = next(pauses, None)
+    if pause is None:
+        raise CommitFailed(
+            f"the store did not confirm {operation}: {first_line(error)}. It is not there so far, but a "
+            "request that was sent may still arrive. Run the same again: nothing is done twice."
+        ) from error
+    retries.PATIENCE.pause(pause)
 
 
 def looks() -> Iterator[bool]:
@@ -183,50 +179,6 @@ def looks() -> Iterator[bool]:
         yield False
         retries.PATIENCE.pause(pause)
     yield True
-
-
-class _TableCommit(UnsureWrite):
-    """A commit to a table."""
-
-    def __init__(self, table: DeltaTable, change: Change, notes: Mapping[str, str]) -> None:
-        self._table, self._change = table, change
-        self._planned, self._log = table.version(), _Log(table)
-        self._metadata = {**commit_metadata(), **notes}
-        self.operation = f"the commit to {self._log.place}"
-        self.failed = f"{self.operation} was refused"
-        self.remedy = (
-            f"Its log has nothing newer than version {self._planned}: nothing was changed. Remove the cause "
-            "(a permission, a property or a feature of the table) and run the same again."
-        )
-        self.unanswered = f"the store did not confirm {self.operation}"
-
-    def write(self) -> None:
-        """Commits to the table, or to the copy of its log."""
-        copy = replica_of(self._table)
-        if copy is None:
-            self._change.apply(self._table, self._metadata, cleans=True)
-        else:
-            copy.commit(self._table, self._planned, self._change, self._metadata)
-
-    def found(self, error: Exception) -> LostRace | bool:
-        """See `UnsureWrite.found`."""
-        found = self._log.has(self._planned, self._metadata[ID], self._change.added, error)
-        if found is True:
-            kind = type(error).__name__
-            _LOG.warning("%s: a commit raised %s, but it is in the log", self._log.place, kind)
-        if found is False and not is_store_failure(error) and not self._has_planned():
-            self.remedy = (
-                f"Its log has a checkpoint of version {self._planned} and not the commit, so no other can "
-                "follow: nothing was changed. Run `tidemark repair`, which puts that right."
-            )
-        return found
-
-    def _has_planned(self) -> bool:
-        """Whether the log has the commit before this one; True if it cannot be read."""
-        try:
-            return self._log.has_entry(self._planned)
-        except OSError:
-            return True
 
 
 class _Log:
@@ -286,6 +238,22 @@ class _Log:
         while (commit := self._entry(version)) is not None:
             yield commit
             version += 1
+
+    def remedy(self, planned: int, error: Exception) -> str:
+        """What to do after this error, where the commit after the version `planned` was refused."""
+        is_whole = True
+        if not is_store_failure(error):
+            with suppress(OSError):  # then the error is that of the commit
+                is_whole = self.has_entry(planned)
+        if is_whole:
+            return (
+                f"Its log has nothing newer than version {planned}: nothing was changed. Remove the cause "
+                "(a permission, a property or a feature of the table) and run the same again."
+            )
+        return (
+            f"Its log has a checkpoint of version {planned} and not the commit, so no other can follow: "
+            "nothing was changed. Run `tidemark repair`, which puts that right."
+        )
 
     def has_entry(self, version: int) -> bool:
         """Whether the log has the file of the commit of a version."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tidemark.warehouse.delta.retries import repeated
+from tidemark.warehouse.delta import retries
 
 PART_BYTES = 2**23  # of an object that is written in parts
 PARTS_AT_ONCE = 4
@@ -38,20 +38,23 @@ class ObjectClient:
 
         The library retries a failed request, but not if the body of a 404 response is cut off.
         """
-        return repeated(self._get, path, start, stop, passes=_is_cut_off, tries=_READS)
-
-    def _get(self, path: str, start: int, stop: int | None) -> bytes | None:
         from obstore import get, get_range
-        from obstore.exceptions import NotFoundError
 
-        with _as_os_errors():
+        options: Any = {"range": {"offset": start}} if start else None
+        pauses = retries.PATIENCE.store_pauses(_READS)
+        while True:
             try:
-                if stop is not None:
-                    return bytes(get_range(self._store, path, start=start, end=stop))
-                options: Any = {"range": {"offset": start}} if start else None
-                return bytes(get(self._store, path, options=options).bytes())
-            except (FileNotFoundError, NotFoundError):
+                with _as_os_errors():
+                    if stop is not None:
+                        return bytes(get_range(self._store, path, start=start, end=stop))
+                    return bytes(get(self._store, path, options=options).bytes())
+            except FileNotFoundError:
                 return None
+            except OSError as error:
+                pause = next(pauses, None)
+                if pause is None or _STOPPED not in str(error):
+                    raise
+                retries.PATIENCE.pause(pause)
 
     def put(self, path: str, content: bytes) -> None:
         """Puts an object; replaces one that is there."""
@@ -111,10 +114,6 @@ class Upload:
         """Waits until the object is there."""
         with _as_os_errors():
             self._file.close()
-
-
-def _is_cut_off(error: OSError) -> bool:
-    return _STOPPED in str(error)
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class Race:
         self._winners += lost.winners
         pause = next(self._pauses, None)
         if pause is None:
-            raise Contended(self._contended(lost)) from lost
+            raise Contended(self._contended(lost))
         winner = lost.winners[-1].description if lost.winners else "others"
         _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", self.name, self._tries, winner, pause)
         retries.PATIENCE.pause(pause)
@@ -119,7 +119,7 @@ class Race:
         seconds = time.monotonic() - self._started
         return (
             f"{self._tries} tries in {seconds:.0f} s to commit to {self.name} lost the race to others: "
-            f"{writers or 'not known'}. The last error: {lost}. Nothing was lost, and nothing was done "
+            f"{writers or 'not known'}. The last error: {lost.error}. Nothing was lost, and nothing was done "
             "twice: run the same again when they are done, or let fewer processes write at once."
         )
 

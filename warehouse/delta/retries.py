@@ -1,7 +1,7 @@
-"""Patience: how many tries there are and the pauses between them; and one loop, of requests to a store.
+"""Patience: how many tries there are and the pauses between them; and deletions, which are tried again.
 
-The other loops with these pauses: `UnsureWrite.make` of commits.py for commits that a store did not confirm,
-`Race` of races.py for lost races, and served_client.py for requests to a server.
+The loops with these pauses: commits.py and tables.py for what a store did not confirm, `Race` of races.py for
+lost races, and served_client.py for requests to a server.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
 is gone succeeds in an object store, so here it is repeated.
@@ -14,13 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
 
 from pyarrow import fs
 
 from tidemark.warehouse.os_errors import is_store_failure
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,9 @@ class Patience:
             remaining -= pause
             yield pause
 
-    def store_pauses(self) -> Iterator[float]:
-        """The pauses between the tries while an object store does not answer."""
-        return islice(self.pauses(), self.store_tries - 1)
+    def store_pauses(self, tries: int | None = None) -> Iterator[float]:
+        """The pauses between the tries, `store_tries` or so many, while an object store does not answer."""
+        return islice(self.pauses(), (tries or self.store_tries) - 1)
 
 
 PATIENCE = Patience()  # of every commit
@@ -66,29 +63,21 @@ PATIENCE = Patience()  # of every commit
 
 def delete_file(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a file. Raises the error of the last try."""
-    repeated(filesystem.delete_file, path)
+    _delete(filesystem, path, is_folder=False)
 
 
 def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a folder and all in it. Raises the error of the last try."""
-    repeated(filesystem.delete_dir, path)
+    _delete(filesystem, path, is_folder=True)
 
 
-def repeated(
-    request: Callable[..., T],
-    *arguments: Any,
-    passes: Callable[[OSError], bool] = is_store_failure,
-    tries: int | None = None,
-) -> T:
-    """What a request returns, made again while it fails with errors that pass; raises the error of the last.
-
-    tries   how often at most; None: as often as commits, see `Patience.store_tries`
-    """
-    for pause in islice(PATIENCE.pauses(), (tries or PATIENCE.store_tries) - 1):
+def _delete(filesystem: fs.FileSystem, path: str, *, is_folder: bool) -> None:
+    pauses = PATIENCE.store_pauses()
+    while True:
         try:
-            return request(*arguments)
+            return filesystem.delete_dir(path) if is_folder else filesystem.delete_file(path)
         except OSError as error:
-            if not passes(error):
+            pause = next(pauses, None)
+            if pause is None or not is_store_failure(error):
                 raise
             PATIENCE.pause(pause)
-    return request(*arguments)

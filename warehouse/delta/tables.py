@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 
-from tidemark.warehouse.delta import commits, idle_tables
+from tidemark.warehouse.delta import commits, idle_tables, retries
 from tidemark.warehouse.delta.changes import FileChange
 from tidemark.warehouse.delta.data_files import list_files
 from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
@@ -53,49 +53,40 @@ def create(
         RETENTION: retention_interval(grace_us),
         **(properties or {}),
     }
+    pauses = retries.PATIENCE.store_pauses()
+    while True:
+        try:
+            table = DeltaTable.create(
+                store.table(name),
+                schema,
+                mode="ignore",
+                partition_by=list(partition_by),
+                configuration=configuration,
+                storage_options=store.options,
+                commit_properties=CommitProperties(custom_metadata=commits.commit_metadata()),
+                raise_if_key_not_exists=False,
+            )
+            idle_tables.created(store, name, table)
+            return
+        except Exception as error:  # noqa: BLE001  of any type: only the store shows whether it is there
+            if _appears(store, name):
+                return
+            commits.wait_or_fail(
+                pauses,
+                error,
+                f"the creation of the table {name}",
+                f"the table {name} could not be created",
+                "Nothing was changed. Remove the cause and run the same again.",
+            )
 
-    _Creation(store, name, schema, partition_by, configuration).make()
 
-
-class _Creation(commits.UnsureWrite):
-    """The creation of a table, by this process or by another one."""
-
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        schema: pa.Schema | Schema,
-        partition_by: Sequence[str],
-        configuration: Mapping[str, str],
-    ) -> None:
-        self._store, self._name = store, name
-        self._schema, self._partition_by, self._configuration = schema, partition_by, configuration
-        self.operation = f"the creation of the table {name}"
-        self.failed = f"the table {name} could not be created"
-        self.remedy = "Nothing was changed. Remove the cause and run the same again."
-        self.unanswered = f"the store did not confirm {self.operation}"
-
-    def write(self) -> None:
-        """Creates the table unless it exists."""
-        table = DeltaTable.create(
-            self._store.table(self._name),
-            self._schema,
-            mode="ignore",
-            partition_by=list(self._partition_by),
-            configuration=dict(self._configuration),
-            storage_options=self._store.options,
-            commit_properties=CommitProperties(custom_metadata=commits.commit_metadata()),
-            raise_if_key_not_exists=False,
-        )
-        idle_tables.created(self._store, self._name, table)
-
-    def found(self, _: Exception) -> bool:
-        """See `UnsureWrite.found`."""
-        for _is_last in commits.looks():
-            with suppress(OSError, DeltaError):  # the table cannot be read either
-                if exists(self._store, self._name):
-                    return True
-        return False
+def _appears(store: Store, name: str) -> bool:
+    """Whether the table exists, made by this process or by another one; it is looked for several times."""
+    for _is_last in commits.looks():
+        with suppress(OSError, DeltaError):  # the table cannot be read either
+            if exists(store, name):
+                return True
+    return False
 
 
 def open_table(store: Store, name: str) -> DeltaTable:
