@@ -18,7 +18,7 @@ from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.span_marks import SpanMarkCollector
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice, plan_slices
 from tidemark.warehouse.runs.marks import RunFile
-from tidemark.warehouse.runs.run_files import merge_slices, write_rows
+from tidemark.warehouse.runs.run_files import InputReader, merge_slices, write_rows
 
 FLOATS = st.one_of(st.sampled_from([-math.inf, -1.0, 0.0, 1.0, math.inf]), st.floats(allow_nan=False))
 INTS = st.one_of(
@@ -142,9 +142,9 @@ def test_slices_read_from_files_and_merged_are_the_sorted_rows(tmp_path: Path, s
             first += size
         marked = np.concatenate(positions)
         inputs.append(SortedInput(tuple(files), first, marked, (values[marked],)))
-    read = [0] * len(inputs)
-    merged = list(merge_slices(disk, MARKED, inputs, plan_slices(inputs, slices), read))
-    assert [digest % 2**64 for digest in read] == [one.digest for one in inputs]
+    readers = [InputReader(disk, MARKED, inputs, source) for source in range(len(inputs))]
+    merged = list(merge_slices(MARKED, readers, plan_slices(inputs, slices)))
+    assert [reader.digest % 2**64 for reader in readers] == [one.digest for one in inputs]
     values = np.concatenate([rows.values for rows in merged])
     ticks = np.concatenate([rows.ticks for rows in merged])
     assert np.all(values[:-1] <= values[1:])

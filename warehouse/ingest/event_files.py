@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import TracebackType
@@ -279,7 +279,9 @@ class RowFile:
                 store_decimal_as_integer=True,
                 # Parquet's statistics leave out NaN, and a dictionary with -0.0 has no 0.0. An engine that
                 # prunes row groups by them would lose rows.
-                write_statistics=_columns_without_floats(self._schema),
+                write_statistics=[
+                    path for path, kind in _leaves(self._schema).items() if not pa.types.is_floating(kind)
+                ],
                 use_dictionary=repeated,
                 column_encoding=_packed_columns(self._schema, repeated),
                 metadata_collector=self._footers,
@@ -289,8 +291,9 @@ class RowFile:
         self._buffer, self._buffer_rows, self._buffer_bytes = [], 0, 0
 
     def _codecs(self) -> str | dict[str, str]:
-        paths = _leaf_paths(self._schema, lambda _: True)
-        return {path: "zstd" for path in paths if path not in self._loose} if self._loose else "zstd"
+        if not self._loose:
+            return "zstd"
+        return {path: "zstd" for path in _leaves(self._schema) if path not in self._loose}
 
     def written(self) -> NewFile:
         """The file for its add action, with statistics. It must be closed and have rows."""
@@ -321,34 +324,21 @@ class _FloatRange:
                 self.least = min(self.least, ends["min"].as_py())
 
 
-def _columns_without_floats(fields: Iterable[pa.Field], *, times: bool = True) -> list[str]:
-    """The paths of the Parquet columns that are no floats and, without `times`, no timestamps."""
-    return _leaf_paths(
-        fields,
-        lambda kind: not pa.types.is_floating(kind) and (times or not pa.types.is_timestamp(kind)),
-    )
-
-
-def _leaf_paths(
-    fields: Iterable[pa.Field], has: Callable[[pa.DataType], bool], parent: str = ""
-) -> list[str]:
-    """The paths of the Parquet columns of a type that `has` takes.
-
-    parent: what the paths begin with, for nested columns.
-    """
-    paths: list[str] = []
+def _leaves(fields: Iterable[pa.Field], parent: str = "") -> dict[str, pa.DataType]:
+    """The types of the Parquet columns by their paths, which begin with `parent` for nested columns."""
+    leaves: dict[str, pa.DataType] = {}
     for field in fields:
         path, kind = parent + field.name, field.type
         if pa.types.is_struct(kind):
-            paths += _leaf_paths(kind.fields, has, path + ".")
+            leaves |= _leaves(kind.fields, path + ".")
         elif pa.types.is_list(kind):
-            paths += _leaf_paths([kind.value_field.with_name("element")], has, path + ".list.")
+            leaves |= _leaves([kind.value_field.with_name("element")], path + ".list.")
         elif pa.types.is_map(kind):
             entry = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-            paths += _leaf_paths(entry, has, path + ".key_value.")
-        elif has(kind):
-            paths.append(path)
-    return paths
+            leaves |= _leaves(entry, path + ".key_value.")
+        else:
+            leaves[path] = kind
+    return leaves
 
 
 def _repeated_columns(schema: pa.Schema, first: pa.Table) -> list[str]:
@@ -362,7 +352,11 @@ def _repeated_columns(schema: pa.Schema, first: pa.Table) -> list[str]:
             sample = first.column(field.name).slice(0, DICTIONARY_ROWS)
             if pc.count_distinct(sample).as_py() > MOST_DISTINCT * DICTIONARY_ROWS:
                 seldom.add(field.name)
-    return [path for path in _columns_without_floats(schema, times=False) if path not in seldom]
+    return [
+        path
+        for path, kind in _leaves(schema).items()
+        if path not in seldom and not pa.types.is_floating(kind) and not pa.types.is_timestamp(kind)
+    ]
 
 
 def _packed_columns(schema: pa.Schema, repeated: Sequence[str]) -> dict[str, str]:

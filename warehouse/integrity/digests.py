@@ -28,7 +28,7 @@ with the powers of B, from its first byte on, give the polynomials of all its te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
@@ -110,17 +110,16 @@ def _digest_of(column: pa.Array | pa.ChunkedArray) -> int:
         lists = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
         digest = _xxh3(_list_lengths(lists), seed ^ column_digest(pc.list_flatten(lists)))
         return _with_nulls(digest, column)
-    return _digest_of_words(kind, column, _digest_words)
+    return _digest_of_words(column, map(_digest_words, chunks))
 
 
-def _digest_of_words(
-    kind: pa.DataType, column: pa.Array | pa.ChunkedArray, words_of: Callable[[pa.Array], _Words]
-) -> int:
-    """The digest of a column of this plain type; `words_of` makes the arrays to hash for a chunk."""
+def _digest_of_words(column: pa.Array | pa.ChunkedArray, words_of_chunks: Iterable[_Words]) -> int:
+    """The digest of a column; `words_of_chunks` are the arrays to hash for each of its chunks."""
+    kind = plain_type(column.type)
     seed = _type_seed(kind)
     values, lengths = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
-    for chunk in _chunks_of(column):
-        for hasher, words in zip((values, lengths), words_of(chunk), strict=False):
+    for words_of_chunk in words_of_chunks:
+        for hasher, words in zip((values, lengths), words_of_chunk, strict=False):
             _update(hasher, words)
     digest = values.intdigest() ^ (lengths.intdigest() if _is_text(kind) else 0)
     return _with_nulls(digest, column)
@@ -146,7 +145,7 @@ def text_digest(column: pa.ChunkedArray) -> int:
     column = pa.chunked_array(chain.from_iterable(map(_parts, column.chunks)), column.type)
     if column.null_count == len(column) or any(chunk.dictionary.null_count for chunk in column.chunks):
         return column_digest(pa.chunked_array(map(_texts_of, column.chunks), kind))
-    return _digest_of_words(kind, column, _coded_words)
+    return _digest_of_words(column, map(_coded_words, column.chunks))
 
 
 def _parts(chunk: pa.DictionaryArray) -> list[pa.DictionaryArray]:

@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -184,24 +183,23 @@ def open_sealed(
         remote = None
         if is_remote(filesystem):
             remote = opened.enter_context(ReadAhead(filesystem, path))
-        open_file = partial(
-            pq.ParquetFile,
-            path if remote is None else remote,
-            filesystem=filesystem if remote is None else None,
-            coerce_int96_timestamp_unit="us",
-            page_checksum_verification=checksums,
-        )
+        options = {
+            "source": path if remote is None else remote,
+            "filesystem": filesystem if remote is None else None,
+            "coerce_int96_timestamp_unit": "us",
+            "page_checksum_verification": checksums,
+        }
         coded = [*texts]
         try:
-            file = open_file(read_dictionary=coded)
+            file = pq.ParquetFile(**options, read_dictionary=coded)
         except KeyError:  # it lacks one of these columns
-            footer = opened.enter_context(open_file()).metadata
+            footer = opened.enter_context(pq.ParquetFile(**options)).metadata
             there = set(footer.schema.to_arrow_schema().names)
             coded = [name for name in texts if name in there]
-            file = open_file(metadata=footer, read_dictionary=coded)
+            file = pq.ParquetFile(**options, metadata=footer, read_dictionary=coded)
         if repeated and (found := [name for name in _repeated_texts(file.metadata) if name not in coded]):
             footer, coded = opened.enter_context(file).metadata, [*coded, *found]
-            file = open_file(metadata=footer, read_dictionary=coded)
+            file = pq.ParquetFile(**options, metadata=footer, read_dictionary=coded)
         yield SealedFile(opened.enter_context(file), remote, coded)
 
 

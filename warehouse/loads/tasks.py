@@ -7,6 +7,7 @@ the driver, which commits them. The executor decides where tasks run (`warehouse
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_de
 from tidemark.warehouse.ledger.batch_summaries import TickSummarizer, TickSummary
 from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec
-from tidemark.warehouse.runs.run_files import merge_slices, write_rows
+from tidemark.warehouse.runs.run_files import InputReader, merge_slices, write_rows
 from tidemark.warehouse.settings.options import Options
 
 
@@ -160,10 +161,14 @@ class MergeTask:
 
     def run(self) -> MergeResult:
         """Writes the file and returns it."""
-        filesystem, digests = self.store.filesystem(), [0] * len(self.inputs)
-        pieces = merge_slices(self.source.filesystem(), self.projection, self.inputs, self.slices, digests)
-        file = write_rows(filesystem, _unique_path(self.path), self.projection, pieces, self.spec)
-        return MergeResult(file, tuple(digests))
+        filesystem, path = self.store.filesystem(), _unique_path(self.path)
+        with ExitStack() as opened:
+            source, projection = self.source.filesystem(), self.projection
+            given = [InputReader(source, projection, self.inputs, j) for j in range(len(self.inputs))]
+            readers = [opened.enter_context(reader) for reader in given]
+            pieces = merge_slices(projection, readers, self.slices)
+            file = write_rows(filesystem, path, projection, pieces, self.spec)
+        return MergeResult(file, tuple(reader.digest for reader in readers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import pyarrow as pa
@@ -34,57 +34,41 @@ WRITE_BLOCKS = 64  # blocks handed to the Parquet writer at a time
 SAMPLES, SAMPLE_ROWS, LEAST_SAVING = 8, 2**12, 0.05
 
 
-def merge_slices(
-    filesystem: fs.FileSystem,
-    projection: Projection[R],
-    inputs: Sequence[SortedInput],
-    slices: Iterable[MergeSlice],
-    digests_read: list[int],
-) -> Iterator[R]:
-    """Reads the rows of each slice from all inputs and merges them.
+class InputReader(Generic[R]):
+    """Reads the rows of slices from the input `source` of a merge; the last file stays open for the next one.
 
-    `digests_read[j]` is increased by the digest of the rows that were read of input j.
-    """
-    with ExitStack() as opened:
-        readers = [
-            opened.enter_context(_InputReader(filesystem, source, projection.dictionaries))
-            for source in inputs
-        ]
-        for slice_plan in slices:
-            parts: list[R] = []
-            for source, reader in enumerate(readers):
-                input_range = slice_plan.input_ranges[source]
-                offset = input_range.start
-                for table in reader.read(input_range):
-                    for rows in projection.from_stored(columns_by_name(table)):
-                        parts.append(clip_to_slice(rows, offset, source, slice_plan))
-                        digests_read[source] += projection.digest(parts[-1])
-                        offset += len(rows)
-            yield projection.merge(parts)
-
-
-class _InputReader:
-    """Reads ranges of a sorted input, in ascending order; the last file stays open for the next range.
-
-    The columns `dictionaries` are dictionary-encoded.
+    The slices ascend. `digest` is that of the rows that were read.
     """
 
     def __init__(
-        self, filesystem: fs.FileSystem, sorted_input: SortedInput, dictionaries: Sequence[str]
+        self, filesystem: fs.FileSystem, projection: Projection[R], inputs: Sequence[SortedInput], source: int
     ) -> None:
-        self._filesystem, self._input, self._dictionaries = filesystem, sorted_input, dictionaries
+        self._filesystem, self._projection = filesystem, projection
+        self._files, self._source = inputs[source].files, source
         self._open: tuple[RunFile, SealedFile] | None = None
         self._stack = ExitStack()
+        self.digest = 0
 
-    def __enter__(self) -> _InputReader:
+    def __enter__(self) -> InputReader[R]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def read(self, rows: InputRange) -> Iterator[pa.Table]:
+    def read(self, slice_plan: MergeSlice) -> Iterator[R]:
+        """The rows of the slice, in consecutive parts."""
+        input_range = slice_plan.input_ranges[self._source]
+        offset = input_range.start
+        for table in self._tables(input_range):
+            for rows in self._projection.from_stored(columns_by_name(table)):
+                part: R = clip_to_slice(rows, offset, self._source, slice_plan)
+                self.digest += self._projection.digest(part)
+                offset += len(rows)
+                yield part
+
+    def _tables(self, rows: InputRange) -> Iterator[pa.Table]:
         """Reads the range: a table for each file that has rows of it. Only row groups of it are read."""
-        for file in self._input.files:
+        for file in self._files:
             low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
             if low < high:
                 with report_unreadable_file(file.path):
@@ -101,9 +85,17 @@ class _InputReader:
     def _opened(self, file: RunFile) -> SealedFile:
         if self._open is None or self._open[0] is not file:
             self._stack.close()
-            entered = self._stack.enter_context(_open_run_file(self._filesystem, file, self._dictionaries))
-            self._open = file, entered
+            opened = _open_run_file(self._filesystem, file, self._projection.dictionaries)
+            self._open = file, self._stack.enter_context(opened)
         return self._open[1]
+
+
+def merge_slices(
+    projection: Projection[R], readers: Sequence[InputReader[R]], slices: Iterable[MergeSlice]
+) -> Iterator[R]:
+    """The rows of each slice, read from all inputs and merged."""
+    for slice_plan in slices:
+        yield projection.merge([part for reader in readers for part in reader.read(slice_plan)])
 
 
 def read_blocks(
