@@ -39,6 +39,7 @@ from tidemark.warehouse.delta.table_names import STEPS
 from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
+from tidemark.warehouse.loads import history
 from tidemark.warehouse.loads.run_builder import merge_runs
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
@@ -241,7 +242,7 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
         steps.commit_plan(store, Race(store, STEPS), plan)
         new = _sorted_run(store, values, options, part.values(), part.step)
         run_tables.append_marks(store, values, new)
-        assert run_tables.commit_run(store, values, new)
+        assert history.commit_run(store, values, new)
         _merge(store, values, options)
     stream.append(None, uri, pa.table({"value": live.values()}), source="web", batch=0)
 

@@ -31,7 +31,6 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -70,7 +69,7 @@ from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.snapshots.behind import behind_error, check_planned
-from tidemark.warehouse.text.given import with_text_read
+from tidemark.warehouse.text.given import text_files
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -160,11 +159,9 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
             missing_summaries.write_missing(work, lost)
     report = LoadReport(seconds=work.seconds)
     if rows is not None and batch is not None:
-        if executor.in_process:
+        if executor.in_process and (texts := text_files(rows)) is not None:
             keys = {*options.key_columns, *options.private} - {*options.measure_names, options.time}
-            rows = with_text_read(
-                rows, partial(text_columns, events, options), dict(options.columns), keys, evolve=evolve
-            )
+            rows = texts.rows(text_columns(events, options), dict(options.columns), keys, evolve=evolve)
         times = unloads(store, events, batch)
         given_rows = with_tokens(executor.input(rows), options)
         given = GivenBatch(given_rows, bulk_batch(batch, times), row_filter, evolve=evolve)

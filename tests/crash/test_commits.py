@@ -26,6 +26,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
+from tidemark.warehouse.loads import history
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
@@ -70,7 +71,7 @@ def layout(store: Store) -> tuple[Layout, int]:
 
 def commit(store: Store, new: NewRun) -> bool:
     run_tables.append_marks(store, VALUES, new)
-    return run_tables.commit_run(store, VALUES, new) is not None
+    return history.commit_run(store, VALUES, new) is not None
 
 
 def _commit_new(store: Store, run: Run) -> bool:

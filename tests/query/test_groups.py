@@ -39,10 +39,10 @@ from tidemark.query.groups.group_slices import LargeSlice
 from tidemark.query.quantiles import history_ranks
 from tidemark.query.reading.costs import Rates
 from tidemark.query.reading.live_cache import LiveCache
+from tidemark.warehouse.loads import history
 from tidemark.warehouse.projections import group_rows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.value_marks import RunValues
-from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.sizes import DEFAULT
 
 SOME = settings(max_examples=draws(3), suppress_health_check=[HealthCheck.too_slow])
@@ -289,7 +289,7 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
     rows = [(START, name, 1, 1.0, None) for name in "aaabb"]
     world = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS)
     world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
-    right = run_tables.commit_run
+    right = history.commit_run
 
     def killed(store: Any, projection: Any, *run: Any) -> None:
         if isinstance(projection, SortedGroups):
@@ -307,13 +307,13 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
         names = wh.sql("SELECT \"group\"['origin'] FROM quantile(0.5, \"by\" := 'origin')").fetchall()
         assert names == [(name,) for name, _ in groups]
 
-    monkeypatch.setattr(run_tables, "commit_run", killed)
+    monkeypatch.setattr(history, "commit_run", killed)
     with pytest.raises(KeyboardInterrupt):  # the batch is in the keys, and live for the groups
         world.load_live()
     check([("a", 3), ("b", 5)])
     monkeypatch.undo()
     world.load_live()
-    monkeypatch.setattr(run_tables, "commit_run", killed)
+    monkeypatch.setattr(history, "commit_run", killed)
     with pytest.raises(KeyboardInterrupt):  # the batch is in the keys alone
         world.add([(START, name, 1, 2.0, None) for name in "cccccccd"], load=True)
     check([("a", 3), ("b", 5), ("c", 7), ("d", 1)])

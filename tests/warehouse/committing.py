@@ -31,6 +31,7 @@ from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.ledger import ledger_rows, ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
+from tidemark.warehouse.loads import history
 from tidemark.warehouse.loads.next_step import NextStep
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.repairs import plans
@@ -83,7 +84,7 @@ def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
 
 
 def add_step(store: Store, step: int = 0) -> bool:
-    return run_tables.commit_run(store, VALUES, new_run(store, Run(step, step, 0))) is not None
+    return history.commit_run(store, VALUES, new_run(store, Run(step, step, 0))) is not None
 
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:

@@ -17,6 +17,7 @@ from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_versions import newest_versions
+from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -43,6 +44,8 @@ from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+    from tidemark.warehouse.delta.store import Store
 
 _LOG = logging.getLogger("tidemark.load")
 
@@ -224,7 +227,7 @@ def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, first=marks_table)
             work.reached("marked")
-            version = _commit_run(work, projection, run, runs_table, completing)
+            version = commit_run(work.store, projection, run, runs_table, completing)
             completing.has_committed(projection, version)
             if version is not None:
                 committed.append((projection, run))
@@ -248,25 +251,34 @@ def _check_rows(work: Work, plan: StepPlan, run: NewRun) -> None:
         raise batch_counts.changed_rows_error(work.store, removed.parts(dict(plan.parts)), reason)
 
 
-def _commit_run(
-    work: Work,
+def commit_run(
+    store: Store,
     projection: Projection[Any],
-    run: NewRun,
-    table: DeltaTable,
-    completing: _Completing,
+    new: NewRun,
+    first: DeltaTable | None = None,
+    completing: _Completing | None = None,
 ) -> int | None:
-    """As `run_tables.commit_run`; also None if the projection was dropped since the options were read.
+    """Adds the run of the next step in one commit; returns its version, None if history has the step.
 
-    Maintenance may have emptied the projection's table, and another alter may build it anew: then the next
-    load goes on.
+    first       the runs table, opened before, for the first try
+    completing  the step, which notes something with the commit; None: nothing is noted
+
+    Also None if the projection was dropped since the options were read. Maintenance may have emptied the
+    projection's table, and another alter may build it anew: then the next load goes on.
     """
-    try:
-        return run_tables.commit_run(work.store, projection, run, table, completing)
-    except DamagedWarehouse:
-        newest, name = read_options(work.store), projection.runs_table
-        if name in newest.dropped or newest.built_from.get(name) != work.options.built_from.get(name):
-            return None
-        raise
+    race = Race(store, projection.runs_table, first)
+    while (layout := run_tables.read_layout(race.table)).last_step < new.run.last:
+        if layout.add_step() != new.run:
+            if completing is not None and completing.was_dropped(projection):
+                return None
+            raise DamagedWarehouse(
+                f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
+            )
+        version = race.table.version() + 1
+        notes = NO_NOTES if completing is None else completing.notes(projection, version)
+        if race.commit(run_tables.add_actions(new), notes=notes):
+            return version
+    return None
 
 
 class _Completing:
@@ -291,6 +303,12 @@ class _Completing:
             else {name: version}
         )
         self._runs |= known
+
+    def was_dropped(self, projection: Projection[Any]) -> bool:
+        """Whether the projection was dropped since the options were read."""
+        newest, name = read_options(self._work.store), projection.runs_table
+        built_from = self._work.options.built_from
+        return name in newest.dropped or newest.built_from.get(name) != built_from.get(name)
 
     def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
         """The completion record, if the projection is the last that lacks the step; else nothing.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from tidemark.warehouse.execution.executors import Input, LocalExecutor
 from tidemark.warehouse.ingest.column_casts import cast_rows, check_types
 from tidemark.warehouse.ingest.private_rows import text_columns, with_tokens
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.text.given import with_text_read
+from tidemark.warehouse.text.given import text_files
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
@@ -38,10 +37,10 @@ def given_input(work: Work, given: Any) -> Input:
     """A caller's rows as an input: the session reads its DataFrame, this process anything else."""
     if not work.executor.in_process and hasattr(given, "mapInArrow"):
         return with_tokens(work.executor.input(given), work.options)
-    events = tables.open_table(work.store, EVENTS)
-    columns = partial(text_columns, events, work.options)
-    rows = with_text_read(given, columns, dict(work.options.columns), ())
-    return with_tokens(LocalExecutor(work.store.tuning).input(rows), work.options)
+    if (texts := text_files(given)) is not None:
+        columns = text_columns(tables.open_table(work.store, EVENTS), work.options)
+        given = texts.rows(columns, dict(work.options.columns), ())
+    return with_tokens(LocalExecutor(work.store.tuning).input(given), work.options)
 
 
 def rows_of(work: Work, given: Any, what: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:

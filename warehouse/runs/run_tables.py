@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -22,7 +22,6 @@ from deltalake.transaction import AddAction
 
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.commits import NO_NOTES
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
 from tidemark.warehouse.delta.round_trips import at_once
@@ -217,45 +216,13 @@ def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence
         )
 
 
-class Completing(Protocol):
-    """A step that is committed to one projection after the other."""
-
-    def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
-        """The notes for the `commitInfo` of this version of the projection's runs, which has the step."""
-
-
-def commit_run(
-    store: Store,
-    projection: Projection[Any],
-    new: NewRun,
-    first: DeltaTable | None = None,
-    completing: Completing | None = None,
-) -> int | None:
-    """Adds the run of the next step in one commit; returns its version, None if history has the step.
-
-    first       the runs table, opened before, for the first try
-    completing  the step, which notes something with the commit; None: nothing is noted
-    """
-    race = Race(store, projection.runs_table, first)
-    while (layout := read_layout(race.table)).last_step < new.run.last:
-        if layout.add_step() != new.run:
-            raise DamagedWarehouse(
-                f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
-            )
-        version = race.table.version() + 1
-        notes = NO_NOTES if completing is None else completing.notes(projection, version)
-        if race.commit(_add_actions(new), notes=notes):
-            return version
-    return None
-
-
 def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: NewRun) -> None:
     """Replaces the files of `old` by those of `new`, another attempt to write the run, if the table has them.
 
     The marks of `new` must be appended before.
     """
     replace_files(
-        store, projection.runs_table, {path_in_table(file.path) for file in old.files}, _add_actions(new)
+        store, projection.runs_table, {path_in_table(file.path) for file in old.files}, add_actions(new)
     )
     replace_files(store, projection.marks_table, {_marks_in_table(old)})
 
@@ -290,7 +257,7 @@ def replace_if_same(
         if not all(_are_same(runs.get(run, ()), files) for run, files in olds.items()):
             return False
         removed = [data_files.remove_action(file) for run in olds for file in runs[run]]
-        if race.commit([*removed, *chain.from_iterable(map(_add_actions, news))]):
+        if race.commit([*removed, *chain.from_iterable(map(add_actions, news))]):
             return True
 
 
@@ -317,7 +284,7 @@ def replace_runs(
         if not all(_are_same(files, gone[run]) for run, files in left.items()):
             return
         removed = [data_files.remove_action(file) for files in left.values() for file in files]
-        if race.commit([*removed, *(_add_actions(new) if new else ())]):
+        if race.commit([*removed, *(add_actions(new) if new else ())]):
             return
 
 
@@ -383,7 +350,8 @@ def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _add_actions(new: NewRun) -> list[Any]:
+def add_actions(new: NewRun) -> list[AddAction]:
+    """The add actions of a run's files."""
     return [
         data_files.add_action(
             path_in_table(file.path), file.size, file.rows, file.stats, {"run": new.run.name}
