@@ -134,7 +134,7 @@ class Failing:
 def test_an_upload_that_fails_in_the_thread_fails_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_behind, "PIECE_BYTES", 10)
     below = Failing()
-    file = WriteBehind(lambda: below, None)
+    file = WriteBehind(below)
     file.write(b"0123456789")
     file.write(b"0123456789")
     with pytest.raises(OSError, match="no second part"):

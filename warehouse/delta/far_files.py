@@ -22,10 +22,11 @@ import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from tidemark.warehouse.delta import write_behind
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.log_files import KNOWN_BYTES, CachedLog
-from tidemark.warehouse.delta.object_client import ObjectClient
+from tidemark.warehouse.delta.object_client import ObjectClient, Upload
 from tidemark.warehouse.delta.round_trips import ByteRange, at_once
 from tidemark.warehouse.delta.s3_options import s3_client_at
 from tidemark.warehouse.delta.write_behind import WriteBehind
@@ -199,17 +200,38 @@ class FarFileSystem(DeltaStorageHandler):
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:
         """Opens a new file, which is there once it is closed; its parts go up while more is written."""
         objects = self._files.objects
-        if objects is None:
-            file = WriteBehind(partial(self._handler.open_output_stream, path, metadata), None)
-        else:
-            file = WriteBehind(partial(objects.open_writer, path), partial(self._put_whole, objects, path))
-        return pa.PythonFile(file, mode="w")
+        file = (
+            self._handler.open_output_stream(path, metadata)
+            if objects is None
+            else _NewObject(self._files, objects, path)
+        )
+        return pa.PythonFile(WriteBehind(file), mode="w")
 
-    def _put_whole(self, objects: ObjectClient, path: str, content: bytes) -> None:
-        """Puts a file; keeps a small one: its writer may read it next."""
-        objects.put(path, content)
-        if len(content) <= KEPT_PUT_BYTES:
-            self._files.keep([ByteRange(path)], [content])
+
+class _NewObject:
+    """A new file of an object store, as `WriteBehind` writes it: a small one is put with one request."""
+
+    def __init__(self, files: FarFiles, objects: ObjectClient, path: str) -> None:
+        self._files, self._objects, self._path = files, objects, path
+        self._whole = b""
+        self._parts: Upload | None = None
+
+    def write(self, piece: bytes) -> None:
+        """Takes the next piece."""
+        if self._parts is None and len(piece) < write_behind.PIECE_BYTES:  # there are no others
+            self._whole = piece
+            return
+        self._parts = self._parts or self._objects.open_writer(self._path)
+        self._parts.write(piece)
+
+    def close(self) -> None:
+        """Puts the file if it is small, and keeps a very small one: its writer may read it next."""
+        if self._parts is not None:
+            self._parts.close()
+            return
+        self._objects.put(self._path, self._whole)
+        if len(self._whole) <= KEPT_PUT_BYTES:
+            self._files.keep([ByteRange(self._path)], [self._whole])
 
 
 def _client(uri: str, options: dict[str, str] | None, paths: Iterable[str]) -> Any:

@@ -2,19 +2,17 @@
 
 The stream of delta-rs collects a part of 5 MB and uploads it before the next write returns. Here a thread of
 its own writes to that stream, so the parts go up while the caller encodes the next rows. Inside `uploading`
-the caller does not wait for the end of an upload, either. A file of less than PIECE_BYTES is put as a whole
-if the store has a client that does so with one request.
+the caller does not wait for the end of an upload, either.
 """
 
 from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from typing import Any
 
 PIECE_BYTES = 2**22
@@ -37,13 +35,12 @@ def uploading() -> Iterator[list[Future[None]]]:
 class WriteBehind(io.RawIOBase):
     """A file that writes to another one in a thread; its error is raised by a later write or by close.
 
-    open_file   opens the other file, once it is needed
-    put_whole   writes it at once, from all of its bytes; None: the file is opened however small it is
+    The other one gets pieces of at least PIECE_BYTES; only the last piece, if there is a rest, is smaller.
     """
 
-    def __init__(self, open_file: Callable[[], Any], put_whole: Callable[[bytes], None] | None) -> None:
+    def __init__(self, file: Any) -> None:
         super().__init__()
-        self._open_file, self._put_whole = open_file, put_whole
+        self._file = file  # used in the thread alone
         self._piece = bytearray()
         self._thread = ThreadPoolExecutor(1, "tidemark-upload")
         self._waiting: deque[Future[Any]] = deque()
@@ -58,15 +55,8 @@ class WriteBehind(io.RawIOBase):
     def _send(self) -> None:
         while len(self._waiting) >= _PIECES:
             self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(self._write, bytes(self._piece)))
+        self._waiting.append(self._thread.submit(self._file.write, bytes(self._piece)))
         self._piece.clear()
-
-    @cached_property
-    def _file(self) -> Any:  # used in the thread alone
-        return self._open_file()
-
-    def _write(self, piece: bytes) -> None:
-        self._file.write(piece)
 
     def writable(self) -> bool:
         """Yes."""
@@ -78,12 +68,9 @@ class WriteBehind(io.RawIOBase):
             return
         uploads = _uploads.get()
         try:
-            if self._put_whole is not None and not self._waiting:
-                finished = self._thread.submit(self._put_whole, bytes(self._piece))
-            else:
-                if self._piece:
-                    self._send()
-                finished = self._thread.submit(self._finish)
+            if self._piece:
+                self._send()
+            finished = self._thread.submit(self._finish)
             if uploads is None:
                 finished.result()
             else:
