@@ -128,7 +128,7 @@ def test_a_broken_reader_of_files_is_caught(
 def test_a_reader_that_ends_records_at_lines_or_ignores_fields_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(file_records, "ends_of", lambda _: files.line_ends)
+    monkeypatch.setattr(files, "record_ends", files.line_ends)
     with pytest.raises(AssertionError):
         test_line_breaks_in_quotes_belong_to_the_field()
     monkeypatch.setattr(file_records, "chosen_parser", lambda _, columns: JsonRecords(columns))

@@ -92,7 +92,7 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
         "_quotes_in_place",
         lambda *given: given[1] >= 0,
     ),
-    "records end at each line": (rows, "record_ends", files.line_ends),
+    "records end at each line": (files, "record_ends", files.line_ends),
     "the line is that of the block": (files.Block, "line", lambda self, _: self.first),
     "a decimal is rounded": (
         values,

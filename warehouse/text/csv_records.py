@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text, shown
+from tidemark.warehouse.text.records import Parsed, TextColumns, as_texts, shown
 from tidemark.warehouse.text.values import parse_texts, why_refused
 
 _QUOTE, _LF, _CR = b'"\n\r'
@@ -121,28 +121,28 @@ class CsvRecords:
 
     def _reasons(self, records: pa.Array, rows: NDArray[np.int64]) -> dict[int, str]:
         """Why these records are refused."""
-        names = self.columns.schema.names
         malformed = f"no csv record of the columns {self.columns.said}"
-
-        stray = _stray_quote(self.separator)
-
-        def check(text: str) -> None:
-            if stray.match(text):
-                raise MalformedRecord("a quote inside a field without quotes")
-            try:
-                fields = next(csv.reader([text], delimiter=self.separator, strict=True), [])
-            except csv.Error as error:
-                raise MalformedRecord(str(error)) from None
-            if len(fields) != len(names):
-                raise MalformedRecord(f"{len(fields)} fields, expected {len(names)}: {', '.join(names)}")
-            raise MalformedRecord("a carriage return outside quotes, and not at the end")
-
+        texts, refused = as_texts(without_line_ends(records.take(pa.array(rows))), malformed)
         previous = csv.field_size_limit(_MAX_FIELD)
         try:
-            _, refused = each_text(without_line_ends(records.take(pa.array(rows))), check, malformed)
+            faults = {row: self._fault(text) for row, text in enumerate(texts) if text is not None}
         finally:
             csv.field_size_limit(previous)
+        refused |= {row: f"{malformed}: {fault}" for row, fault in faults.items()}
         return {int(rows[row]): reason for row, reason in refused.items()}
+
+    def _fault(self, text: str) -> str:
+        """Why a record is not of the form."""
+        if _stray_quote(self.separator).match(text):
+            return "a quote inside a field without quotes"
+        try:
+            fields = next(csv.reader([text], delimiter=self.separator, strict=True), [])
+        except csv.Error as error:
+            return str(error)
+        names = self.columns.schema.names
+        if len(fields) != len(names):
+            return f"{len(fields)} fields, expected {len(names)}: {', '.join(names)}"
+        return "a carriage return outside quotes, and not at the end"
 
 
 def record_ends(data: bytes) -> NDArray[np.int64]:
@@ -154,20 +154,15 @@ def record_ends(data: bytes) -> NDArray[np.int64]:
     return lines + 1
 
 
-def split_record(record: bytes, separator: str) -> list[str]:
-    """The fields of one record as text; Refused if it is no record."""
-    fields: list[str] = []
-
-    def split(text: str) -> None:
-        fields.extend(next(csv.reader([text], delimiter=separator, strict=True), []))
-
+def split_record(record: bytes, separator: str) -> tuple[list[str], str]:
+    """The fields of one record as text; and why it is no record, empty if it is one."""
+    (text,), refused = as_texts(without_line_ends(pa.array([record], pa.binary())), "no csv record")
+    if text is None:
+        return [], refused[0]
     try:
-        _, refused = each_text(without_line_ends(pa.array([record], pa.binary())), split, "no csv record")
+        return next(csv.reader([text], delimiter=separator, strict=True), []), ""
     except csv.Error as error:
-        raise Refused(str(error)) from None
-    if refused:
-        raise Refused(refused[0])
-    return fields
+        return [], str(error)
 
 
 def with_line_ends(records: pa.Array) -> pa.Array:

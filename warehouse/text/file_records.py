@@ -25,12 +25,11 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.text.csv_records import split_record, without_line_ends
 from tidemark.warehouse.text.files import Block, all_blocks
 from tidemark.warehouse.text.parts import Chunks, by_part
-from tidemark.warehouse.text.records import Parsed, Refused, TextColumns
+from tidemark.warehouse.text.records import Parsed, TextColumns
 from tidemark.warehouse.text.rows import (
     SEPARATORS,
     ParsedRecords,
     chosen_parser,
-    ends_of,
     first_record,
     parsed_records,
 )
@@ -81,7 +80,7 @@ class FileRecords:
         columns = self.columns if self.form in SEPARATORS else TextColumns(self.known)
         faulty = ""
         block = None
-        for number, block in enumerate(all_blocks(path, chunks, ends_of(self.form), is_begin=is_begin)):
+        for number, block in enumerate(all_blocks(path, chunks, self.form, is_begin=is_begin)):
             records = block
             if is_begin and number == 0 and self.form in SEPARATORS and not block.unusable:
                 columns, records, faulty = self._without_header(block)
@@ -101,11 +100,8 @@ class FileRecords:
         """The columns of a file that begins with the block, its records, and why none of them can be read."""
         row = first_record(block)
         schema = self.known
-        try:
-            names = split_record(block.records[row].as_py(), SEPARATORS[self.form])
-        except Refused:
-            return self.columns, block, ""
-        if {name.lower() for name in names}.isdisjoint(name.lower() for name in schema.names):
+        names, fault = split_record(block.records[row].as_py(), SEPARATORS[self.form])
+        if fault or {name.lower() for name in names}.isdisjoint(name.lower() for name in schema.names):
             return self.columns, block, ""
         needed = set(schema.names) - self.later
         if len(set(names)) < len(names) or not needed <= set(names) <= set(schema.names):

@@ -6,7 +6,7 @@ much as its longest record needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import report_unreadable_input
-
-Ends = Callable[[bytes], NDArray[np.int64]]  # where each record of a text ends, after its line end
+from tidemark.warehouse.text.csv_records import record_ends
 
 _BLOCK_BYTES = 2**23
 _MAX_RECORD_BYTES = 2**28  # a longer one is a quote that was never closed, or no text
@@ -79,19 +78,21 @@ def read_chunks(path: Path) -> Iterator[bytes]:
             yield read
 
 
-def blocks(path: str, chunks: Iterable[bytes], ends_of: Ends, first: int = 1) -> Iterator[Block]:
+def blocks(path: str, chunks: Iterable[bytes], form: str, first: int = 1) -> Iterator[Block]:
     """The whole records of the text that the chunks make together; its first line has the number `first`.
+
+    form   csv, tsv or json
 
     InputError for text that begins as UTF-16 or UTF-32, and for a record beyond all sizes.
     """
-    for block in all_blocks(path, chunks, ends_of, first, is_begin=first == 1):
+    for block in all_blocks(path, chunks, form, first, is_begin=first == 1):
         if block.unusable:
             raise block.refuse(0, block.unusable)
         yield block
 
 
 def all_blocks(
-    path: str, chunks: Iterable[bytes], ends_of: Ends, first: int = 1, *, is_begin: bool
+    path: str, chunks: Iterable[bytes], form: str, first: int = 1, *, is_begin: bool
 ) -> Iterator[Block]:
     """As `blocks`, but what cannot be read is in unusable blocks; `is_begin`: the text begins the file."""
     unfinished: list[bytes] = []
@@ -107,7 +108,7 @@ def all_blocks(
         text = b"".join(unfinished)
         if not chunk and text and not text.endswith(b"\n"):
             text += b"\n"
-        ends = ends_of(text)
+        ends = line_ends(text) if form == "json" else record_ends(text)
         if not chunk and len(text) and (not len(ends) or ends[-1] < len(text)):
             ends = np.append(ends, len(text))  # the last record has an open quote
         if len(ends):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidemark.warehouse.text.json_lines import quick_rows
 from tidemark.warehouse.text.json_values import Real, parse_values, written
-from tidemark.warehouse.text.records import MalformedRecord, Parsed, Refused, TextColumns, each_text, shown
+from tidemark.warehouse.text.records import Parsed, TextColumns, as_texts, shown
 from tidemark.warehouse.text.values import why_refused
 
 
@@ -47,16 +47,14 @@ class JsonRecords:
 
     def _decoded(self, records: pa.Array) -> Parsed:
         """As `parse`, for records of any form, one by one."""
-        names = self.columns.schema.names
-        is_column = frozenset(names)
-
-        def decode(text: str) -> dict[str, Any]:
-            record = _decoded(text)
-            if record.keys() != is_column:
-                self._check_names(record)
-            return record
-
-        objects, refused = each_text(records, decode, f"no json record of the columns {self.columns.said}")
+        is_column = frozenset(self.columns.schema.names)
+        malformed = f"no json record of the columns {self.columns.said}"
+        objects, refused = each_object(records, malformed)
+        for row, record in enumerate(objects):
+            if record is None or record.keys() == is_column:
+                continue
+            if fault := self._fault(record, malformed):
+                objects[row], refused[row] = None, fault
         arrays = []
         for field, type_name in zip(self.columns.schema, self.columns.type_names, strict=True):
             values = [None if record is None else record.get(field.name) for record in objects]
@@ -66,25 +64,30 @@ class JsonRecords:
                 refused.setdefault(row, why_refused(field, type_name, _shown(values[row])))
         return Parsed(pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema), refused)
 
-    def _check_names(self, record: dict[str, Any]) -> None:
-        """Refuses a record without any of the columns, or with a field that differs from one only in case."""
+    def _fault(self, record: dict[str, Any], malformed: str) -> str:
+        """Why a record has none of the columns, or a field that differs from one only in case; else empty."""
         names = self.columns.schema.names
         if not self.others or not record.keys() >= set(names):
             by_lower_name = {name.lower(): name for name in names}
             for name in record.keys() - set(names):
                 column = by_lower_name.get(name.lower())
                 if column is not None and column not in record:
-                    raise Refused(
-                        f"the field {_shown(name)} is not the column {column}: upper and lower case count"
-                    )
+                    return f"the field {_shown(name)} is not the column {column}: upper and lower case count"
                 if not self.others:
                     columns = ", ".join(names)
-                    raise Refused(
+                    return (
                         f"the field {_shown(name)} is no column of the warehouse: {columns}. A load with "
                         "evolve=True, or --evolve, adds it"
                     )
-        if record.keys().isdisjoint(names):
-            raise MalformedRecord("it has none of them")
+        return f"{malformed}: it has none of them" if record.keys().isdisjoint(names) else ""
+
+
+class _Refused(Exception):
+    """The record is refused; the text is the reason. The decoder of JSON passes it on from its hooks."""
+
+
+class _Malformed(Exception):
+    """The record is no JSON object; the text is the detail of the reason."""
 
 
 def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
@@ -93,19 +96,32 @@ def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
 
 
 def each_object(records: pa.Array, malformed: str) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
-    """The objects of `decoded_objects`, and why the other records are no objects, by row: see `each_text`."""
-    return each_text(records, _decoded, malformed)
+    """The objects of `decoded_objects`, and why the other records are none, by row, with `malformed` first."""
+    texts, refused = as_texts(records, malformed)
+    objects: list[dict[str, Any] | None] = []
+    for row, text in enumerate(texts):
+        try:
+            objects.append(None if text is None else _decoded(text))
+            continue
+        except _Refused as error:
+            refused[row] = str(error)
+        except _Malformed as error:
+            refused[row] = f"{malformed}: {error}"
+        except ValueError as error:  # an integer of thousands of digits; the rest is about Python's settings
+            refused[row] = f"{malformed}: {str(error).partition(';')[0]}"
+        objects.append(None)
+    return objects, refused
 
 
 def _decoded(text: str) -> dict[str, Any]:
     try:
         record = _DECODE(text)
     except RecursionError:
-        raise MalformedRecord("nested too deep") from None
+        raise _Malformed("nested too deep") from None
     except json.JSONDecodeError as error:
-        raise MalformedRecord(f"{error.msg} at character {error.pos}") from None
+        raise _Malformed(f"{error.msg} at character {error.pos}") from None
     if type(record) is not dict:
-        raise MalformedRecord("no object")
+        raise _Malformed("no object")
     if "\\u" in text:
         _check_surrogates(record)
     return record
@@ -116,12 +132,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise Refused(f"the field {_shown(duplicate)} is there twice")
+        raise _Refused(f"the field {_shown(duplicate)} is there twice")
     return record
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise MalformedRecord(f"{name} is no number of JSON")
+    raise _Malformed(f"{name} is no number of JSON")
 
 
 _DECODE = json.JSONDecoder(object_pairs_hook=_object, parse_float=Real, parse_constant=_no_constant).decode
@@ -132,7 +148,7 @@ def _check_surrogates(record: dict[str, Any]) -> None:
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise MalformedRecord("half of a surrogate pair, which is no character") from None
+        raise _Malformed("half of a surrogate pair, which is no character") from None
 
 
 def _shown(value: Any) -> str:

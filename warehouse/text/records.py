@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import pyarrow as pa
 
 from tidemark.warehouse.columns.schema import column_types, delta_fields
 
-T = TypeVar("T")
-
 _HIDDEN = {b"tidemark.hidden": b"1"}  # the metadata of a column whose values no error shows
 _NOT_SHOWN = "it is no record of the warehouse's columns. It is not shown, because it has private columns"
 
 _SHOWN_CHARACTERS = 200  # of a value, in a reason
-
-
-class Refused(Exception):
-    """The record is refused; the text is the reason."""
-
-
-class MalformedRecord(Refused):
-    """The record is not JSON or CSV of the expected columns; the text is the detail of the reason."""
 
 
 @dataclass(frozen=True)
@@ -86,45 +75,22 @@ class RecordParser(Protocol):
         """The records (binary, each with or without its line end) as rows."""
 
 
-def each_text(
-    records: pa.Array, parse: Callable[[str], T], malformed: str
-) -> tuple[list[T | None], dict[int, str]]:
-    """What `parse` makes of each record as text, None where it raises; and the reasons, by row.
+def as_texts(records: pa.Array, malformed: str) -> tuple[list[str | None], dict[int, str]]:
+    """The records as text, None for those that are none; and the reasons of these, by row.
 
-    `malformed` is the reason of a MalformedRecord, which adds the detail.
+    `malformed` begins the reason of a record that is no UTF-8.
     """
-    parsed: list[T | None] = []
     refused: dict[int, str] = {}
-    for row, text in enumerate(_texts(records)):
-        try:
-            parsed.append(parse(_checked(text)))
-            continue
-        except MalformedRecord as error:
-            refused[row] = f"{malformed}: {error}"
-        except Refused as error:
-            refused[row] = str(error)
-        except ValueError as error:  # an integer of thousands of digits
-            refused[row] = (
-                f"{malformed}: {str(error).partition(';')[0]}"  # the rest is about Python's settings
-            )
-        parsed.append(None)
-    return parsed, refused
-
-
-def _texts(records: pa.Array) -> list[Any]:
-    """The records as text; as bytes if one of them is no UTF-8."""
     try:
-        return list(records.cast(pa.string()).to_pylist())
-    except pa.ArrowInvalid:
-        return list(records.to_pylist())
-
-
-def _checked(text: Any) -> str:
-    if not text:
-        raise Refused("an empty record")
-    if isinstance(text, str):
-        return text
-    try:
-        return str(text, "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedRecord(f"no UTF-8 from byte {error.start} on") from None
+        texts = records.cast(pa.string()).to_pylist()
+    except pa.ArrowInvalid:  # one of them is no UTF-8
+        texts = records.to_pylist()
+    for row, text in enumerate(texts):
+        if not text:
+            texts[row], refused[row] = None, "an empty record"
+        elif isinstance(text, bytes):
+            try:
+                texts[row] = str(text, "utf-8")
+            except UnicodeDecodeError as error:
+                texts[row], refused[row] = None, f"{malformed}: no UTF-8 from byte {error.start} on"
+    return texts, refused

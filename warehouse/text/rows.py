@@ -19,10 +19,10 @@ from tidemark.warehouse.columns.value_encoding import as_numpy_bools
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
 from tidemark.warehouse.sizes import DEFAULT
-from tidemark.warehouse.text.csv_records import CsvRecords, record_ends, split_record
-from tidemark.warehouse.text.files import Block, Ends, blocks, line_ends, read_chunks
+from tidemark.warehouse.text.csv_records import CsvRecords, split_record
+from tidemark.warehouse.text.files import Block, blocks, read_chunks
 from tidemark.warehouse.text.json_records import JsonRecords, decoded_objects
-from tidemark.warehouse.text.records import Parsed, RecordParser, Refused, TextColumns
+from tidemark.warehouse.text.records import Parsed, RecordParser, TextColumns
 
 TEXT_FORMATS = ("csv", "tsv", "json")
 SEPARATORS = {"csv": ",", "tsv": "\t"}  # the separator of fields by format; JSON has none
@@ -85,7 +85,7 @@ def part_rows(
     """
     parser = chosen_parser(form, columns)
     is_empty = first == 1 and form in SEPARATORS
-    for block in part_blocks(path, chunks, form, first):
+    for block in blocks(path, chunks, form, first):
         is_empty = False
         records = _without_header(block, form, columns) if block.first == 1 else block
         for some in parsed_records(records, parser):
@@ -95,16 +95,6 @@ def part_rows(
             yield some.parsed.rows
     if is_empty:
         raise InputError(f"{path} {_NO_HEADER}")
-
-
-def ends_of(form: str) -> Ends:
-    """Where the records of files of the format end."""
-    return record_ends if form in SEPARATORS else line_ends
-
-
-def part_blocks(path: str, chunks: Iterable[bytes], form: str, first: int = 1) -> Iterator[Block]:
-    """The records of the text that the chunks make together, headers included."""
-    return blocks(path, chunks, ends_of(form), first)
 
 
 def _without_header(block: Block, form: str, columns: TextColumns) -> Block:
@@ -153,7 +143,7 @@ def _are_empty(records: pa.Array, form: str) -> pa.Array:
 
 def csv_schema(path: str, chunks: Iterable[bytes], form: str, types: pa.Schema) -> pa.Schema:
     """The columns of the header, the first record of the text: text, where `types` has no type."""
-    first = next(part_blocks(path, chunks, form), None)
+    first = next(blocks(path, chunks, form), None)
     if first is None:
         raise InputError(f"{path} {_NO_HEADER}")
     names = header(first, form)
@@ -185,12 +175,9 @@ def _check_hidden(known: TextColumns, names: list[str], path: str) -> None:
 
 def header(first: Block, form: str) -> list[str]:
     """The names of the columns, in the first record of a file."""
-    try:
-        names = split_record(first.records[first_record(first)].as_py(), SEPARATORS[form])
-    except Refused as error:
-        raise InputError(
-            f"the header of {first.path} cannot be read: {error}. Expected column names."
-        ) from None
+    names, fault = split_record(first.records[first_record(first)].as_py(), SEPARATORS[form])
+    if fault:
+        raise InputError(f"the header of {first.path} cannot be read: {fault}. Expected column names.")
     if not any(names):
         raise InputError(f"{first.path} {_NO_HEADER}")
     return names
@@ -199,7 +186,7 @@ def header(first: Block, form: str) -> list[str]:
 def _never_there(paths: list[Path], names: list[str]) -> set[str]:
     """The names that no JSON object of the files has; reading stops where all of them were seen."""
     missing = set(names)
-    for block in chain.from_iterable(blocks(str(path), read_chunks(path), line_ends) for path in paths):
+    for block in chain.from_iterable(blocks(str(path), read_chunks(path), "json") for path in paths):
         for start in range(0, len(block.records), _JSON_ROWS):
             if not missing:
                 return missing

@@ -26,11 +26,11 @@ from tidemark.warehouse.columns.column_types import (
     sql_column_type,
 )
 from tidemark.warehouse.errors import InputError, shortened
-from tidemark.warehouse.text.files import read_chunks
+from tidemark.warehouse.text.files import blocks, read_chunks
 from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.json_values import parse_values
 from tidemark.warehouse.text.records import TextColumns
-from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_blocks, part_rows
+from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_rows
 from tidemark.warehouse.text.values import parse_texts
 
 
@@ -138,7 +138,7 @@ def guess_part(
             for name, texts in zip(rows.schema.names, rows.columns, strict=True):
                 guesses.add(name, texts)
         return guesses
-    for block in part_blocks(path, chunks, form, first):
+    for block in blocks(path, chunks, form, first):
         objects = [found for found in decoded_objects(block.records) if found]
         for name in dict.fromkeys(chain.from_iterable(objects)):
             guesses.add(name, [found.get(name) for found in objects])
