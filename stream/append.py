@@ -22,7 +22,6 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER
 from tidemark.warehouse.errors import (
     InputError,
-    NotAWarehouse,
     TooManyRejected,
     name_text,
     shortened,
@@ -121,12 +120,9 @@ def append_batch(
     their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ. With
     `evolve`, columns that the warehouse lacks are added, and columns get the wider types of the rows.
     """
-    try:
-        events, ledger = tables.open_tables(store, EVENTS, LEDGER)
-    except NotAWarehouse:
-        read_options(store)  # its error tells more, if this is no warehouse at all
-        raise
-    options = read_options(store, events)
+    found, known = tables.find_tables(store, EVENTS, LEDGER)
+    options = read_options(store, found)  # its error tells more than that of a table, if this is no warehouse
+    events, ledger = found or tables.open_table(store, EVENTS), known or tables.open_table(store, LEDGER)
     executor.check_sendable(options.companions.known_kinds())
     work = Work(executor, store, options)
     given = GivenBatch(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -129,16 +129,14 @@ def maintain(
     this machine's clock differs from the store's by more than a minute.
     """
     store = Store.from_uri(uri, storage_options, tuning)
-    return maintain_store(store, executor_for(spark, store.tuning), grace, progress)
+    executor = executor_for(spark, store.tuning)
+    return maintain_store(Work(executor, store, read_options(store), progress), grace)
 
 
-def maintain_store(
-    store: Store, executor: Executor, grace: str | None, progress: Callable[[str], None] | None
-) -> MaintenanceReport:
-    """As `maintain`, of a store, with tasks in an executor."""
-    options = read_options(store)
+def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
+    """As `maintain`, in the work of a call; the options are read again."""
+    store, options = work.store, read_options(work.store)
     grace_us = options.grace_us if grace is None else parse_grace(grace)
-    report_progress = progress or (lambda _: None)
     report = MaintenanceReport()
     projections = [
         projection for projection in options.projections if table_open.exists(store, projection.runs_table)
@@ -151,30 +149,30 @@ def maintain_store(
         tables.check_no_links(store, name)
     check_clock(store)
     _check_complete(store)
-    if finish_open(Work(executor, store, options, progress), with_kept=True).runs:
+    if finish_open(replace(work, options=options), with_kept=True).runs:
         runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     for name in names:
         if (retention := extend_log_retention(store, name, grace_us)) is not None:
             report.lengthened[name] = retention
     for projection in projections:
-        report_progress(f"marks of {projection.title}")
+        work.reached(f"marks of {projection.title}")
         report.marks_expired += _expire_marks(store, projection, runs[projection.runs_table], grace_us)
-        report_progress(f"runs of {projection.title}")
+        work.reached(f"runs of {projection.title}")
         for name in (projection.runs_table, projection.marks_table):
             _sweep(store, name, grace_us, report)
-    report_progress("ledger and steps")
+    work.reached("ledger and steps")
     purged = gone.newest_step(waiting)
     report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report, purged)
     for name in (LEDGER, STEPS, REJECTED, *_existing(store, PURGES)):
         _sweep(store, name, grace_us, report)
     if is_signed:
-        report_progress("removals")
+        work.reached("removals")
         _take_removed(store, grace_us, report)
     for name in options.dropped:
-        report_progress(f"dropped: {name}")
+        work.reached(f"dropped: {name}")
         _take_dropped(store, name, options, grace_us, report)
-    report_progress("events")
-    _compact_events(executor, store, report)
+    work.reached("events")
+    _compact_events(work.executor, store, report)
     _sweep(store, EVENTS, grace_us, report)
     report.purged = gone.certify(store, options, waiting, grace_us)
     _LOG.info(

@@ -51,7 +51,7 @@ from tidemark.warehouse.load import (
     account,
     bulk_batch,
     catch_up,
-    is_caught_up,
+    ensure_caught_up,
     load_live,
     reserve,
     step_tick,
@@ -246,7 +246,7 @@ def _certified(
     certificate = certificate_of(store, request) or forget(work, constants, request, removal)
     if grace is None or certificate.stage == "gone":
         return certificate
-    purged = maintain_store(store, work.executor, grace, work.progress).purged
+    purged = maintain_store(work, grace).purged
     return next((one for one in purged if one.id == certificate.id), certificate)
 
 
@@ -353,8 +353,7 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
 def _settled(work: Work) -> Work:
     """The work with the options as they are once all steps are loaded, and all batches accounted for."""
     account(work)
-    if not is_caught_up(work):
-        catch_up(work)
+    ensure_caught_up(work)
     return replace(work, options=read_options(work.store))
 
 
@@ -448,8 +447,7 @@ def _attempt(work: Work, wanted: Wanted, finished: Finished) -> RemovalReport | 
     looks = own_files.Looks(store)
     while looks.lost([f"{REMOVED}/{file}"]):
         removed_rows.write_removed(store, number, content, file)
-    if not is_caught_up(work):
-        catch_up(work)
+    ensure_caught_up(work)
     report = report_of(removal, content)
     size = sum(one.new.size for one in files if one.new is not None)
     report.runs_rewritten, report.bytes_written = dict(done.runs), done.bytes_written + size

@@ -127,7 +127,7 @@ def test_what_a_killed_load_left_is_done_first(
 ) -> None:
     """A step that no projection has, or a level with too many runs."""
     if is_broken:
-        monkeypatch.setattr(import_module("tidemark.warehouse.remove"), "is_caught_up", lambda _: True)
+        monkeypatch.setattr(import_module("tidemark.warehouse.load"), "is_caught_up", lambda _: True)
     with pytest.raises(Killed):
         world.add(rows(5), load=True, progress=killer(point))
     unload(world, 3)

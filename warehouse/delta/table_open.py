@@ -72,7 +72,11 @@ def open_directly(store: Store, name: str, version: int | None = None) -> DeltaT
     try:
         return _open(store, name, version)
     except (TableNotFoundError, DeltaError) as error:
-        raise _not_a_warehouse(store, name, error) from error
+        _check_missing(store, name, error)
+        raise NotAWarehouse(
+            f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
+            f"({_first_line(error)}). Create it with warehouse.create or `tidemark create`."
+        ) from error
 
 
 def find_directly(store: Store, name: str) -> DeltaTable | None:
@@ -81,12 +85,16 @@ def find_directly(store: Store, name: str) -> DeltaTable | None:
     try:
         return _open(store, name)
     except (TableNotFoundError, DeltaError) as error:
-        _not_a_warehouse(store, name, error)
+        _check_missing(store, name, error)
         return None
 
 
-def _not_a_warehouse(store: Store, name: str, error: Exception) -> NotAWarehouse:
-    """The error for a table that delta-rs does not open; raises a more exact error where there is one."""
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _check_missing(store: Store, name: str, error: Exception) -> None:
+    """Raises a more exact error for a table that delta-rs does not open, where there is one."""
     store.files.check_place()
     if (refusal := as_system_refused(f"opening the table {name}", error)) is not None:
         raise refusal from error
@@ -94,18 +102,13 @@ def _not_a_warehouse(store: Store, name: str, error: Exception) -> NotAWarehouse
         raise NotAWarehouse(
             f"{store.uri} is a copy that was not finished. Run the same `tidemark copy` again."
         ) from error
-    first_line = str(error).splitlines()[0]
     is_missing = isinstance(error, TableNotFoundError)
     is_damaged = _belongs_to_others(store, name, is_missing=is_missing)
     if is_damaged and not (is_missing and exists(store, name)):  # there by now: others just made it
         raise DamagedWarehouse(
-            f"the table {name} of {store.uri} is missing, or its log cannot be read ({first_line}). "
+            f"the table {name} of {store.uri} is missing, or its log cannot be read ({_first_line(error)}). "
             f"{remedy(name)}"
         ) from error
-    return NotAWarehouse(
-        f"{store.uri} is not a tidemark warehouse, or a damaged one: no table {name!r} "
-        f"({first_line}). Create it with warehouse.create or `tidemark create`."
-    )
 
 
 def update(store: Store, name: str, table: DeltaTable) -> None:
