@@ -6,8 +6,6 @@ conversion of text (values.py), so 0.1 in JSON and 0.1 in CSV are the same value
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable
@@ -62,7 +60,7 @@ def parse_values(values: list[Any], kind: pa.DataType) -> Converted:
     texts, refused = _as_texts(values, types, _text_form(kind))
     array = pa.array(texts, pa.string())
     if pa.types.is_binary(kind):
-        parsed, others = halved(array, kind, _decode_base64)
+        parsed, others = halved(array, kind)
     else:
         parsed, others = parse_texts(array, kind)
     if pa.types.is_timestamp(kind) and int in types:
@@ -143,16 +141,6 @@ def _any_text(value: Any) -> str:
 
 def _in_range(seconds: int) -> bool:
     return FIRST_US <= seconds * SECOND_US <= LAST_US
-
-
-def _decode_base64(texts: pa.Array) -> pa.Array:
-    try:
-        decoded = [
-            None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()
-        ]
-    except (binascii.Error, ValueError) as error:
-        raise pa.ArrowInvalid(str(error)) from error
-    return pa.array(decoded, pa.binary())
 
 
 def _structs(values: list[Any], kind: pa.StructType) -> Converted:

@@ -6,11 +6,11 @@ them among n costs O(n), and no value is converted by other means than its neigh
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from decimal import Context, Decimal, InvalidOperation
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -50,17 +50,34 @@ def why_refused(field: pa.Field, type_name: str, text: str) -> str:
     return f"{field.name} is no {type_name}: {text}{_INEXACT if inexact else ''}"
 
 
-def halved(items: pa.Array, kind: pa.DataType, convert: Callable[[pa.Array], pa.Array]) -> Converted:
-    """The items converted, where `convert` raises for items that it cannot convert."""
+def halved(items: pa.Array, kind: pa.DataType) -> Converted:
+    """The items as values of the type, converted by Arrow; bytes from base64."""
     try:
-        return convert(items), []
+        return _all_converted(items, kind), []
     except (pa.ArrowInvalid, OverflowError):
         if len(items) == 1:
             return pa.nulls(1, kind), [0]
     half = len(items) // 2
-    left, refused = halved(items[:half], kind, convert)
-    right, others = halved(items[half:], kind, convert)
+    left, refused = halved(items[:half], kind)
+    right, others = halved(items[half:], kind)
     return pa.concat_arrays([left, right]), refused + [half + row for row in others]
+
+
+def _all_converted(items: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The items as values of the type; an error of Arrow if one of them is no such value."""
+    if pa.types.is_timestamp(kind):
+        return _timestamps(kind, items)
+    return _from_base64(items) if pa.types.is_binary(kind) else items.cast(kind)
+
+
+def _from_base64(texts: pa.Array) -> pa.Array:
+    try:
+        decoded = [
+            None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()
+        ]
+    except (binascii.Error, ValueError) as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return pa.array(decoded, pa.binary())
 
 
 def _convert(texts: pa.Array, kind: pa.DataType) -> Converted:
@@ -68,14 +85,12 @@ def _convert(texts: pa.Array, kind: pa.DataType) -> Converted:
         return pc.equal(pc.utf8_lower(texts), "true"), []
     if pa.types.is_floating(kind):
         return _floats(texts, kind)
-    if pa.types.is_timestamp(kind):
-        return halved(texts, kind, partial(_timestamps, kind))
     if pa.types.is_decimal(kind):
         return _decimals(texts, kind)
     if pa.types.is_integer(kind):
         signed = pc.starts_with(texts, "+")
         texts = pc.if_else(signed, pc.utf8_slice_codeunits(texts, 1), texts)
-    return halved(texts, kind, lambda part: part.cast(kind))
+    return halved(texts, kind)
 
 
 def _floats(texts: pa.Array, kind: pa.DataType) -> Converted:
