@@ -140,7 +140,7 @@ def test_a_race_that_is_always_lost_ends_and_says_who_won(
         tables.commit(
             table,
             [data_files.remove_action(file) for file in data_files.list_files(table)]
-            or run_tables._add_actions(add),
+            or run_tables.add_actions(add),
         )
         broken.commits(act)
         true()
