@@ -75,7 +75,11 @@ def _delete(filesystem: fs.FileSystem, path: str, *, is_folder: bool) -> None:
     pauses = PATIENCE.store_pauses()
     while True:
         try:
-            return filesystem.delete_dir(path) if is_folder else filesystem.delete_file(path)
+            if is_folder:
+                filesystem.delete_dir(path)
+            else:
+                filesystem.delete_file(path)
+            return
         except OSError as error:
             pause = next(pauses, None)
             if pause is None or not is_store_failure(error):
