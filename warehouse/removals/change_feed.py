@@ -35,7 +35,7 @@ from tidemark.warehouse.execution.input_files import formats_of, input_files
 from tidemark.warehouse.ingest.private_rows import as_text, with_tokens
 from tidemark.warehouse.removals.given_rows import cast_input, given_input, schema_of
 from tidemark.warehouse.removals.row_values import RowValues
-from tidemark.warehouse.text.files import blocks, line_ends, read_chunks
+from tidemark.warehouse.text.files import blocks, read_chunks
 from tidemark.warehouse.text.json_records import each_object
 from tidemark.warehouse.text.json_values import parse_values
 from tidemark.warehouse.text.records import TextColumns, shown
@@ -109,7 +109,7 @@ def _json_changes(work: Work, changes: Any, schema: pa.Schema) -> tuple[pa.Recor
 def _envelopes(changes: Any, schema: pa.Schema) -> tuple[pa.RecordBatch, Signs]:
     lines, places = list[bytes](), list[str]()
     for path in input_files(changes):
-        for block in blocks(str(path), read_chunks(path), line_ends):
+        for block in blocks(str(path), read_chunks(path), "json"):
             lines += block.records.to_pylist()
             places += [f"line {number} of {path}" for number in block.lines()[:-1]]
     return rows_of_records(lines, places, schema)
