@@ -96,7 +96,7 @@ def decoded_objects(records: pa.Array) -> list[dict[str, Any] | None]:
 
 
 def each_object(records: pa.Array, malformed: str) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
-    """The objects of `decoded_objects`, and why the other records are none, by row, with `malformed` first."""
+    """The objects of `decoded_objects`, and why the other records are none, by row."""
     texts, refused = as_texts(records, malformed)
     objects: list[dict[str, Any] | None] = []
     for row, text in enumerate(texts):
