@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import java, processor, soak
+from tests import java, one_processor, processor, soak
 from tests.spark_daemon import FAST
 from tidemark.query.reading import spending
 
@@ -310,6 +310,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{told}  {folder}: {names}")
     total = f"{sum(walls.values()):6.0f} s {sum(spent.values()):6.0f} s {tests.total():6}"
     terminalreporter.write_line(f"{total}  in all")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_processor() -> Iterator[None]:
+    with one_processor.kept():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
