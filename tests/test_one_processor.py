@@ -22,6 +22,7 @@ def seen():
 
 process = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"]
 found = [seen()]
+{mistake}
 with one_processor.kept():
     found += [seen(), ThreadPoolExecutor().submit(seen).result()]
     found += [json.loads(subprocess.check_output(process)), seen()]
@@ -29,12 +30,11 @@ print(json.dumps([*found, seen()]))
 """
 
 
-def seen_by(worker: int, of: int) -> list[list[int]]:
+def seen_by(worker: int, of: int, mistake: str = "") -> list[list[int]]:
     """In a process of its own, since a worker that runs this has one processor already."""
     given = {"PYTEST_XDIST_WORKER": f"gw{worker}", "PYTEST_XDIST_WORKER_COUNT": str(of)}
-    done = subprocess.run(
-        [sys.executable, "-c", SEEN], cwd=ROOT, env={**os.environ, **given}, capture_output=True, check=True
-    )
+    line = [sys.executable, "-c", SEEN.format(mistake=mistake)]
+    done = subprocess.run(line, cwd=ROOT, env={**os.environ, **given}, capture_output=True, check=True)
     found: list[list[int]] = json.loads(done.stdout)
     return found
 
@@ -46,3 +46,6 @@ def test_workers_have_one_processor_each_and_their_processes_all() -> None:
         own = [every[number % len(every)]]
         assert seen_by(number, of=len(every)) == [every, own, own, every, own, every]
     assert seen_by(0, of=len(every) - 1) == [every] * 6
+    if len(every) > 1:
+        kept_in = seen_by(0, len(every), "one_processor._everywhere = lambda start, *_: start")
+        assert kept_in[3] == every[:1]  # the mistake is seen
