@@ -60,25 +60,15 @@ class AllRows(Generic[M]):
         """See `Plan.answer`."""
         if isinstance(view, tuple):
             return scan_of(self.session, self.request).answer(view)
-        if view.silent:
-            return self._without_silent(view)
         asked = windows_of(self.request, view, self.session.options.grid)
+        if view.silent:  # the index answers without their rows
+            return _Ways(self.session, self.request, self.mode, view, *asked, has_ways=False).alone()
         estimates, reading = self._estimates(view, asked[1])
         errs = self.mode == "accurate" and not self.session.live_fits(view)
-        has_ways = len(estimates) > 1 and not errs
+        ways = _Ways(self.session, self.request, self.mode, view, *asked, len(estimates) > 1 and not errs)
         if errs:  # and other ways' answers do not: one way answers while the rows stay
             estimates, reading = cheapest(estimates), None
-        for attempt in self.session.costs.attempts("rows", estimates, reading):
-            with attempt:
-                if attempt.way == INDEX:
-                    return self._alone(view, *asked, has_ways=has_ways)
-                if attempt.way == RUNS:
-                    return self._together(view, *asked)
-                found = scanned(self.session, self.request, self.mode)
-                if found is not None:
-                    return found
-                attempt.refuse()
-        return self._alone(view, *asked, has_ways=has_ways)
+        return self.session.costs.answer("rows", ways, estimates, reading)
 
     def _estimates(self, view: View, parts: Sequence[ShownWindow]) -> tuple[dict[Way, float], Reading | None]:
         """The cost of each way, and the part of it that is spent once."""
@@ -99,42 +89,55 @@ class AllRows(Generic[M]):
                 estimates[SCAN] = scan + summed
         return estimates, reading
 
-    def _without_silent(self, view: View) -> Asked[M]:
-        """The answer while warehouses do not answer: by the index alone."""
-        asked = windows_of(self.request, view, self.session.options.grid)
-        return self._alone(view, *asked, has_ways=False)
-
     def _rows(self, view: View, windows: Sequence[ShownWindow]) -> int:
         """About how many rows the windows have: for one window, by its bounds, which are needed anyway."""
         if self.request.every is None:
             return self.session.bounds.get(view, windows[0].ticks).rows
         return rows_of(view, [window.ticks for window in windows])
 
-    def _together(self, view: View, window: Window, parts: Sequence[ShownWindow]) -> Asked[M]:
-        fields = fields_of(self.session, view, self.mode, parts[0])
-        together = self.session.many_windows.questions(self.session.snapshot, view, parts, fields)
-        check_rows(together, view, window, self.session.options.grid)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ways(Generic[M]):
+    """The windows of a question in a view, and each way to the answers about them.
+
+    window: has all of `parts`. has_ways: see `WindowQuestion`.
+    """
+
+    session: Session
+    request: MeasureArguments[M]
+    mode: str
+    view: View
+    window: Window
+    parts: Sequence[ShownWindow]
+    has_ways: bool
+
+    def by(self, way: Way) -> Asked[M] | None:
+        """See `Ways.by`."""
+        if way == INDEX:
+            return self.alone()
+        return self._together() if way == RUNS else scanned(self.session, self.request, self.mode)
+
+    def _together(self) -> Asked[M]:
+        session, view = self.session, self.view
+        fields = fields_of(session, view, self.mode, self.parts[0])
+        together = session.many_windows.questions(session.snapshot, view, self.parts, fields)
+        check_rows(together, view, self.window, session.options.grid)
         windows = self.request.every is not None
         return Asked(together.answers(self.request.wanted), len(together), windows=windows)
 
-    def _alone(self, view: View, window: Window, parts: Sequence[ShownWindow], *, has_ways: bool) -> Asked[M]:
-        wanted = self.request.wanted
-        sums: Sequence[Sums | None] = [None] * len(parts)
+    def alone(self) -> Asked[M]:
+        """The answers by the index."""
+        session, wanted = self.session, self.request.wanted
+        sums: Sequence[Sums | None] = [None] * len(self.parts)
         if wanted.needs_sums:
-            sums = self.session.sums.get(self.session.snapshot, view, [part.ticks for part in parts])
-        questions = [
-            self._question(view, part, own, has_ways=has_ways) for part, own in zip(parts, sums, strict=True)
-        ]
-        check_rows(questions, view, window, self.session.options.grid)
-        windows = self.request.every is not None
-        return Asked.of(
-            [question.answers(wanted) for question in spending.checked(questions)], windows=windows
-        )
+            sums = session.sums.get(session.snapshot, self.view, [part.ticks for part in self.parts])
+        questions = [self._question(part, own) for part, own in zip(self.parts, sums, strict=True)]
+        check_rows(questions, self.view, self.window, session.options.grid)
+        answers = [question.answers(wanted) for question in spending.checked(questions)]
+        return Asked.of(answers, windows=self.request.every is not None)
 
-    def _question(
-        self, view: View, window: ShownWindow, sums: Sums | None, *, has_ways: bool
-    ) -> WindowQuestion:
-        known = self.session.bounds
+    def _question(self, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
+        known, view = self.session.bounds, self.view
         spending.check()
         is_one = self.request.every is None  # only then are the bounds kept
         bounds = known.get(view, window.ticks) if is_one else known.compute(view, window.ticks)
@@ -143,7 +146,7 @@ class AllRows(Generic[M]):
             bounds=bounds,
             source=self.session.source(view, window.ticks),
             sums=sums,
-            has_ways=has_ways,
+            has_ways=self.has_ways,
             window=window.shown,
             **fields_of(self.session, view, self.mode, window),
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
-from tidemark.query.answers.plan import INDEX, RUNS, SCAN
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN, Way
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.key_questions import key_question
 from tidemark.query.asking.measure_arguments import (
@@ -30,6 +30,7 @@ from tidemark.query.groups.group_slices import Group
 from tidemark.query.keys.frequencies import Top, key_counts
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.quantiles.questions import Question
 from tidemark.query.reading import spending
 from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within, shown_window
 from tidemark.warehouse.columns.keys import Name
@@ -70,115 +71,132 @@ class DeclaredGroups(Generic[M]):
         """See `Plan.answer`."""
         view, beside = newest
         if isinstance(view, GroupView) and not isinstance(beside, Contents | SitesContents):
-            return self._answer(view, beside)
+            parts = windows_of(self.request, view, self.session.options.grid)
+            return _Ways(self, self.session, self.choice, view, beside, *parts).answer()
         return scan_of(self.session, self.request).answer(cast("tuple[View, AnyContents]", newest))
 
-    def _answer(self, view: GroupView, key: KeysView | None) -> Asked[M]:
-        session, costs = self.session, self.session.costs
-        asked = windows_of(self.request, view, session.options.grid)
-        parts = asked[1]
-        windows = [part.ticks for part in parts]
-        groups, sizes = self._expected(key, windows), self._cost_of_sizes(key, windows)
-        wanted, reading = self.request.wanted, None
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ways(Generic[M]):
+    """The windows of a question in a view, and each way to the answers about its groups.
+
+    key: the view of the key, where it tells which groups there are. window: has all of `parts`.
+    is_only: whether no way but a scan answers.
+    """
+
+    plan: DeclaredGroups[M]
+    session: Session
+    choice: GroupChoice
+    view: GroupView
+    key: KeysView | None
+    window: Window
+    parts: Sequence[ShownWindow]
+    is_only: bool = False
+
+    def answer(self) -> Asked[M]:
+        """The answers by the way with the least cost."""
+        session, costs, view, parts = self.session, self.session.costs, self.view, self.parts
+        groups, sizes, windows = self._expected(), self._cost_of_sizes(), self._ticks
+        wanted, reading = self.plan.request.wanted, None
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
         estimates = {} if wanted.needs_sums else {INDEX: alone}  # marks have no sums of groups
         together = session.many_groups.cost(view, parts, groups, wanted)
         if together is not None:
-            estimates[RUNS] = together + (0.0 if self._asks_all(key) else sizes)
+            estimates[RUNS] = together + (0.0 if self._asks_all else sizes)
             reading = session.many_groups.reading(view, parts)
-        if not estimates or (self.mode != "quick" and not view.is_behind):  # rows counted where it may matter
+        if not estimates or (self.plan.mode != "quick" and not view.is_behind):
             matters = wanted.needs_sums or alone > costs.rates.statement
             rows = rows_of(view, windows) if matters else 0
-            estimates[SCAN] = scan_cost(session, self.request, rows, groups * len(parts))
+            estimates[SCAN] = scan_cost(session, self.plan.request, rows, groups * len(parts))
             if wanted.needs_sums:
                 estimates[SCAN] += costs.sums(rows)
-        for attempt in costs.attempts("sums" if wanted.needs_sums else "groups", estimates, reading):
-            with attempt:
-                if attempt.way == INDEX:
-                    return self._chosen(view, key, *asked)
-                if attempt.way == RUNS:
-                    return self._together(view, key, *asked)
-                is_only = len(estimates) == 1
-                found = scanned(session, self.request, self.mode, self.projection, is_only=is_only)
-                if found is not None:
-                    return found
-                attempt.refuse()
-        return self._chosen(view, key, *asked)
+        ways = replace(self, is_only=len(estimates) == 1)
+        return costs.answer("sums" if wanted.needs_sums else "groups", ways, estimates, reading)
 
-    def _expected(self, key: KeysView | None, windows: Sequence[Window]) -> int:
+    def by(self, way: Way) -> Asked[M] | None:
+        """See `Ways.by`."""
+        if way == SCAN:
+            plan = self.plan
+            return scanned(plan.session, plan.request, plan.mode, plan.projection, is_only=self.is_only)
+        if way == RUNS and self._asks_all:
+            together = self.session.many_groups.all_groups(
+                self.session.snapshot, self.view, self.choice, self.parts, self._fields
+            )
+            if together is not None:
+                return self._asked_together(together)
+        return self._chosen()
+
+    @property
+    def _ticks(self) -> list[Window]:
+        return [part.ticks for part in self.parts]
+
+    def _expected(self) -> int:
         """About how many groups are asked; if all are asked, at most as many as there are."""
         choice = self.choice
         if not choice.by or choice.groups is not None:
             return len(choice.groups or [()])
-        if choice.largest is not None or key is None:
+        if choice.largest is not None or self.key is None:
             return choice.largest or 1
-        rows_by_tick = [run.rows // len(run.totals.ticks) for run in runs_within(key.runs, windows)]
+        rows_by_tick = [run.rows // len(run.totals.ticks) for run in runs_within(self.key.runs, self._ticks)]
         return max(rows_by_tick, default=0)
 
-    def _cost_of_sizes(self, key: KeysView | None, windows: Sequence[Window]) -> float:
+    def _cost_of_sizes(self) -> float:
         """The cost of counting the rows of all groups, or listing the largest; 0 if that is known."""
-        session, whole = self.session, Window(windows[0].start, windows[-1].stop)
-        if key is None or _kept_sizes(session, self.choice, key, whole).value is not None:
+        session, key = self.session, self.key
+        if key is None or _kept_sizes(session, self.choice, key, self._whole).value is not None:
             return 0.0
-        scan = session.costs.key_scan(runs_within(key.runs, windows), far=session.is_far)
+        scan = session.costs.key_scan(runs_within(key.runs, self._ticks), far=session.is_far)
         return scan if largest_needed(self.choice) is None else min(scan, session.costs.lists(1))
 
-    def _asks_all(self, key: KeysView | None) -> bool:
+    @property
+    def _whole(self) -> Window:
+        """The window from the first part to the last."""
+        return Window(self.parts[0].ticks.start, self.parts[-1].ticks.stop)
+
+    @property
+    def _asks_all(self) -> bool:
         """Whether all groups with rows are asked: whole runs tell these, without the rows of the key."""
         choice = self.choice
         is_some = choice.groups is not None or choice.where or choice.largest
-        return key is not None and bool(choice.by) and not is_some
+        return self.key is not None and bool(choice.by) and not is_some
 
-    def _together(
-        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
-    ) -> Asked[M]:
-        if self._asks_all(key):
-            fields = self._fields(view, parts)
-            together = self.session.many_groups.all_groups(
-                self.session.snapshot, view, self.choice, parts, fields
-            )
-            if together is not None:
-                return self._asked_together(together, len(parts))
-        return self._chosen(view, key, window, parts)
-
-    def _fields(self, view: GroupView, parts: Sequence[ShownWindow]) -> dict[str, Any]:
+    @property
+    def _fields(self) -> dict[str, Any]:
         certain = None if self.choice.largest is None else True
-        return {**fields_of(self.session, view, self.mode, parts[0]), "certain": certain}
+        return {**fields_of(self.session, self.view, self.plan.mode, self.parts[0]), "certain": certain}
 
-    def _chosen(
-        self, view: GroupView, key: KeysView | None, window: Window, parts: Sequence[ShownWindow]
-    ) -> Asked[M]:
+    def _chosen(self) -> Asked[M]:
         """The answers about groups that are chosen first; together, or each alone, as is less work."""
-        choice, session, wanted = self.choice, self.session, self.request.wanted
-        whole = Window(parts[0].ticks.start, parts[-1].ticks.stop)
-        sizes = () if key is None else group_sizes(session, choice, key, whole)
-        groups = chosen_groups(choice, sizes)
-        asked = groups, chosen_selections(choice, groups, sizes), parts, self._fields(view, parts)
-        cost = session.many_groups.cost(view, parts, len(groups), wanted)
-        runs = len(runs_within(view.runs, [part.ticks for part in parts]))
-        alone = session.costs.groups(len(groups), len(parts), runs)
+        choice, session, view, wanted = self.choice, self.session, self.view, self.plan.request.wanted
+        sizes = () if self.key is None else group_sizes(session, choice, self.key, self._whole)
+        groups, windows = chosen_groups(choice, sizes), len(self.parts)
+        asked = groups, chosen_selections(choice, groups, sizes), self.parts, self._fields
+        cost = session.many_groups.cost(view, self.parts, len(groups), wanted)
+        alone = session.costs.groups(len(groups), windows, len(runs_within(view.runs, self._ticks)))
         if wanted.needs_sums or (cost is not None and cost < alone):
             spending.takes(RUNS)
             together = session.many_groups.listed(session.snapshot, view, choice, *asked)
-            if not choice.by:
-                check_rows(together, view, window, session.options.grid, choice.shown(()))
-            return self._asked_together(together, len(parts))
+            self._check_rows(together)
+            return self._asked_together(together)
         spending.takes(INDEX)
         questions = session.groups.questions(session.snapshot, view, choice, *asked)
-        if not choice.by:
-            check_rows(questions, view, window, session.options.grid, choice.shown(()))
+        self._check_rows(questions)
         if choice.order is None:
             return self._asked([question.answers(wanted) for question in spending.checked(questions)])
-        return self._asked(choice.order.read(questions, wanted, len(parts)))
+        return self._asked(choice.order.read(questions, wanted, windows))
 
-    def _asked_together(self, questions: CellQuestions, windows: int) -> Asked[M]:
+    def _check_rows(self, questions: Sequence[Question] | CellQuestions) -> None:
+        if not self.choice.by:
+            check_rows(questions, self.view, self.window, self.session.options.grid, self.choice.shown(()))
+
+    def _asked_together(self, questions: CellQuestions) -> Asked[M]:
         by = tuple(key.name for key in self.choice.by)
-        return asked_cells(questions, self.request, by, self.choice.order, windows)
+        return asked_cells(questions, self.plan.request, by, self.choice.order, len(self.parts))
 
     def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
         by, order = tuple(key.name for key in self.choice.by), self.choice.order
         text = "" if order is None else order.text
-        return Asked.of(lists, by, windows=self.request.every is not None, order=text)
+        return Asked.of(lists, by, windows=self.plan.request.every is not None, order=text)
 
 
 def group_sizes(

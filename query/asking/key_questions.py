@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Generic, TypedDict, TypeVar
 
 from tidemark.query.answers.key_answers import CountAnswer
@@ -184,7 +185,7 @@ class Join(WantedKeys[CountAnswer]):
 def _apart(windows: Iterable[KeyWindow]) -> list[KeyWindow]:
     """The windows, in order of their ends, that overlap none before them."""
     apart: list[KeyWindow] = []
-    for window in sorted(windows, key=lambda one: (one.overlapping.stop, one.overlapping.start)):
+    for window in sorted(windows, key=attrgetter("overlapping.stop", "overlapping.start")):
         if not apart or window.overlapping.start >= apart[-1].overlapping.stop:
             apart.append(window)
     return apart

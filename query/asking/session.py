@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Protocol, TypeVar, cast
 
@@ -338,9 +337,8 @@ class Session:
 
     def _answer(self, plan: Plan[W, T], view: W, guess: Future[T] | None) -> T:
         """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
-        if guess is not None:
-            with suppress(TidemarkError, OSError):  # asked again below, it is raised there
-                return guess.result()
+        if guess is not None and not isinstance(guess.exception(), TidemarkError | OSError):
+            return guess.result()  # one that failed is asked again, and a fault of ours is raised
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._found(plan, view)

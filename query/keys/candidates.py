@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.plan import INDEX, SCAN
+from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import count_names
 from tidemark.query.keys.key_question import KeyQuestion
@@ -104,15 +104,34 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     unknown = len(names) if known is None else int((known < 0).sum())
     together = 1 if question.scanned is None else question.scanned.together
     estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost(summed=True) / together}
-    for attempt in question.source.costs.attempts("keys", estimates):
-        with attempt:
-            if attempt.way == SCAN:
-                return _scanned(question, least, k)
-            kept = np.flatnonzero(in_history + question.live.count(names).most >= wanted)
-            names = take_names(names, kept)
-            counts = count_candidates(question, names, None if known is None else known[kept])
-            return Candidates(names, counts, 0, None)
-    raise AssertionError("no way answered")
+    ways = _Ways(question, least, k, wanted, names, in_history, known)
+    return question.source.costs.answer("keys", ways, estimates)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ways:
+    """Each way to names with `least` rows, or to the k most frequent ones.
+
+    names: all that may have `wanted` rows. in_history: the most rows of each there. known: of
+        `count_candidates`.
+    """
+
+    question: KeyQuestion
+    least: int | None
+    k: int
+    wanted: int
+    names: Names
+    in_history: Ints
+    known: Ints | None
+
+    def by(self, way: Way) -> Candidates:
+        """See `Ways.by`."""
+        if way == SCAN:
+            return _scanned(self.question, self.least, self.k)
+        most = self.in_history + self.question.live.count(self.names).most
+        kept = np.flatnonzero(most >= self.wanted)
+        names, known = take_names(self.names, kept), None if self.known is None else self.known[kept]
+        return Candidates(names, count_candidates(self.question, names, known), 0, None)
 
 
 def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None, k: int) -> Candidates:

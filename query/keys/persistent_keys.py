@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tidemark.query.answers.answer_columns import AnswerColumns, Column
 from tidemark.query.answers.key_answers import KeyFields, KeyScope, KeyValues
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
-from tidemark.query.answers.plan import INDEX, SCAN
+from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys.counted_slots import CountedSlots, count_slots
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
@@ -81,28 +81,12 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
         if unlisted < least and not question.has_kept:
             runs = sum(source.slack > 0 for source in evidence.sources)
             estimates[INDEX] = question.lookups(len(names), runs)
-        for attempt in question.source.costs.attempts("keys", estimates):
-            with attempt:
-                if attempt.way == SCAN:
-                    return self._by_scan(question, slots, least), scope
-                return self._looked_up(evidence, names, least), scope
-        raise AssertionError("no way answered")
-
-    def _by_scan(self, question: KeyQuestion, slots: Slots, least: int) -> Sequence[PersistentAnswer]:
-        rows = question.rows()
-        found = count_slots(rows, slots, least, self._most_rows)
-        return self._answers(question, slots, least, found, rows.stored_rows + question.live_totals.rows)
-
-    def _looked_up(self, evidence: Evidence, names: Names, least: int) -> Sequence[PersistentAnswer]:
-        parts = [
-            CountedSlots.of(evidence.presence(part, least, self._most_rows))
-            for part in _in_parts(names, len(evidence.columns))
-        ]
-        found = CountedSlots.joined(evidence.question.view.key, parts)
-        return self._answers(evidence.question, evidence.slots, least, found)
+        ways = _Ways(evidence, names, least, self._most_rows)
+        found, rows_read = question.source.costs.answer("keys", ways, estimates)
+        return self._answers(question, slots, least, found, rows_read), scope
 
     def _answers(
-        self, question: KeyQuestion, slots: Slots, least: int, found: CountedSlots, rows_read: int = 0
+        self, question: KeyQuestion, slots: Slots, least: int, found: CountedSlots, rows_read: int
     ) -> Sequence[PersistentAnswer]:
         """The answers, most slots first and then by name; objects when somebody takes them."""
         estimate = _estimate(found.least, found.most, slots.count)
@@ -117,6 +101,31 @@ class Persistent(WantedKeys[Answered[PersistentAnswer]]):
     @property
     def _most_rows(self) -> int:
         return UNLIMITED if self.most is None else min(self.most, UNLIMITED)
+
+
+class _Ways(NamedTuple):
+    """Each way to the keys with rows in `least` slots and at most `most_rows` rows.
+
+    names: all that may be among them, by the evidence.
+    """
+
+    evidence: Evidence
+    names: Names
+    least: int
+    most_rows: int
+
+    def by(self, way: Way) -> tuple[CountedSlots, int]:
+        """See `Ways.by`; also how many rows were read for it."""
+        question, slots = self.evidence.question, self.evidence.slots
+        if way == SCAN:
+            rows = question.rows()
+            found = count_slots(rows, slots, self.least, self.most_rows)
+            return found, rows.stored_rows + question.live_totals.rows
+        parts = [
+            CountedSlots.of(self.evidence.presence(part, self.least, self.most_rows))
+            for part in _in_parts(self.names, len(self.evidence.columns))
+        ]
+        return CountedSlots.joined(question.view.key, parts), 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,15 +55,18 @@ Runs that had to make room for others in memory are paid for anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
 
-from tidemark.query.answers.plan import RUNS, SCAN, Way
+from tidemark.query.answers.plan import INDEX, RUNS, SCAN, Way
 from tidemark.query.reading.number_parts import FEW
 from tidemark.query.reading.spending import Left, Limit, Spending, current
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.key_marks import KeyMarks
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
 PATIENCE = 0.25  # seconds
@@ -147,6 +150,13 @@ def cheapest(estimates: Mapping[Way, float]) -> dict[Way, float]:
     """Only the way with the least estimate, without learned factors: the same data give the same way."""
     way = min(estimates, key=estimates.__getitem__)
     return {way: estimates[way]}
+
+
+class Ways(Protocol[T_co]):
+    """A question that is understood, with several ways to its answer."""
+
+    def by(self, way: Way) -> T_co | None:
+        """The answer by this way; None if it cannot answer after all, which INDEX always can."""
 
 
 class Costs:
@@ -237,17 +247,22 @@ class Costs:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""
         return cost * self.factors.get((topic, way), 1.0)
 
-    def attempts(
-        self, topic: str, estimates: Mapping[Way, float], reading: Reading | None = None
-    ) -> Iterator[Attempt]:
-        """The ways to take in turn, the one with the least corrected estimate first, until one has answered.
-
-        for attempt in costs.attempts("rows", {INDEX: alone, SCAN: scan}):
-            with attempt:
-                return self._alone(view) if attempt.way == INDEX else self._scanned(view)
+    def answer(
+        self, topic: str, ways: Ways[T], estimates: Mapping[Way, float], reading: Reading | None = None
+    ) -> T:
+        """The answer by the way with the least corrected estimate; by the next one where that is stopped.
 
         reading: the part of the estimate of the way RUNS that questions share.
         """
+        for attempt in self.attempts(topic, estimates, reading):
+            if (found := attempt.answer(ways)) is not None:
+                return found
+        return cast("T", ways.by(INDEX))
+
+    def attempts(
+        self, topic: str, estimates: Mapping[Way, float], reading: Reading | None = None
+    ) -> list[Attempt]:
+        """The ways to take in turn until one has answered; see `answer`."""
         costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
         shown, again = dict(costs), dict(costs)  # again: the cost of the way once runs are in memory
         if reading is not None:
@@ -256,26 +271,26 @@ class Costs:
         order = sorted(shown, key=shown.__getitem__)
         unknown = {way for way in order if (topic, way) not in self._measured}
         if len(unknown) < len(order):  # those are tried, or come last; but to read runs has been paid for
-            order.sort(key=lambda way: way in unknown and costs[way] == again[way])
+            last = [way for way in order if way in unknown and costs[way] == again[way]]
+            order = [*(way for way in order if way not in last), *last]
         if reading is not None and order[0] != RUNS:
             reading.pay(max(0.0, costs[order[0]] - again[RUNS]))
         spent = current()
         if spent is None or (len(order) == 1 and spent.limits):
-            yield Attempt(order[0], None, self, topic, 0.0)
-            return
+            return [Attempt(order[0], None, self, topic, 0.0)]
         is_told = not spent.limits  # a choice inside a way is not recorded in the plan
         if is_told:
             told = spent.plan.estimates
             told.update({way: told.get(way, 0.0) + cost / 1000 for way, cost in shown.items()})
-        trial = self._trial(topic, order, shown, again)
+        trial, found = self._trial(topic, order, shown, again), list[Attempt]()
         if trial is not None:
             way, most = trial
             order.remove(way)
-            yield Attempt(way, spent, self, topic, estimates[way], most / 1e6, is_told=is_told, is_trial=True)
+            found.append(Attempt(way, spent, self, topic, estimates[way], most / 1e6, is_told, is_trial=True))
         for way, after in zip(order, [*order[1:], None], strict=True):
-            most = math.inf if after is None else max(2 * costs[way], costs[after]) / 1e6
-            most = max(most, self.patience)
-            yield Attempt(way, spent, self, topic, estimates[way], most, is_told=is_told)
+            most = math.inf if after is None else max(2 * costs[way], costs[after], 1e6 * self.patience) / 1e6
+            found.append(Attempt(way, spent, self, topic, estimates[way], most, is_told))
+        return found
 
     def _trial(
         self, topic: str, order: Sequence[Way], shown: Mapping[Way, float], again: Mapping[Way, float]
@@ -337,16 +352,16 @@ class Costs:
         if is_trial or (before is None and (way == SCAN or seconds > self.patience)):
             known = ratio
         elif before is not None and (before > known) == (ratio > known):
-            known = min(before, ratio, key=lambda one: abs(math.log(one / known)))
+            known = min(before, ratio) if ratio > known else max(before, ratio)
         else:
             known *= (ratio / known) ** _SHARE
         self.factors[place] = known
         self._due[place] = max(2 * FIRST_TRIAL, AGAIN * self._asked.get(topic, 0))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Attempt:
-    """A way that is taken inside a `with`. If it takes too long it is stopped, and the block is left.
+    """A way that is taken, and stopped if it takes too long.
 
     spent: the question; None: nothing is measured, and the way is not stopped.
     cost: the estimate, not corrected, in microseconds. most: for how many seconds it may go on.
@@ -361,41 +376,36 @@ class Attempt:
     most: float = math.inf
     is_told: bool = False
     is_trial: bool = False
-    _is_refused: bool = False
-    _began: float = field(init=False)
-    _outer: Way | None = field(init=False)
-    _limit: Limit = field(init=False)
 
-    def __enter__(self) -> None:
-        if self.spent is not None:
-            self._began, self._outer = self.spent.seconds(), self.spent.way
-            self._limit, self.spent.way = Limit(self._began + self.most), self.way
-            self.spent.limits.append(self._limit)
-
-    def refuse(self) -> None:
-        """The way cannot answer after all: nothing is learned about it, and another way answers."""
-        self._is_refused = True
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+    def answer(self, ways: Ways[T]) -> T | None:
+        """The answer by this way; None if it was stopped, or cannot answer: then nothing is learned of it."""
         spent = self.spent
         if spent is None:
-            return False
-        is_stopped = isinstance(error, Left) and error.limit is self._limit
+            return ways.by(self.way)
+        began, outer = spent.seconds(), spent.way
+        limit, spent.way = Limit(began + self.most), self.way
+        spent.limits.append(limit)
+        try:
+            found, is_stopped = ways.by(self.way), False
+        except Left as left:
+            if left.limit is not limit:
+                raise
+            found, is_stopped = None, True
+        finally:
+            taken, spent.way = spent.way, outer
+            spent.limits.remove(limit)
         if is_stopped and self.is_told:
             spent.plan.left.append(self.way)
-        has_answered = error is None and not self._is_refused
-        if has_answered and self.is_told:
-            spent.plan.took(spent.way or self.way)
-        if is_stopped or (has_answered and spent.way == self.way):
+        if found is not None and self.is_told:
+            spent.plan.took(taken)
+        if is_stopped or (found is not None and taken == self.way):
             self.costs.learn(
                 self.topic,
                 self.way,
                 self.cost,
-                spent.seconds() - self._began,
+                spent.seconds() - began,
                 is_trial=self.is_trial,
                 is_stopped=is_stopped,
                 has_compared=spent.compared,
             )
-        spent.way = self._outer
-        spent.limits.remove(self._limit)
-        return is_stopped
+        return found

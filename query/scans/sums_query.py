@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidemark.warehouse.columns.exact_sums import DIGITS, STEP, Sums
+from tidemark.warehouse.columns.exact_sums import DIGITS, STEP, UNIT_BITS, Sums
 from tidemark.warehouse.columns.value_encoding import Measure
 
 _HALF = 2**32
@@ -50,5 +50,6 @@ def sums_of_rows(rows: Iterable[Sequence[Any]], codes: int) -> list[Sums]:
             found[code] += Sums(negative=count) if place < 0 else Sums(positive=count)
         else:
             squares = (int(high) << 64) + (int(mixed) << 33) + int(low)
-            found[code] += Sums.at(place, count, int(total), squares)
+            unit = -UNIT_BITS if place is None else STEP * place - DIGITS
+            found[code] += Sums.of_unit(unit, count, int(total), squares)
     return found

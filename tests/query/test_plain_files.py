@@ -76,6 +76,8 @@ def check_other_way(world: GroupWorld, read: Read = READ) -> None:
         return read(*given)
 
     with clock.questions(), Patch.context() as patch:
+        for wait in ("_LEAST_WAIT", "_REPORT_SECONDS"):  # the thread that reads is the first to see its end
+            patch.setattr(connections, wait, 60)
         patch.setattr(coded_rows, "read_rows", slow)
         found = wh.quantile([0, 0.5, 1], **ASK)
     assert is_read.is_set()

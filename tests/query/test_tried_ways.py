@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -52,8 +52,22 @@ def asked(worlds: Sequence[World], read: float = 0.0, *, compares: bool = False)
     clock, chooser, found = Work(), Costs(), list[Asked]()
     unread, payments = read, LRUCache[float](1)
 
+    class Ways(NamedTuple):
+        true: Mapping[str, float]
+
+        def by(self, way: str) -> str:
+            nonlocal unread
+            if compares and way == "scan":
+                spending.compared_files()
+            step = self.true[way] / STEPS
+            while way == "runs" and unread > 0:
+                clock.step(read / STEPS)
+                unread -= read / STEPS
+            for _ in range(STEPS):
+                clock.step(step)
+            return way
+
     def answer(true: Mapping[str, float], errors: Mapping[str, float]) -> Asked:
-        nonlocal unread
         began, is_trial = clock.done, False
         once = unread * errors.get("runs", 1.0) * 1e6
         reading = Reading({"run": once}, payments) if "runs" in true else None
@@ -62,16 +76,8 @@ def asked(worlds: Sequence[World], read: float = 0.0, *, compares: bool = False)
         }
         for attempt in chooser.attempts("rows", given, reading):
             is_trial = is_trial or attempt.is_trial
-            with attempt:
-                if compares and attempt.way == "scan":
-                    spending.compared_files()
-                step = true[attempt.way] / STEPS
-                while attempt.way == "runs" and unread > 0:
-                    clock.step(read / STEPS)
-                    unread -= read / STEPS
-                for _ in range(STEPS):
-                    clock.step(step)
-                return Asked(clock.done - began, attempt.way, is_trial)
+            if way := attempt.answer(Ways(true)):
+                return Asked(clock.done - began, way, is_trial)
         raise AssertionError
 
     with clock.questions():
@@ -249,13 +255,19 @@ def test_a_way_that_compared_files_has_answered(monkeypatch: Patch) -> None:
         check_compared()
 
 
+class Compares(NamedTuple):
+    clock: Work
+
+    def by(self, way: str) -> str:
+        self.clock.step(3.0)
+        spending.compared_files()
+        return way
+
+
 def test_a_way_that_compared_files_corrects_no_factor() -> None:
     clock, chooser = Work(), Costs()
     with clock.questions(), spending.spending() as spent:
-        (attempt,) = chooser.attempts("rows", {"scan": 1e6})
-        with attempt:
-            clock.step(3.0)
-            spending.compared_files()
+        chooser.answer("rows", Compares(clock), {"scan": 1e6})
     assert spent.compared
     assert chooser.corrected("rows", "scan", 1.0) == 1.0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ from tests.soak import draws
 from tidemark.query.groups import many_groups
 from tidemark.query.quantiles import many_windows
 from tidemark.query.reading import block_reader, spending
-from tidemark.query.reading.costs import Costs, Rates, Reading
+from tidemark.query.reading.costs import Attempt, Costs, Rates, Reading
 from tidemark.warehouse.memory_cache import LRUCache
 
 
@@ -57,6 +57,18 @@ def slow_blocks(clock: Work, seconds: float) -> Iterator[None]:
         yield
 
 
+class Steps(NamedTuple):
+    """Ways that take so many seconds."""
+
+    clock: Work
+    seconds: Mapping[str, float]
+
+    def by(self, way: str) -> str:
+        for _ in range(STEPS):
+            self.clock.step(self.seconds[way] / STEPS)
+        return way
+
+
 STEPS = 50
 COSTS = st.floats(0.01, 10)
 ERRORS = st.floats(0.1, 10)
@@ -71,16 +83,8 @@ def spent(costs: tuple[float, float], errors: tuple[float, float]) -> float:
     true = dict(zip(names, costs, strict=True))
     estimates = {name: cost * error * 1e6 for (name, cost), error in zip(true.items(), errors, strict=True)}
 
-    def answer() -> str:
-        for attempt in chooser.attempts("rows", estimates):
-            with attempt:
-                for _ in range(STEPS):
-                    clock.step(true[attempt.way] / STEPS)
-                return attempt.way
-        raise AssertionError
-
     with clock.questions(), spending.spending() as spent:
-        assert answer() == spent.plan.way
+        assert chooser.answer("rows", Steps(clock, true), estimates) == spent.plan.way
     assert spent.plan.left + spent.plan.ways in (["index"], ["scan"], ["index", "scan"], ["scan", "index"])
     return clock.done
 
@@ -145,9 +149,7 @@ def test_what_a_way_took_corrects_its_rates() -> None:
 
     def ask(way: Any, estimate: float, took: float) -> None:
         with clock.questions(), spending.spending():
-            (attempt,) = costs.attempts("rows", {way: estimate * 1e6})
-            with attempt:
-                clock.step(took)
+            assert costs.answer("rows", Steps(clock, {way: took}), {way: estimate * 1e6}) == way
 
     ask("scan", 1.0, 3.0)
     assert costs.corrected("rows", "scan", 1.0) == pytest.approx(3.0)
@@ -161,6 +163,44 @@ def test_what_a_way_took_corrects_its_rates() -> None:
     assert costs.corrected("keys", "scan", 1.0) == 1.0
 
 
+class Refuses(NamedTuple):
+    """Ways of which one cannot answer after all."""
+
+    refused: str
+
+    def by(self, way: str) -> str | None:
+        return None if way == self.refused else way
+
+
+def check_refused() -> None:
+    """The index answers, also where it was no way to choose."""
+    costs, ways = Costs(), Refuses("scan")
+    asked: list[dict[Any, float]] = [{"scan": 1e3, "index": 1e6}, {"scan": 1e3}]
+    for estimates in asked:
+        with spending.spending() as spent:
+            assert costs.answer("rows", ways, estimates) == "index"
+        assert spent.plan.left == []
+        assert "scan" not in spent.plan.ways
+        assert costs.corrected("rows", "scan", 1.0) == 1.0
+    assert ("rows", "scan") not in costs._measured
+
+
+def _learns_of_each(usual: Any) -> Any:
+    def answer(attempt: Attempt, ways: Any) -> Any:
+        attempt.costs.learn(attempt.topic, attempt.way, attempt.cost, 1.0)
+        return usual(attempt, ways)
+
+    return answer
+
+
+def test_of_a_way_that_cannot_answer_nothing_is_learned(monkeypatch: Patch) -> None:
+    """The broken variant learns of it all the same."""
+    check_refused()
+    monkeypatch.setattr(Attempt, "answer", _learns_of_each(Attempt.answer))
+    with pytest.raises(AssertionError):
+        check_refused()
+
+
 # Runs that are read when questions have paid for it.
 
 
@@ -169,7 +209,7 @@ def cost_of_all(questions: int, scan: float, known: float, read: float) -> float
     costs, payments, done, is_read = Costs(), LRUCache[float](1), 0.0, False
     for _ in range(questions):
         reading = Reading({"run": 0.0 if is_read else read}, payments)
-        first = next(costs.attempts("rows", {"runs": known + reading.cost, "scan": scan}, reading))
+        first, *_ = costs.attempts("rows", {"runs": known + reading.cost, "scan": scan}, reading)
         done += scan if first.way == "scan" else known + reading.cost
         is_read = is_read or first.way == "runs"
     return done

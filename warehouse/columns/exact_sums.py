@@ -12,8 +12,8 @@ and the integer
     q = x * 2**(53 - 8 p),   2**53 <= |q| < 2**61,
 
 which is whole, because doubles from 2**52 on are. With q = h * 2**32 + l and |l| < 2**32 the products h * h,
-h * l and l * l fit into 64 bits, and their sums for each place make those of the numbers (`Sums.at`). Numbers
-within a factor of 10**6 have at most four places.
+h * l and l * l fit into 64 bits, and their sums for each place make those of the numbers (`Sums.of_unit`).
+Numbers within a factor of 10**6 have at most four places.
 
 Rounding. A sum, mean or variance is a quotient of two integers, which Python divides with one rounding. So is
 the root of one: `_root` takes it from more than 54 bits, rounded to odd (S. Boldo and G. Melquiond, IEEE
@@ -52,14 +52,6 @@ class Sums:
     squares: int = 0
     negative: int = 0
     positive: int = 0
-
-    @classmethod
-    def at(cls, place: int | None, count: int, total: int, squares: int) -> Sums:
-        """The sums of numbers that have one place, from the sums of their integers q.
-
-        place: None if the numbers are integers themselves.
-        """
-        return cls.of_unit(-UNIT_BITS if place is None else STEP * place - DIGITS, count, total, squares)
 
     @classmethod
     def of_unit(cls, unit: int, count: int, total: int, squares: int) -> Sums:
