@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import Context, copy_context
 from itertools import pairwise
 from typing import TypeVar
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.per_process import per_process
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 Share = tuple[int, int]  # the first of some items, and the end, exclusive
 
 CORES = os.cpu_count() or 1
@@ -66,6 +68,27 @@ def each_share(work: Callable[[int, int], T], shares: Sequence[Share]) -> list[T
         return [future.result() for future in futures]
     finally:  # an error that stops one share stops the others, too, while the caller waits here
         wait([future for future in futures if not future.cancel()])
+
+
+def worked_ahead(work: Callable[[Item], T], items: Iterable[Item], most: int) -> Iterator[T]:
+    """What the work gives for each item, in their order, while threads are at most so many items ahead.
+
+    For work that is long without Python's lock, such as to decode: the caller goes through what it gives
+    meanwhile. Errors are raised in their turn, once no thread works. Reads count as in `each_share`.
+    """
+    if CORES == 1 or _is_share():
+        yield from map(work, items)
+        return
+    waiting: deque[Future[T]] = deque()
+    try:
+        for item in items:
+            waiting.append(_threads().submit(copy_context().run, work, item))
+            if len(waiting) > most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        wait([future for future in waiting if not future.cancel()])
 
 
 def _is_share() -> bool:

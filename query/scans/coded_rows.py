@@ -47,7 +47,6 @@ Span = tuple[int, int]  # the least number of a column, and how many there are f
 
 MOST_CODES = 2**16  # that are sorted in one pass
 PIECE_ROWS = 2**17
-READ_WEIGHT = 8  # how many times as long as to go through a row it takes to read it
 _BYTES, _COLUMN_BYTES = 48, 16  # of a row: as it was read, sorted, and put in its place
 FEW_GROUPS = 2**6  # whose stretches are taken piece by piece
 SUMMED_CODES = 2**10  # up to so many have sums of their own while rows are read
@@ -119,7 +118,7 @@ class CodedRows:
 
         try:
             sizes = [file.rows for file in files]
-            return cls._of_spans(spans, rows, sizes, measure.dtype, READ_WEIGHT, summed=summed)
+            return cls._of_spans(spans, rows, sizes, measure.dtype, in_turn=True, summed=summed)
         except _Outside:
             return None
 
@@ -130,11 +129,11 @@ class CodedRows:
         rows: Callable[[int, int], Iterator[Rows]],
         sizes: Sequence[int],
         dtype: np.dtype[Any],
-        weight: int = 1,
         *,
+        in_turn: bool = False,
         summed: bool = False,
     ) -> CodedRows:
-        """rows: of a share of items of these sizes."""
+        """rows: of a share of items of these sizes. in_turn: whether one thread goes through all shares."""
         codes = codes_of(spans)
 
         def code_of(groups: Sequence[Ints]) -> Ints:
@@ -145,11 +144,12 @@ class CodedRows:
             return combine_codes(numbers, [size for _, size in spans])
 
         def read(dtype_of_sums: np.dtype[Any] | None) -> list[_Share]:
-            return each_share(
-                lambda first, last: _share(rows(first, last), code_of, codes, dtype_of_sums), shares
-            )
+            def one(first: int, last: int) -> _Share:
+                return _share(rows(first, last), code_of, codes, dtype_of_sums)
 
-        shares = shares_of(np.array(sizes, np.int64), weight)
+            return [one(*share) for share in shares] if in_turn else each_share(one, shares)
+
+        shares = shares_of(np.array(sizes, np.int64))
         found = read(dtype if summed and codes <= SUMMED_CODES else None)
         counts = np.stack([share.counts for share in found]).sum(axis=0)
         filled = np.flatnonzero(counts[_NUMBERS] + counts[_NANS] + counts[_NULLS])

@@ -29,6 +29,7 @@ from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.value_encoding import Measure
+from tidemark.warehouse.errors import DamagedWarehouse
 
 SPANS = [[7], [0, 1], [-3, 5, 300], range(1000), [-(2**63), 0, 2**63 - 1]]
 
@@ -147,6 +148,27 @@ def check_files(folder: Path) -> None:
 
 def test_whole_files_are_read_as_they_are(tmp_path: Path) -> None:
     check_files(tmp_path)
+
+
+def check_changed_file(folder: Path) -> None:
+    """A file that was written anew is read by its new footer."""
+    measure, by, path = Measure("value", "long"), [Key("group", "integer")], str(folder / "changed.parquet")
+    for rows, of_group in ((70, 70), (90, 9)):
+        table = pa.table({"group": pa.array([1] * rows, pa.int32()), "value": np.arange(rows)})
+        pq.write_table(table, path + ".new", row_group_size=of_group)
+        Path(path + ".new").rename(path)
+        files = [PlainFile(path, ("group", "value"), rows, False)]
+        for _ in range(2):
+            found = CodedRows.of_files(files, [(1, 1)], measure, by, FileReading(files))
+            assert found is not None
+            assert found.sums()[0] == Sums(rows, sum(range(rows)), sum(i * i for i in range(rows)))
+
+
+def test_a_footer_is_kept_while_its_file_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_changed_file(tmp_path)
+    monkeypatch.setattr(plain_files, "checked_file", lambda path: SimpleNamespace(identity=path))
+    with pytest.raises((AssertionError, DamagedWarehouse)):
+        check_changed_file(tmp_path)
 
 
 def _live_files_are_history(patch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from threading import Event
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -67,3 +68,63 @@ def test_shares_that_go_on_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_results_are_in_the_order_of_the_shares() -> None:
     assert shares.each_share(range, [(0, 2), (2, 5), (5, 6)]) == [range(2), range(2, 5), range(5, 6)]
+
+
+def noted(taken: list[int]) -> Iterator[int]:
+    """Some items; those that were taken are noted."""
+    for item in range(9):
+        taken.append(item)
+        yield item
+
+
+def check_worked_ahead(patch: pytest.MonkeyPatch, *, waits: bool = True) -> None:
+    """Results are in order, threads are at most three items ahead, and errors leave once they have ended."""
+    taken, given, ended = list[int](), list[int](), list[int]()
+    both_begin, may_end = Barrier(2), Event()
+
+    def wait_for(futures: Any) -> None:
+        if waits:
+            may_end.set()
+            wait(futures)
+
+    def work(item: int) -> int:
+        if item in {6, 7}:
+            both_begin.wait()
+        if item == 6:
+            raise EOFError
+        if item == 7:
+            may_end.wait()
+            ended.append(item)
+        return item * item
+
+    def go_through() -> None:
+        for found in shares.worked_ahead(work, noted(taken), 3):
+            given.append(found)
+            assert len(taken) - len(given) <= 3
+
+    with ThreadPoolExecutor(2) as pool:
+        patch.setattr(shares, "CORES", 2)
+        patch.setattr(shares, "_threads", lambda: pool)
+        patch.setattr(shares, "wait", wait_for)
+        try:
+            with pytest.raises(EOFError):
+                go_through()
+            known = list(ended)
+        finally:
+            may_end.set()
+    assert given == [item * item for item in range(6)]
+    assert known == [7]
+
+
+def test_work_ahead_is_in_order_and_ends_with_its_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_worked_ahead(monkeypatch)
+
+
+def test_work_ahead_alone_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "CORES", 1)
+    assert list(shares.worked_ahead(str, iter(range(9)), 3)) == [str(item) for item in range(9)]
+
+
+def test_work_that_goes_on_after_an_error_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError):
+        check_worked_ahead(monkeypatch, waits=False)
