@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class _Unfit(Exception):
 class _Piece(NamedTuple):
     """The rows of a row group that belong to a group.
 
-    columns: of each column of the group and of the key the codes of its names, or its numbers.
+    columns: of each column of the group and of the key the places among its names, or its numbers.
     names: of each column that is text.
     has_no_key: for each row; empty if all have one. buckets: that of each row, where there are some.
     rows: how many the row group has.
@@ -60,15 +60,26 @@ class _Piece(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A column of all pieces: the codes of each, how many there are, and the names, or the least number."""
+    """A column of all pieces.
 
-    codes: list[Ints]
+    size: the number of codes. least: the number of code 0.
+    names: of text, ascending. places: for each piece the places of its names among these.
+    """
+
     size: int
-    names: Names | None
-    least: int
+    least: int = 0
+    names: Names | None = None
+    places: Sequence[Ints] = ()
+
+    def codes(self, pieces: Sequence[_Piece], number: int, place: int) -> Ints:
+        """The codes of the rows of a piece; they mean nothing for rows without a key."""
+        own = pieces[number].columns[place]
+        if self.names is None:
+            return own - self.least
+        return self.places[number][own] if len(self.places[number]) else own
 
     def names_of(self, codes: Ints) -> Names:
-        """The names that codes stand for."""
+        """The names of codes."""
         return codes + self.least if self.names is None else take_names(self.names, codes)
 
 
@@ -122,24 +133,21 @@ def _piece(source: RowSource, table: pa.Table, file: PlainFile) -> _Piece:
 
 
 def _column(pieces: Sequence[_Piece], place: int) -> _Column:
-    """One of the columns; the codes of rows without a key mean nothing."""
-    columns = [piece.columns[place] for piece in pieces]
+    """One of the columns."""
     parts = [own for piece in pieces if (own := piece.names[place]) is not None]
-    if not parts:
-        is_key = place == len(pieces[0].columns) - 1
-        return _numbers(columns, [piece.has_no_key if is_key else piece.has_no_key[:0] for piece in pieces])
-    names, places = unify_names(parts)
-    codes = [own[code] if len(own) else code for own, code in zip(places, columns, strict=True)]
-    return _Column(codes, len(names), names, 0)
-
-
-def _numbers(columns: list[Ints], null: list[Bools]) -> _Column:
-    known = [own[~none] if len(none) else own for own, none in zip(columns, null, strict=True)]
+    if parts:
+        names, places = unify_names(parts)
+        return _Column(len(names), 0, names, places)
+    is_key = place == len(pieces[0].columns) - 1
+    known = [
+        piece.columns[place][~piece.has_no_key] if is_key and len(piece.has_no_key) else piece.columns[place]
+        for piece in pieces
+    ]
     least = min((int(own.min()) for own in known if len(own)), default=0)
     size = max((int(own.max()) for own in known if len(own)), default=least) - least + 1
     if size.bit_length() > MOST_BITS:
         raise _Unfit
-    return _Column([own - least for own in columns], size, None, least)
+    return _Column(size, least)
 
 
 def _counted(source: RowSource, pieces: Sequence[_Piece], *, squares: bool) -> pa.Table:
@@ -149,26 +157,27 @@ def _counted(source: RowSource, pieces: Sequence[_Piece], *, squares: bool) -> p
     if source.buckets is not None:
         low = int(source.buckets.edges.min())
         sizes.append(int(source.buckets.edges.max()) - low + 1)
-    rows = np.array([len(piece.columns[-1]) for piece in pieces], np.int64)
+    edges = np.cumsum([0, *(len(piece.columns[-1]) for piece in pieces)])
     groups, bits = prod(sizes), key.size.bit_length()
-    if groups > most_numbers(int(rows.sum())) or groups.bit_length() + bits > MOST_BITS:
+    if groups > most_numbers(int(edges[-1])) or groups.bit_length() + bits > MOST_BITS:
         raise _Unfit
+    pairs = np.empty(edges[-1], np.int64)
 
-    def numbers(first: int, last: int) -> list[Ints]:
-        found = []
+    def code(first: int, last: int) -> None:
         for number in range(first, last):
-            piece, codes = pieces[number], [column.codes[number] for column in by]
+            piece = pieces[number]
+            codes = [column.codes(pieces, number, place) for place, column in enumerate(by)]
             codes += [] if piece.buckets is None else [piece.buckets - low]
-            keys = key.codes[number]
+            keys = key.codes(pieces, number, len(by))
             if len(piece.has_no_key):
                 keys = np.where(piece.has_no_key, key.size, keys)
-            found.append(combine_codes(codes, sizes) << bits | keys)
-        return found
+            own = pairs[edges[number] : edges[number + 1]]
+            np.left_shift(combine_codes(codes, sizes), bits, out=own)
+            own |= keys
 
-    coded = [own for share in each_share(numbers, shares_of(rows)) for own in share]
-    live = [coded[0][:0], *(own for own, piece in zip(coded, pieces, strict=True) if piece.is_live)]
-    pairs, own = np.concatenate(coded), np.concatenate(live)
-    group, counts = _count(pairs, own, groups, bits, key.size, squares=squares)
+    each_share(code, shares_of(np.diff(edges)))
+    live = pairs[edges[sum(not piece.is_live for piece in pieces)] :].copy()
+    group, counts = _count(pairs, live, groups, bits, key.size, squares=squares)
     codes = np.unravel_index(group, sizes)
     names = [column.names_of(own) for column, own in zip(by, codes, strict=False)]
     if source.buckets is not None:
@@ -191,18 +200,21 @@ def _count(
     starts, ends, stops = edges[filled], ends[filled], edges[filled + 1]
     is_first = np.ones(len(pairs), bool)
     np.not_equal(pairs[1:], pairs[:-1], out=is_first[1:])
-
-    def summed(numbers: NDArray[Any], places: Ints) -> Ints:
-        found: Ints = np.add.reduceat(numbers, places, dtype=np.int64) if len(places) else places
-        return found
-
     m = np.bincount(live[live & (1 << bits) - 1 != no_key] >> bits, minlength=groups)[filled]
-    keys = summed(is_first, starts) - (ends < stops)
-    counts = {"n": ends - starts - m, "m": m, "nulls": stops - ends, "keys": keys}
+    equal = len(pairs) - np.count_nonzero(is_first)  # to the one before
+    if 2 * equal < len(pairs):  # the rarer ones are listed
+        others = np.flatnonzero(~is_first)
+        keys = stops - starts - others.searchsorted(stops) + others.searchsorted(starts)
+    else:
+        places = np.flatnonzero(is_first)
+        keys = places.searchsorted(stops) - places.searchsorted(starts)
+    nulls = stops - ends
+    counts = {"n": ends - starts - m, "m": m, "nulls": nulls, "keys": keys - (nulls > 0)}
     if squares:
         if len(pairs) >= MOST_SQUARED:
             raise _Unfit
         places = np.flatnonzero(is_first)
-        rows = np.diff(places, append=len(pairs))
-        counts["squares"] = summed(rows * rows, places.searchsorted(starts)) - (stops - ends) ** 2
+        rows, firsts = np.diff(places, append=len(pairs)), places.searchsorted(starts)
+        summed = np.add.reduceat(rows * rows, firsts) if len(firsts) else firsts
+        counts["squares"] = summed - nulls**2
     return filled, counts

@@ -140,7 +140,7 @@ def without_null(*piece: Any) -> _Piece:
 def by_own_dictionary(pieces: Any, place: int) -> Any:
     """The codes of each dictionary are taken for those of all."""
     found = COLUMN(pieces, place)
-    return found._replace(codes=[piece.columns[place] for piece in pieces]) if found.names else found
+    return found._replace(places=[np.arange(len(own)) for own in found.places])
 
 
 def without_sort(pairs: Any, *given: Any, **options: Any) -> Any:
