@@ -103,7 +103,8 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     known = None if question.window.partial_ticks else _exact_in_history(listed, names)
     unknown = len(names) if known is None else int((known < 0).sum())
     together = 1 if question.scanned is None else question.scanned.together
-    estimates = {INDEX: question.lookups(unknown), SCAN: question.scan_cost(summed=True) / together}
+    scan = question.scan_cost(summed=question.scanned is None) / together
+    estimates = {INDEX: question.lookups(unknown), SCAN: scan}
     ways = _Ways(question, least, k, wanted, names, in_history, known)
     return question.source.costs.answer("keys", ways, estimates)
 

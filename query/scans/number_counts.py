@@ -3,8 +3,8 @@
 So keys are counted whose numbers lie close together, as the statistics of the files tell, such as ids that
 are given one after the other. Each thread reads files of its own (plain_files.py) and has its own array.
 
-Cost: some nanoseconds a row, about a quarter of what a hash table takes. Memory: 16 bytes for each possible
-number and thread.
+Cost: some nanoseconds a row, about a quarter of what a hash table takes. Memory: PLACE_BYTES for each
+possible number and thread.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidemark.query.reading import shares
+from tidemark.query.reading.budgets import scan_memory
 from tidemark.query.reading.costs import most_numbers
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.scans.plain_files import FileReading, PlainFile, read_row_groups
@@ -27,6 +29,7 @@ Ints = NDArray[np.int64]
 
 READ_WEIGHT = 8  # how many times as long as to go through a row it takes to read it
 TOGETHER = 2**16  # at least so many numbers are counted in one pass
+PLACE_BYTES = 64  # the counts of a thread, those of a pass, and the numbers of a pass with their pieces
 
 
 class NumberCounts(NamedTuple):
@@ -38,8 +41,12 @@ class NumberCounts(NamedTuple):
 
 
 def are_few(span: tuple[int, int], files: Sequence[PlainFile]) -> bool:
-    """Whether a span, its least number and how many there are, has few numbers beside the rows of files."""
-    return span[1] <= most_numbers(sum(file.rows for file in files))
+    """Whether a span, its least number and how many there are, has few numbers.
+
+    Few are so many beside the rows of the files, and so many that arrays of all threads fit into the memory.
+    """
+    has_few = span[1] <= most_numbers(sum(file.rows for file in files))
+    return has_few and PLACE_BYTES * shares.CORES * span[1] <= scan_memory()
 
 
 def count_numbers(
@@ -64,11 +71,15 @@ def count_numbers(
                 counts[int(is_live)] += np.bincount(numbers - least, minlength=size)
         return counts
 
-    parts = each_share(of_files, shares_of(np.array([file.rows for file in files], np.int64), READ_WEIGHT))
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    counts, *others = each_share(
+        of_files, shares_of(np.array([file.rows for file in files], np.int64), READ_WEIGHT)
+    )
+    for part in others:
+        if counts is None or part is None:
+            return None
+        counts += part
+    if counts is None:
         return None
-    counts = np.sum(known, axis=0)
     places = np.flatnonzero(counts[0] + counts[1])
     return NumberCounts(places + least, *counts[:, places])
 

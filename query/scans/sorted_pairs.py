@@ -6,7 +6,7 @@ dictionaries with which it is read, whose names are united once. So columns are 
 whose codes fit into a number. Each thread reads files of its own (plain_files.py).
 
 Cost: some tens of nanoseconds a row, a fraction of what a hash table of the pairs takes. Memory: ROW_BYTES
-for each row.
+for each row, and COLUMN_BYTES for each column of its group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-ROW_BYTES = 64  # the codes of some columns, the number, and copies of both
+ROW_BYTES, COLUMN_BYTES = 64, 8  # the key, the number and copies of both; the codes of a column of the group
 MOST_BITS = 62  # of a number
 MOST_SQUARED = 2**31  # rows, whose square is a number
 FEW_NAMES, ROWS_A_NAME = 2**12, 4  # text repeats if a row group has few names, or so many rows for each
@@ -92,7 +92,7 @@ def count_pairs(source: RowSource, *, squares: bool, memory: int, reading: FileR
     """
     files = sorted(source.plain, key=lambda file: file.is_live)
     sizes = np.array([file.rows for file in files], np.int64)
-    if int(sizes.sum()) * ROW_BYTES > memory:
+    if int(sizes.sum()) * (ROW_BYTES + COLUMN_BYTES * len(source.by)) > memory:
         return None
 
     def read(first: int, last: int) -> list[_Piece]:
@@ -106,7 +106,7 @@ def count_pairs(source: RowSource, *, squares: bool, memory: int, reading: FileR
 
     try:
         pieces = [piece for share in each_share(read, shares_of(sizes, READ_WEIGHT)) for piece in share]
-        return _counted(source, pieces, squares=squares) if pieces else None
+        return _counted(source, pieces, reading, squares=squares) if pieces else None
     except _Unfit:
         return None
 
@@ -150,7 +150,7 @@ def _column(pieces: Sequence[_Piece], place: int) -> _Column:
     return _Column(size, least)
 
 
-def _counted(source: RowSource, pieces: Sequence[_Piece], *, squares: bool) -> pa.Table:
+def _counted(source: RowSource, pieces: Sequence[_Piece], reading: FileReading, *, squares: bool) -> pa.Table:
     """See `count_pairs`; the pieces of history come first."""
     *by, key = (_column(pieces, place) for place in range(len(source.by) + 1))
     sizes, low = [column.size for column in by], 0
@@ -165,6 +165,7 @@ def _counted(source: RowSource, pieces: Sequence[_Piece], *, squares: bool) -> p
 
     def code(first: int, last: int) -> None:
         for number in range(first, last):
+            reading.check()
             piece = pieces[number]
             codes = [column.codes(pieces, number, place) for place, column in enumerate(by)]
             codes += [] if piece.buckets is None else [piece.buckets - low]
@@ -176,6 +177,7 @@ def _counted(source: RowSource, pieces: Sequence[_Piece], *, squares: bool) -> p
             own |= keys
 
     each_share(code, shares_of(np.diff(edges)))
+    reading.check()
     live = pairs[edges[sum(not piece.is_live for piece in pieces)] :].copy()
     group, counts = _count(pairs, live, groups, bits, key.size, squares=squares)
     codes = np.unravel_index(group, sizes)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.query.reading import number_parts
+from tidemark.query.reading import number_parts, shares
 from tidemark.query.scans import coded_pieces, coded_rows, divided_rows, event_scan, plain_files
 from tidemark.query.scans.coded_pieces import CodeTotals, Piece
 from tidemark.query.scans.coded_rows import CodedRows
@@ -146,7 +146,12 @@ def check_files(folder: Path) -> None:
         assert len(table) == 0 or found is None
 
 
-def test_whole_files_are_read_as_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cores", [1, 3])
+def test_whole_files_are_read_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr(shares, "SHARED", 0)
+    monkeypatch.setattr(shares, "CORES", cores)
     check_files(tmp_path)
 
 

@@ -21,7 +21,7 @@ from tidemark import query, warehouse
 from tidemark.query.asking import event_keys
 from tidemark.query.keys import key_scan, key_source
 from tidemark.query.keys.key_scan import CountedNames
-from tidemark.query.reading import costs
+from tidemark.query.reading import costs, shares
 from tidemark.query.reading.costs import Costs
 from tidemark.query.scans import number_counts, row_source
 from tidemark.query.scans.plain_files import PlainFile
@@ -91,10 +91,10 @@ def check_world(world: GroupWorld, live: list[Row], window: Window) -> list[Any]
     return check(world.open(), counts(world, "number", window)[0], Counter(inside), window)
 
 
-@given(batches=BATCHES, window=WINDOWS, first=st.sampled_from(FIRSTS))
+@given(batches=BATCHES, window=WINDOWS, first=st.sampled_from(FIRSTS), cores=st.sampled_from([1, 3]))
 @settings(max_examples=draws(6))
 def test_numbers_are_counted_as_a_counter_does_and_as_duckdb_does(
-    tmp_path_factory: pytest.TempPathFactory, batches: Any, window: Window, first: int
+    tmp_path_factory: pytest.TempPathFactory, batches: Any, window: Window, first: int, cores: int
 ) -> None:
     """NULL, late rows, live rows, rows without a time; windows that cut files; the ends of integers."""
     given = [(is_loaded, rows_of(rows, first)) for is_loaded, rows in batches]
@@ -102,6 +102,8 @@ def test_numbers_are_counted_as_a_counter_does_and_as_duckdb_does(
     with Patch.context() as patch:
         found = noted.__wrapped__(patch)  # type: ignore[attr-defined]
         patch.setattr(costs, "NUMBERS_A_ROW", 40)  # so few rows have few numbers
+        patch.setattr(shares, "SHARED", 0)
+        patch.setattr(shares, "CORES", cores)
         world = made(tmp_path_factory.mktemp("w"), given)
         answers = check_world(world, live, window)
         assert None not in found
@@ -167,6 +169,26 @@ def test_numbers_far_apart_are_counted_by_duckdb(tmp_path: Path, noted: list[Any
     rows = rows_of([(i % 24, i % 5 * 10**9) for i in range(60)])
     check_world(made(tmp_path, [(True, rows)]), [], None)
     assert not noted
+
+
+def test_arrays_that_do_not_fit_into_the_memory_are_counted_by_duckdb(
+    known: tuple[GroupWorld, list[Row]], noted: list[Any], monkeypatch: Patch
+) -> None:
+    check_world(*known, None)
+    assert noted
+    noted.clear()
+    monkeypatch.setattr(number_counts, "scan_memory", lambda: 1000)
+    check_world(*known, None)
+    assert not noted
+
+
+@pytest.mark.parametrize("spans", [[(0, 3)], [(1, 60)]])
+def test_one_share_with_numbers_outside_of_the_statistics_is_enough(
+    known: tuple[GroupWorld, list[Row]], noted: list[Any], monkeypatch: Patch, spans: list[tuple[int, int]]
+) -> None:
+    monkeypatch.setattr(shares, "SHARED", 0)
+    monkeypatch.setattr(shares, "CORES", 3)
+    test_numbers_outside_of_the_statistics_are_counted_by_duckdb(known, noted, monkeypatch, spans)
 
 
 def test_rows_that_were_removed_do_not_count(

@@ -14,7 +14,7 @@ from tests.query.groupworld import HOUR, START, WINDOWS, GroupWorld, Row
 from tests.query.test_selected_keys import BY, CUT, Truth, group_of, holds, made
 from tests.soak import draws
 from tidemark import query
-from tidemark.query.reading import costs
+from tidemark.query.reading import costs, shares
 from tidemark.query.scans import sorted_pairs
 from tidemark.query.scans.key_scan import KeyScan
 from tidemark.query.scans.sorted_pairs import _Piece
@@ -84,6 +84,7 @@ def check(world: World, key: str, by: Any, window: Any, every: str | None) -> li
     key=st.sampled_from(KEYS),
     by=st.sampled_from(BYS),
     every=st.sampled_from([None, "5h"]),
+    cores=st.sampled_from([1, 3]),
 )
 @settings(max_examples=draws(6))
 def test_a_sort_counts_as_a_counter_does_and_as_duckdb_does(
@@ -94,6 +95,7 @@ def test_a_sort_counts_as_a_counter_does_and_as_duckdb_does(
     key: str,
     by: Any,
     every: str | None,
+    cores: int,
 ) -> None:
     """NULL in groups and keys, late and live rows, rows without a time, windows that cut files."""
     given = [(is_loaded, rows_of(rows, first)) for is_loaded, rows in batches]
@@ -101,6 +103,8 @@ def test_a_sort_counts_as_a_counter_does_and_as_duckdb_does(
     with Patch.context() as patch:
         found = noted.__wrapped__(patch)  # type: ignore[attr-defined]
         patch.setattr(costs, "NUMBERS_A_ROW", 2**20)  # so few rows have few groups
+        patch.setattr(shares, "SHARED", 0)
+        patch.setattr(shares, "CORES", cores)
         answers = check(world, key, by, window, every)
         assert not answers or all(one is not None for one in found)
         patch.setattr(KeyScan, "_pairs", lambda _: None)
@@ -194,6 +198,8 @@ def test_rows_that_do_not_fit_into_numbers_are_counted_by_duckdb(
 ) -> None:
     monkeypatch.setattr(*UNFIT[what])
     monkeypatch.setattr(sorted_pairs, "ROWS_A_NAME", 2**20 if what == "names" else 4)
+    monkeypatch.setattr(shares, "SHARED", 0)
+    monkeypatch.setattr(shares, "CORES", 3)
     check_known(known)
     assert set(map(type, noted)) == {type(None)}
 
