@@ -25,6 +25,7 @@ Node: TypeAlias = dict[str, Any]
 _CACHED_CHARACTERS = 2**22  # of trees
 _SHAPE_CHARACTERS = 2**20  # of statements that were bound
 _CONSTANTS = re.compile(r"\"[^\"]*\"|'[^']*'|\b\d[\w.]*")  # and names in quotes: they may have digits
+_OTHER_QUOTES = re.compile(r"--|/\*|\\|\$(?!\d)")  # there a quote may have no partner
 
 
 def parsed(statement: str) -> Node | None:
@@ -98,7 +99,9 @@ class Bindings:
         """
         import duckdb
 
-        kept = self._bound.at((_CONSTANTS.sub(_kind_of_constant, statement), _types(params)))
+        is_plain = _OTHER_QUOTES.search(statement) is None
+        shape = _CONSTANTS.sub(_kind_of_constant, statement) if is_plain else statement
+        kept = self._bound.at((shape, _types(params)))
         if kept.value:
             return True
         try:

@@ -119,6 +119,11 @@ def check_shapes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert wh.sql("SELECT n FROM events WHERE n = ?", params=[15]).fetchall() == [(15,)]
     with pytest.raises(InputError, match="DuckDB refuses"):
         wh.sql(quoted_name.format(14, "m", "x"))
+    for hidden in ("-- it's\n", "/* it's */", "$$'$$ = 'x' AND"):
+        odd = f"SELECT n FROM events WHERE {hidden} {{}} = 14 AND s = 'x'"
+        wh.sql(odd.format("n"))
+        with pytest.raises(InputError, match="DuckDB refuses"):
+            wh.sql(odd.format("m"))
     with pytest.raises(InputError, match="Values were not provided"):
         wh.sql("SELECT n FROM events WHERE n = ?")
     late = wh.sql("SELECT n FROM events WHERE n = ?", params=["no number"])
