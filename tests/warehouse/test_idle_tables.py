@@ -223,14 +223,15 @@ def test_a_table_that_is_in_use_is_nobody_else_s(store: Store) -> None:
     assert (mine.version(), other.version(), tables.open_table(store, NAME).version()) == (0, 0, 1)
 
 
-def test_a_table_that_lost_a_race_is_not_opened_again(store: Store) -> None:
-    table = tables.open_table(store, NAME)
+@pytest.mark.parametrize("find", [tables.open_tables, tables.find_tables], ids=["open", "find"])
+def test_a_table_that_lost_a_race_is_not_opened_again(store: Store, find: Any) -> None:
+    (table,) = find(store, NAME)
     add_as_others(store, 0)
     file = data_files.write_file(store, NAME, pa.table({"x": [1]}), "a.parquet")
     assert tables.commit(table, [file]) is not None
     raw = table._table
     del table
-    assert tables.open_table(store, NAME)._table is not raw
+    assert find(store, NAME)[0]._table is not raw
     check(store)
 
 

@@ -100,7 +100,8 @@ def taken(store: Store, name: str) -> IdleTable:
 
 def created(store: Store, name: str, table: DeltaTable) -> None:
     """Says that the table was opened when it was created: it is kept once nobody uses it."""
-    IdleTable(store, name, _stamps(store, name), None).lend(table)
+    if not store.files.takes_rounds:
+        IdleTable(store, name, _stamps(store, name), None).lend(table)
 
 
 def committed(table: DeltaTable) -> None:

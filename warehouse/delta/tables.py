@@ -116,8 +116,8 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
     for place, name in enumerate(names):
         if found[place] is None:
             idle = idle_tables.taken(store, name)
-            table = idle.table or find_directly(store, name)
-            found[place] = table and idle.lend(table)
+            table = None if idle.table else find_directly(store, name)
+            found[place] = idle.table or (table and idle.lend(table))
     return found
 
 
