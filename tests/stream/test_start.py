@@ -7,14 +7,17 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark import query, stream, warehouse
-from tidemark.warehouse import InputError
+from tidemark.warehouse import InputError, StoreUnavailable
+from tidemark.warehouse.execution.hadoop import report_checkpoint
 
 SCHEMA = "at timestamp, value double, name string"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -245,6 +248,19 @@ def test_bad_options_are_refused_before_anything_starts(
     with pytest.raises(InputError, match=said):
         stream.start(stage.frame(), stage.uri, **{"source": "s", "checkpoint": stage.checkpoint, **change})
     assert not stage.checkpoint.exists()
+
+
+def test_a_store_that_refuses_a_checkpoint_is_no_bad_input() -> None:
+    error = Py4JJavaError.__new__(Py4JJavaError)
+    kind = SimpleNamespace(getName=lambda: "org.apache.hadoop.fs.s3a.AWSClientIOException")
+    error.java_exception = SimpleNamespace(getClass=lambda: kind, toString=lambda: "no answer")
+    with (
+        pytest.raises(StoreUnavailable, match="no answer.* run the same again"),
+        report_checkpoint("s3a://b/c"),
+    ):
+        raise error
+    with pytest.raises(InputError, match="no answer.* Name a folder"), report_checkpoint("/c"):
+        raise error
 
 
 @pytest.mark.parametrize("below", ["", "/x"])

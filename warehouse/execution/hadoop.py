@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.errors import InputError, StoreUnavailable, shortened
 from tidemark.warehouse.os_errors import one_line
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _MISSING = {
     "spark.hadoop.fs.azure.account.*",
     "gs": "the jar of Google's gcs-connector, and the settings spark.hadoop.fs.gs.*",
 }
+_OF_DISKS = {"", "file"}  # schemes
 
 
 def has_file_system(spark: SparkSession, uri: str) -> bool:
@@ -61,7 +62,7 @@ def check_checkpoint(spark: SparkSession, checkpoint: str) -> None:
 
 @contextmanager
 def report_checkpoint(checkpoint: str) -> Iterator[None]:
-    """InputError if a file system of Spark refuses the checkpoint inside."""
+    """InputError if the disk of the checkpoint refuses it inside, and StoreUnavailable if its store does."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -70,8 +71,12 @@ def report_checkpoint(checkpoint: str) -> Iterator[None]:
         refusal = error.java_exception
         if not refusal.getClass().getName().startswith(("java.io.", "java.nio.", "org.apache.hadoop.")):
             raise
-        why = one_line(str(refusal.getMessage()))
+        why = f"Spark cannot use the checkpoint {shortened(checkpoint)}: {one_line(refusal.toString())}"
+        if urlparse(checkpoint).scheme not in _OF_DISKS:
+            raise StoreUnavailable(
+                f"{why}. Nothing was started. Check its address and the settings spark.hadoop.*, and run the "
+                "same again."
+            ) from error
         raise InputError(
-            f"Spark cannot use the checkpoint {shortened(checkpoint)}: {why}. Nothing was started. Name a "
-            "folder that it can write to (checkpoint=, --checkpoint)."
+            f"{why}. Nothing was started. Name a folder that it can write to (checkpoint=, --checkpoint)."
         ) from error
