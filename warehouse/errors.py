@@ -15,7 +15,7 @@ from typing import Any
 
 _SHOWN = 100  # characters of a value in an error text
 _MOST = 2_000  # characters of an error text: a screen
-_LONG_WORD = re.compile(r"(\S{200})\S{101,}(\S{100})")  # such as a path of 100 KB
+_LONG_WORD = re.compile(r"(?<!\S)(\S{200})\S{101,}(\S{100})")  # such as a path of 100 KB
 MOST_LONG = 2**63 - 1  # the greatest whole number that a table can hold
 
 

@@ -335,8 +335,7 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
 
     Nothing is merged while a run has removed rows that are not kept: such a run is built again first. Nor is
     anything merged while a removal is planned and not decided: after the decision, readers may take an input
-    as a run without rows. If rows
-    of an input are kept, the output is built from `events`.
+    as a run without rows. If rows of an input are kept, the output is built from `events`.
     """
     while True:
         runs = run_tables.runs_of(table)
