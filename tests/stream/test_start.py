@@ -255,11 +255,11 @@ def test_a_store_that_refuses_a_checkpoint_is_no_bad_input() -> None:
     kind = SimpleNamespace(getName=lambda: "org.apache.hadoop.fs.s3a.AWSClientIOException")
     error.java_exception = SimpleNamespace(getClass=lambda: kind, toString=lambda: "no answer")
     with (
-        pytest.raises(StoreUnavailable, match="no answer.* run the same again"),
+        pytest.raises(StoreUnavailable, match=r"no answer.* run the same again"),
         report_checkpoint("s3a://b/c"),
     ):
         raise error
-    with pytest.raises(InputError, match="no answer.* Name a folder"), report_checkpoint("/c"):
+    with pytest.raises(InputError, match=r"no answer.* Name a folder"), report_checkpoint("/c"):
         raise error
 
 
