@@ -10,7 +10,7 @@ deletes the folder given by --warehouse, or a folder below the temporary directo
 from __future__ import annotations
 
 if __name__ == "__main__":
-    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+    import tidemark.jobs.cli.starting  # noqa: F401  sets what Ctrl-C does
 
 import argparse
 import getpass

@@ -10,7 +10,7 @@ the warehouse's retention then expire.
 from __future__ import annotations
 
 if __name__ == "__main__":
-    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+    import tidemark.jobs.cli.starting  # noqa: F401  sets what Ctrl-C does
 
 import argparse
 import sys

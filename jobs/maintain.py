@@ -1,4 +1,4 @@
-"""Maintains a warehouse: deletes files past their retention, compacts small files.
+"""Maintains a warehouse: deletes files past the grace, compacts small files.
 
 spark-submit jobs/maintain.py --warehouse W
 """
@@ -6,7 +6,7 @@ spark-submit jobs/maintain.py --warehouse W
 from __future__ import annotations
 
 if __name__ == "__main__":
-    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+    import tidemark.jobs.cli.starting  # noqa: F401  sets what Ctrl-C does
 
 import argparse
 import sys

@@ -15,7 +15,7 @@ spark.hadoop.hive.server2.authentication.
 from __future__ import annotations
 
 if __name__ == "__main__":
-    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+    import tidemark.jobs.cli.starting  # noqa: F401  sets what Ctrl-C does
 
 import argparse
 import os

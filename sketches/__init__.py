@@ -16,14 +16,16 @@ The rooms, from the lowest floor to the highest:
 
     errors, compiled  what is raised; the loops that numba compiles
     inputs, memory_limit, disjoint, hashing, encoding
-                      arrays of callers; memory of a new sketch; merges of one object with itself; hashes of
-                      keys; the checksummed bytes around every stored sketch
+                      arrays of callers; memory of a new sketch; refused merges of a sketch with itself;
+                      hashes of keys; the checksummed bytes around every stored sketch
     bounds, sites     certified bounds of counts and ranks (staircases), and how they add; messages between
                       sites and a coordinator, whatever the carrier does to them
-    counters, gk, sampling, topk, skyline, pagerank, distinct, persistence, qdigest
+    counters, gk, sampling, topk, skyline, pagerank
                       sliding-window counters; quantiles; samples of keys by hash; the most frequent keys over
-                      sites; skylines over sites; ranks of nodes; for comparison only: distinct keys in
-                      windows, persistent items over sites, and another sketch of quantiles
+                      sites; skylines over sites; ranks of nodes
+    distinct, persistence, qdigest
+                      for comparison only: distinct keys in windows; persistent items over sites; another
+                      sketch of quantiles
     ecm               frequencies in windows. It is the hardest room: merges move arrivals in time, and the
                       bounds must hold after any tree of them (ecm_merge.py, ecm_sizes.py)
     dcm, geometric    counts of sites that a coordinator adds; certain answers about the union of many

@@ -13,8 +13,8 @@ after a crash, which readers and the next load accept. Then:
 So a copy that was interrupted is finished by the same call. Earlier versions, and files that no table names
 any more, are not copied. The copy has the identity of its source: it is the same warehouse, at another place.
 
-Cost: one read and one write of all files, and two reads of the copy to verify it; a few MB for each of the
-files that are copied at once.
+Cost: one read and one write of all files, and the reads of `verify`; a few MB for each of the files that are
+copied at once.
 """
 
 from __future__ import annotations

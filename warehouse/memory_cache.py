@@ -42,8 +42,8 @@ def parse_bytes(size: str | int) -> int:
 class Budget:
     """The total weight of the values of all caches that share it, in the unit of their weights.
 
-    A cache that needs room takes it from the other caches first, beginning with the one that was asked
-    longest ago. A cache that nothing uses any more does not count.
+    A cache that needs room takes it from the other caches first, beginning with the one whose last hit or
+    `put` was longest ago. A cache that nothing uses any more does not count.
     """
 
     def __init__(self, most: int) -> None:
@@ -83,7 +83,7 @@ class LRUCache(Generic[T]):
     budget: the total weight of all values, in the unit of the weights that they are put in with; or what
         several caches share. One value may exceed it.
 
-    `turn` is greater than that of the caches of the same budget that were asked before this one.
+    `turn` rises with each hit and `put`. Of the caches of a budget, the one with the least gives room first.
     """
 
     def __init__(self, budget: int | Budget) -> None:
@@ -150,7 +150,7 @@ class LRUCache(Generic[T]):
             self._shared.make_room(self)
 
     def evict_oldest(self) -> None:
-        """Removes the value that was asked longest ago. Of `Budget`, which has the lock."""
+        """Removes the value that was used longest ago. Only `Budget` calls it, with the lock."""
         self._evict(next(iter(self._entries)))
 
     def _lookup(self, entry_key: tuple[Hashable, Hashable], sources: Sequence[object]) -> T | None:

@@ -9,7 +9,7 @@ so commands that only read start no Java and load no Spark.
 from __future__ import annotations
 
 if __name__ == "__main__":
-    import tidemark.jobs.cli.starting  # noqa: F401  what Ctrl-C does from here on
+    import tidemark.jobs.cli.starting  # noqa: F401  sets what Ctrl-C does
 
 import argparse
 import os

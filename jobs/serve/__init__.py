@@ -15,7 +15,7 @@ The files of `tidemark serve`, in the order in which a request meets them:
     connections     what a connection may cost before its request is there
     metrics         what Prometheus gets
     pages           the page for people, of the files in page/
-    openapi         the description of all addresses, made from the questions themselves
+    openapi         the description of all addresses: questions from themselves, the others by hand
 
 And those of `tidemark mcp`, which share questions, parameters, schemas,
 question_queue and responses:

@@ -15,9 +15,9 @@ where f(x) is the true frequency of key x and f'(x) the estimate. A window that 
 difference of two windows: its bounds hold, but its error is relative to the larger of the two. A window that
 includes all arrivals is exact in each cell: then hash collisions are the only error.
 
-With counters of the kinds SI, PR and SP, the windowed Count-Min sketches SIMPLE, PROPORTIONAL and SPLITTER of
-Rivetti et al., only the last two lines hold: nothing bounds the error of the estimate, and `point_eps` is
-infinite. With PF, PERFECT, each cell is exact.
+With counters of the kinds SI, PR and SP (SIMPLE, PROPORTIONAL and SPLITTER of Rivetti et al.), only the last
+two lines hold: nothing bounds the error of the estimate, and `point_eps` is infinite. With PF, PERFECT, each
+cell is exact.
 
 Cost: an update takes amortised O(rows) an arrival. The first query of a window reads all counters, O(cells +
 b) for b buckets; further queries of the same window take O(rows) a key. Memory: that of rows x width
@@ -101,7 +101,7 @@ class ECM:
         if purpose not in ("points", "inner products") or (purpose == "inner products" and kind == "RW"):
             raise InvalidInput(
                 f"got the purpose {purpose!r} for the kind {kind!r}; expected 'points', or 'inner products' "
-                "with EH or DW, because nothing is proved for inner products of randomised waves"
+                "with a kind other than RW, because nothing is proved for inner products of randomised waves"
             )
         if purpose == "points":
             sizes = sizes_for_points(eps, delta, randomised=kind == "RW")
@@ -276,6 +276,6 @@ def in_time_order(
 def _require_deterministic(sketch: ECM) -> None:
     if sketch.counts.counting.kind == "RW":
         raise InvalidInput(
-            "got randomised waves; expected EH or DW, because nothing is proved for inner products of "
-            "randomised waves; build the sketch with EH"
+            "got randomised waves (RW); expected another kind, because nothing is proved for inner products "
+            "of randomised waves; build the sketch with EH"
         )

@@ -7,8 +7,8 @@ from which the sites made their lists,
     lo <= the rows of x at all sites <= hi
 
 The answer is the k items of the largest lo; of equal ones the smaller item comes first. A member x is
-certain if no more than k - 1 others can come before it: other items y of lists with hi(y) > lo(x), or
-hi(y) = lo(x) and y < x; and, unless U < lo(x), any number of items in no list.
+certain if U < lo(x), and at most k - 1 other listed items y can come before it: they have hi(y) > lo(x), or
+hi(y) = lo(x) and y < x.
 
 Example. k = 1, two sites: a has 10 and b 6 at the first, which lists a alone (cut-off 6); d has 9 and b 5 at
 the second, which lists d alone (cut-off 5). Then a has 10 to 15, d 9 to 15, and b at most 11: a is the
@@ -33,7 +33,7 @@ class TopkAnswer:
     """The most frequent items, by falling count.
 
     items: uint64, at most k. counts: the rows of each at all sites, with certain bounds; the estimate is lo.
-    certain: whether an item is one of the k most frequent, whatever the lists do not tell.
+    certain: whether an item is certainly one of the k most frequent.
     as_of: for each site the last time of its window, inclusive: bounds and certainty are for these windows.
     """
 

@@ -2,11 +2,11 @@
 
 delta-rs puts a new file with three requests, one after the other, and the parts of a large file in turn. Its
 commit takes five requests. Before a read it asks for the size of the file, unless its client was made with
-the size. obstore needs one request for each of these, and one client, which keeps its connections. Both use
-the same library (object_store). obstore also takes a folder of this machine as a store.
+the size. obstore needs one request for a small new file, a commit or a read, and its client keeps its
+connections. Both use the same library (object_store). obstore also takes a folder of this machine as a store.
 
-This client serves the stores that have a module of options, so far S3 (s3_options.py). In others delta-rs
-does the work.
+This client serves the stores that have a module of options, so far S3 (s3_options.py); `FarFiles.objects` of
+far_files.py chooses it. In others delta-rs does the work.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ObjectClient:
     def put_new(self, path: str, content: bytes) -> None:
         """Puts an object if there is none; else FileExistsError.
 
-        After any error the object may be there: an answer can be lost. It is not tried again.
+        After another error it may be there, too: answers get lost. It is not put again.
         """
         self._put(path, content, "create")
 

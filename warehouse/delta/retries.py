@@ -1,10 +1,11 @@
 """Patience: how many tries there are and the pauses between them; and deletions, which are tried again.
 
-The loops with these pauses: commits.py and tables.py for what a store did not confirm, `Race` of races.py for
-lost races, and served_client.py for requests to a server.
+The loops with these pauses, each with its own condition: commits.py and tables.py for what a store did not
+confirm, `Race` of races.py for lost races, object_client.py for reads that were cut off, served_client.py for
+requests to a server, `_delete` below; and verify.py, with a `Patience` of its own.
 
-delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. To delete what
-is gone succeeds in an object store, so here it is repeated.
+delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. An object
+store lets one delete what is gone, so `_delete` repeats it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidemark.warehouse.os_errors import is_store_failure
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a commit is tried, and how long the pauses between the tries are.
+    """How often something is tried, and how long the pauses between the tries are.
 
     tries             the number of tries at most
     seconds           the sum of all pauses at most
@@ -54,11 +55,11 @@ class Patience:
             yield pause
 
     def store_pauses(self, tries: int | None = None) -> Iterator[float]:
-        """The pauses between the tries, `store_tries` or so many, while an object store does not answer."""
+        """The pauses between `tries` tries, by default `store_tries`, while a store does not answer."""
         return islice(self.pauses(), (tries or self.store_tries) - 1)
 
 
-PATIENCE = Patience()  # of every commit
+PATIENCE = Patience()  # of this process; verify.py has its own
 
 
 def delete_file(filesystem: fs.FileSystem, path: str) -> None:

@@ -69,9 +69,9 @@ class WriteRows:
 
     `schema` is that of `events`, by stored names, system columns first. `names` are the columns of the
     warehouse that the rows have: the rows' columns are taken by place, whatever they are called, and are
-    cast (`column_casts.py`). `step` is the tick
-    of all rows if the warehouse has no time column. With `eps`, the rows are summarised by tick while they
-    are written, without it a sample is taken; `companions` are those of the options, with their kinds.
+    cast (`column_casts.py`). `step` is the tick of all rows if the warehouse has no time column. With `eps`,
+    the rows are summarised by tick while they are written, without it a sample is taken; `companions` are
+    those of the options, with their kinds.
     """
 
     store: Store

@@ -149,9 +149,10 @@ again.""",
     ),
     Command(
         "maintain",
-        "delete files past their retention, compact small files",
+        "delete files past the grace, compact small files",
         """\
-Deletes files that no commit references and files past their retention (the grace), and compacts small files.
+Deletes files past the grace: those that left their table, and those that no commit references. Compacts small
+files.
 A --grace that is shorter than the warehouse's own is safe only while no reader and no load runs.""",
         ("tidemark maintain -w flights", "tidemark maintain -w flights --grace '2 days'"),
         changing.MAINTAIN,

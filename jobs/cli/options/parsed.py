@@ -15,7 +15,7 @@ from tidemark.option_table import OPTIONS
 def warehouse_of(given: argparse.Namespace) -> str | dict[str, str]:
     """The warehouse of -w, else of the environment variable; a usage error if both are missing.
 
-    Several of -w are a mapping of their names: NAME of NAME=URI, else the address.
+    Several -w give a mapping of addresses by name: by NAME of NAME=URI, else by the address.
     """
     named: Any = getattr(given, "warehouse", None) or os.environ.get(VARIABLE)
     if not named:
@@ -63,17 +63,20 @@ def storage_options_of(given: argparse.Namespace, prefix: str = "") -> dict[str,
 
 
 def types_of(given: argparse.Namespace, option: str = "type") -> dict[str, str]:
-    """The types of --type, or of another option, by column; a usage error as `_pairs`."""
+    """The types of --type, or of another option, by column. Fails as `_pairs`."""
     return _pairs(given, option, "COLUMN=TYPE", "zip=int")
 
 
 def names_of(given: argparse.Namespace) -> dict[str, str]:
-    """The new names of --rename, by the old ones; a usage error as `_pairs`."""
+    """The new names of --rename, by the old ones. Fails as `_pairs`."""
     return _pairs(given, "rename", "OLD=NEW", "qty=quantity")
 
 
 def _pairs(given: argparse.Namespace, option: str, form: str, example: str) -> dict[str, str]:
-    """The values that an option, repeated, gives to columns; a usage error for another form, or one twice."""
+    """The values of a repeated option, by column.
+
+    A usage error for a text of another form, and for a column that is given twice.
+    """
     pairs: dict[str, str] = {}
     for text in getattr(given, option) or ():
         column, equals, value = (part.strip() for part in text.rpartition("="))
@@ -108,5 +111,5 @@ def _columns(keys: list[str] | None) -> list[list[str]] | None:
 
 
 def ahead(given: argparse.Namespace) -> dict[str, Any]:
-    """The argument `ahead` of loads and streams; none without `--ahead`, which leaves the default."""
+    """The keyword `ahead` of loads and streams; no keyword without `--ahead`, so that the default holds."""
     return {} if given.ahead is None else {"ahead": None if given.ahead == "any" else given.ahead}
