@@ -202,4 +202,6 @@ class Producer:
 
 
 def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A name that does not begin with a dash, which would be an option: the first bit is 0."""
+    number = uuid.UUID(int=uuid.uuid4().int >> 1)
+    return base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
