@@ -295,8 +295,9 @@ def data_ticks(view: AnyView) -> NDArray[np.int64]:
 
 
 def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
-    """The runs that have stored rows in one of the windows, by their marks; kept rows are among them."""
-    return [marks for marks in runs if marks.rows and marks.totals.by_window(windows).any()]
+    """The runs that have stored rows in the windows, which ascend, by their marks; kept rows are among them."""
+    windows = joined_windows(windows)
+    return [marks for marks in runs if marks.rows and marks.totals.has_rows(windows)]
 
 
 def rows_of(view: AnyView, windows: Sequence[Window]) -> int:

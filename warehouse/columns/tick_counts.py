@@ -18,7 +18,7 @@ from tidemark.warehouse.columns.value_encoding import DecodedColumn
 class TickCounts:
     """Numbers of rows by tick.
 
-    ticks   (k,) ascending, without repetition
+    ticks   (k,) ascending, without repetition, each with rows
     counts  (k,) rows with a stored value
     nans    (k,) rows with NaN
     nulls   (k,) rows with NULL
@@ -46,6 +46,11 @@ class TickCounts:
         if inside.start == inside.stop:
             return 0, 0, 0
         return int(self.counts[inside].sum()), int(self.nans[inside].sum()), int(self.nulls[inside].sum())
+
+    def has_rows(self, windows: Sequence[Window]) -> bool:
+        """Whether there are rows in one of the windows. O(log ticks) for each window."""
+        slices = (window.slice_of(self.ticks) for window in windows)
+        return any(inside.start < inside.stop for inside in slices)
 
     def by_window(self, windows: Sequence[Window]) -> NDArray[np.int64]:
         """The numbers of (stored, NaN, NULL) rows in each window, shape (windows, 3). O(ticks + windows)."""
@@ -84,14 +89,14 @@ def disjoint_windows(windows: Sequence[Window]) -> list[list[int]]:
 
 
 def joined_windows(windows: Sequence[Window]) -> list[Window]:
-    """The ticks of windows that ascend as windows that do not overlap."""
-    joined: list[Window] = []
+    """The ticks of windows that ascend, as few windows: they neither overlap nor follow each other at once."""
+    edges: list[list[int]] = []
     for window in windows:
-        if joined and window.start < joined[-1].stop:
-            joined[-1] = Window(joined[-1].start, max(joined[-1].stop, window.stop))
-        else:
-            joined.append(window)
-    return joined
+        if not edges or edges[-1][1] < window.start:
+            edges.append([window.start, window.stop])
+        elif edges[-1][1] < window.stop:
+            edges[-1][1] = window.stop
+    return [Window(start, stop) for start, stop in edges]
 
 
 def rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list[NDArray[np.intp] | slice]:
