@@ -54,15 +54,23 @@ class _Place(NamedTuple):
     path: str
 
     @property
-    def far_files(self) -> FarFiles | None:
-        """The files of an object store; None on a disk."""
-        return self.store.far_files if self.store.files.takes_rounds else None
+    def name(self) -> tuple[str, str]:
+        """What tells it from all other files."""
+        return self.store.uri, self.path
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it is in an object store."""
+        return self.store.files.takes_rounds
 
     @property
     def identity(self) -> tuple[int, ...]:
         """An identity that changes when a local file is replaced."""
-        if self.store.files.takes_rounds:
-            return ()
+        return () if self.is_far else self.local_identity
+
+    @property
+    def local_identity(self) -> tuple[int, ...]:
+        """The identity of a local file."""
         status = os.stat(f"{self.store.uri}/{self.path}")  # noqa: PTH116  Path's takes five times as long
         return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -98,11 +106,20 @@ class RowGroups(NamedTuple):
     copy: bool = True
 
 
+def _parts_of(wanted: RowGroups) -> Sequence[RowGroups]:
+    """The row groups in parts that are decoded at a time."""
+    count = len(wanted.groups)
+    if count <= GROUPS_PER_TASK:
+        return [wanted] if count else []
+    firsts = range(0, count, GROUPS_PER_TASK)
+    return [wanted._replace(groups=wanted.groups[first : first + GROUPS_PER_TASK]) for first in firsts]
+
+
 def _known(wanted: RowGroups) -> tuple[Hashable, ...]:
     """The key by which decoded row groups are kept, beside their numbers."""
     place = _place(wanted.root, wanted.file)
     with place.reading():
-        file = place.store.uri, place.path, place.identity
+        file = *place.name, place.identity
     return *file, tuple(wanted.columns), tuple(wanted.dictionaries)
 
 
@@ -186,7 +203,7 @@ class BlockReader:
         self._kept: LRUCache[ColumnsByName] | None = LRUCache(kept_bytes) if kept_bytes else None
         self._footers: LRUCache[Footer] = LRUCache(FOOTER_BYTES)
         self._versions: dict[str, Sequence[int]] = {}
-        self._open_files: dict[tuple[_Place, tuple[str, ...]], _Held] = {}  # by place and dictionaries
+        self._open_files: dict[Hashable, _Held] = {}  # by the name of the file and dictionaries
         self._groups_read = 0
 
     def use_versions(self, root: str, versions: Sequence[int]) -> None:
@@ -201,7 +218,7 @@ class BlockReader:
     def _close(self) -> None:
         self._open_files, self._groups_read = {}, 0
 
-    def _release_pages(self, open_files: dict[tuple[_Place, tuple[str, ...]], _Held]) -> None:
+    def _release_pages(self, open_files: dict[Hashable, _Held]) -> None:
         """Releases the memory of mapped pages; a later read maps them again. Closes all files if too many."""
         if len(open_files) > MAPPED_FILES or not hasattr(mmap, "MADV_DONTNEED"):
             self._close()
@@ -214,7 +231,7 @@ class BlockReader:
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
         place = _place(root, file)
-        kept = self._footers.at(place)
+        kept = self._footers.at(place.name)
         return kept.value or kept.keep(footer := _verified_footer(place, file), footer.nbytes)
 
     def read_each(self, files: Sequence[RowGroups]) -> Iterator[ColumnsByName]:
@@ -223,11 +240,7 @@ class BlockReader:
         Those in object stores are fetched before, many at once, stores side by side. Between the reads the
         question may be stopped.
         """
-        parts = [
-            file._replace(groups=file.groups[first : first + GROUPS_PER_TASK])
-            for file in files
-            for first in range(0, len(file.groups), GROUPS_PER_TASK)
-        ]
+        parts = [part for file in files for part in _parts_of(file)]
         for part in self._fetched(parts):
             spending.check()
             yield from self.read(part)
@@ -237,10 +250,11 @@ class BlockReader:
 
         A round counts once for all stores: they are asked at once.
         """
-        stores = [_place(part.root, part.file).far_files for part in parts]
-        if not any(stores):
+        places = [_place(part.root, part.file) for part in parts]
+        if not any(place.is_far for place in places):
             yield from parts
             return
+        stores = [place.store.far_files if place.is_far else None for place in places]
         wanted = [
             [] if store is None else self._ranges(self._not_kept(part))
             for part, store in zip(parts, stores, strict=True)
@@ -291,14 +305,14 @@ class BlockReader:
     def _read(self, wanted: RowGroups) -> list[ColumnsByName]:
         """As `read`, without the kept row groups."""
         place = _place(wanted.root, wanted.file)
-        if place.far_files is not None:
-            return self._read_far(place, place.far_files, wanted)
-        key = place, tuple(wanted.dictionaries)
+        if place.is_far:
+            return self._read_far(place, place.store.far_files, wanted)
+        key = *place.name, *wanted.dictionaries
         open_files = self._open_files  # `_close` on another thread replaces the dict
         with place.reading():
             # Removed while it is in use: two threads must not share an open file.
             held = open_files.pop(key, None)
-            identity = place.identity
+            identity = place.local_identity
             if held is None or held.identity != identity:
                 footer = self.footer(wanted.root, wanted.file)
                 held = _Held(footer, *_open(place, footer, wanted.dictionaries), identity=identity)
@@ -362,7 +376,7 @@ def _open_range(held: _Held, wanted: RowGroups) -> pq.ParquetFile:
 
 def _verified_footer(place: _Place, file: RunFile) -> Footer:
     with place.reading():
-        kept = _shared_footers.at((place.store.uri, place.path, place.identity))
+        kept = _shared_footers.at((*place.name, place.identity))
         footer = kept.value or kept.keep(footer := _read_footer(place, file), footer.nbytes)
         if footer.edges[-1] != file.rows:
             raise ValueError(f"it holds {footer.edges[-1]} rows, its marks say {file.rows}")
@@ -370,7 +384,7 @@ def _verified_footer(place: _Place, file: RunFile) -> Footer:
 
 
 def _read_footer(place: _Place, file: RunFile) -> Footer:
-    if place.far_files is not None:
+    if place.is_far:
         metadata = pq.read_metadata(pa.BufferReader(file.footer))
     else:
         with _open(place)[0] as opened:

@@ -50,7 +50,7 @@ def test_a_file_that_went_missing_while_it_was_open_is_named(wh: HandMade) -> No
 def test_without_a_look_at_the_name_a_missing_file_goes_unseen(
     wh: HandMade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_reader._Place, "identity", ())
+    monkeypatch.setattr(block_reader._Place, "local_identity", ())
     wh.rank(450.5)
     remove_all(wh)
     assert single(wh.rank(450.5)).rank == 902  # so the test above would fail

@@ -89,7 +89,7 @@ def disjoint_windows(windows: Sequence[Window]) -> list[list[int]]:
 
 
 def joined_windows(windows: Sequence[Window]) -> list[Window]:
-    """The ticks of windows that ascend, as few windows: they neither overlap nor follow each other at once."""
+    """The ticks of windows that ascend as few windows: these neither overlap nor touch each other."""
     edges: list[list[int]] = []
     for window in windows:
         if not edges or edges[-1][1] < window.start:
