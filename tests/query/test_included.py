@@ -243,7 +243,7 @@ def test_blocks_that_are_kept_are_those_of_the_file(
 
     def mistaken() -> list[str]:
         with monkeypatch.context() as patch:
-            patch.setattr(block_reader._Place, "identity", ())
+            patch.setattr(block_reader._Place, "local_identity", ())
             return sorted(map(repr, query.open(world.path).sql(asked).fetchall()))
 
     before = rows()
