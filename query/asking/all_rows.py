@@ -82,8 +82,8 @@ class AllRows(Generic[M]):
             if together is not None:
                 estimates[RUNS] = together + summed
                 reading = self.session.many_windows.reading(view, parts)
-            # An accurate answer about one window stays while the versions do: so only the index gives it, which
-            # also reads the least for one exact value. And while runs lag behind a removal, a scan would lack
+            # An accurate answer about one window stays while the versions do: so only the index gives it. For
+            # one exact value it also reads the least. And while runs lag behind a removal, a scan would lack
             # rows that a later answer has again.
             is_large = len(parts) > 1 or (self.mode == "exact" and wanted.targets > 1)
             if is_large and not view.is_behind:
