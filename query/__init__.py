@@ -128,8 +128,8 @@ def open(  # noqa: A001, PLR0913
 
     uri: a list of addresses, or a mapping of names to them, opens several warehouses: questions are then
         about the rows of all of them, with the same promises. The errors of their live sides add, and `last`
-        counts back from the newest tick of all. Each warehouse is consistent in itself; together they are no
-        one moment, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
+        counts back from the newest tick of all. Each warehouse is read as of one moment, but these moments
+        may differ, so `as_of` and `by_site()` of an answer have the versions of each. Measures, keys and
         groups with their types, the time column and the tick must be equal.
     storage_options: options of the object store, as delta-rs defines them, or of the server: `token`,
         `certificate`, `timeout`; for several warehouses those of all, or those of each by its name.
@@ -142,7 +142,7 @@ def open(  # noqa: A001, PLR0913
     progress: called with the share of a scan that is done, from 0 to 1. By default a long scan shows its
         progress on a terminal and in a notebook.
     max_staleness: for how long an answer may miss what was committed meanwhile, such as "2s". Within this
-        time questions do not look for newer data, which takes a round of requests on an object store. By
+        time questions do not look for newer data; a look takes a round of requests on an object store. By
         default each question looks, and misses nothing that was committed before it was asked.
 
     cache, cache_size: a folder on this machine that keeps what was read of an object store, for this process
@@ -191,9 +191,9 @@ def connect(
     >>> both = query.connect({"rankings": "a", "visits": "s3://lake/b"})              # doctest: +SKIP
     >>> both.sql("FROM rankings JOIN visits USING (url)").df()                        # doctest: +SKIP
 
-    warehouses: each by its name, an identifier: its path or address, or the warehouse opened before.
-    storage_options: options of the object store of each that is not open yet, by its name.
-    options: of `open`, for those that are not open yet.
+    warehouses: a mapping of names, which are identifiers, to paths, addresses or open warehouses.
+    storage_options: options of the object store of each that is not open yet, by its name. options: of
+    `open`, for those that are not open yet.
 
     Raises InputError for names that are no identifiers or start with another one and `_`, and the errors of
     `open`.
@@ -256,9 +256,9 @@ def alert(  # noqa: PLR0913
     wh: the warehouse, or several that are open as one; by default that of `use`.
     theta: a group that was beyond a threshold t becomes clear only at a distance of theta * abs(t) from t, on
         the other side.
-    clear: instead of theta, the level at which it becomes clear, for conditions of one comparison.
-    lag: windows of `last` end this long before the clock of this machine, for rows that come late.
-    stale: the state is stale if the newest row of a warehouse is older than this; by default the longest
+    clear: instead of theta, the level at which a group becomes clear, for conditions of one comparison. lag:
+    windows of `last` end this long before the clock of this machine, for rows that come late. stale: the
+    state is stale if the newest row of a warehouse is older than this; by default the longest
         `last` of the condition. Without either, and without a time column, no row is too old.
     state: a file that keeps the states and what was not delivered; by default they end with this object.
     notify: called with each change, a mapping of JSON values; it is called again, with the same `id`, if it

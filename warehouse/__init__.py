@@ -1,7 +1,7 @@
 """The tables of a warehouse: created, loaded, maintained, verified and read, with Spark or without.
 
-Tasks write files, and the driver commits them through delta-rs. Reading needs no Spark. Its calls; with
-None for spark, this process does the work:
+Tasks write files, and the driver commits them through delta-rs. Reading needs no Spark. With None for spark,
+this process does the work. The package and its calls:
 
     warehouse.create(spark, uri, measures=["delay"], key="origin", time="time", eps=0.001, kappa=10)
     warehouse.create(spark, uri, measures=["delay"], keys=["origin", ["origin", "dest"]], groups=["origin"])

@@ -10,14 +10,15 @@ A rename is one commit of the options alone (columns/column_names.py). A rotatio
 columns rewrites `events` (rotate.py); then history is built as for new projections.
 
 From the second commit on, loads and streams write what is new. Questions about a new measure or key are
-refused until history has all steps; a new group is answered by a scan until then, and all other questions go
-on. If the process ends early, the same call goes on from the step that it had reached; so does the next load.
+refused until history has all steps; questions about a new group are answered by a scan until then, and all
+other questions go on. If the process ends early, the same call goes on from the step that it had reached; so
+does the next load.
 
-From the commit on, questions about what was dropped are refused, also by readers that were open. Its tables
-stay as they are for the grace; after it maintenance deletes their files. A bulk batch that a load had
-committed to the dropped measure alone stays visible: readers look at the dropped table for the steps that
-have begun (`StepsTold`). A measure, key or group that is added again within the grace keeps the runs that it
-had.
+From the last commit on, questions about what was dropped are refused, also by readers that were open. The
+tables of what was dropped stay for the grace; after it maintenance deletes their files. A bulk batch that a
+load had committed to the dropped measure alone stays visible: readers look at the dropped table for the steps
+that have begun (`StepsTold`). A measure, key or group that is added again within the grace keeps the runs
+that it had.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
                an index with columns beside it, which answers statements about these without reading `events`
     drop_measure
                a measure, but not the only one. If it was the first, the next one answers questions that name
-               none
+               no measure
     drop_key   a key that is no group
     drop_group
                a group; its key stays, unless `drop_key` names it, too
@@ -138,9 +139,9 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     reader reads their rows once. Files of what is dropped are deleted by `maintain`, a grace later.
 
     Raises InputError for a column that is missing or cannot be a measure or key, if what is to be dropped is
-    not there, and if nothing was given; then nothing was changed. The cost of a measure, key or index is that
-    of sorting all rows once, of a group once per measure; to widen that of writing `events` once; to drop or
-    set costs a few commits.
+    not there, and if nothing was given; then nothing was changed. A key or an index costs a sort of all rows,
+    a group one for each measure, a measure one, and one more for each group. To widen costs a write of
+    `events`; to drop or set, a few commits.
     """
     store = Store.from_uri(uri, storage_options, tuning)
     asked = Asked.of(

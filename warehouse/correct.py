@@ -88,7 +88,7 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
               and `after`, alone or in `payload`, as Debezium writes them, with whole rows in `before`
     where     a condition in the language of questions: only rows for which it is true may leave
     between   (start, end), the end exclusive, None for an open side: only rows of this time may leave. Files
-              that have none are not read
+              without such rows are not read
     missing   'error' refuses the correction if a row to find is not there; 'insert' takes the new rows anyway
     ahead     new rows whose time is further ahead of the clock are refused; None takes any time
     dry_run   only finds the rows, and tells what would be done

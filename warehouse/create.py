@@ -74,8 +74,8 @@ def create(
               options of the object store, as delta-rs takes them
     secret_file, secret_command
               where the secret of private columns comes from, as `use_secret` takes them: it is not stored
-    reveal    whether who has the secret can tell values by their tokens (`query.reveal`), and records that a
-              stream cannot take are kept, sealed. Tokens then show how long values are
+    reveal    whether the secret can reveal the values of tokens (`query.reveal`), and whether the text of
+              records that a stream cannot take is kept, sealed. Tokens then show how long values are
 
     Raises InputError for an invalid option, for private columns without a secret or with another one, and for
     an object store that does not refuse a second put of the same object; OptionsMismatch if the warehouse

@@ -35,7 +35,7 @@ class NotAWarehouse(InputError):
 
 
 class OptionsMismatch(InputError):
-    """The options differ from the options that the warehouse was created with."""
+    """The given options differ from the options of the warehouse."""
 
 
 class BatchMismatch(InputError):
@@ -51,7 +51,7 @@ class EmptyWindow(InputError):
 
 
 class NotBuilt(InputError):
-    """A key or group that was added later has not all rows of history yet."""
+    """A measure or key that was added later does not have all rows of history yet."""
 
 
 class DamagedWarehouse(TidemarkError):

@@ -3,10 +3,10 @@
     horizon   one commit to `events` raises the tick before which rows expire; it never falls
     remove    the rows of ticks before the horizon are removed, as those of a delete are (remove.py)
 
-Ticks leave whole: the one that holds the given time stays. After a crash between the two, rows before the
-horizon may still be there, and answers say that they expired; the next expiry takes them, with all that came
-late. Files of `events` that have only older rows, of one batch, are removed without being read; runs with no
-row left count as empty (finish.py).
+Ticks leave whole: the one that holds the given time stays. After a crash between the two commits, rows before
+the horizon may still be there, and answers say that they expired; the next expiry takes them, with all that
+came late. Files of `events` that have only older rows, of one batch, are removed without being read; runs
+with no row left count as empty (finish.py).
 
 With a retention, the horizon follows the clock, never the newest tick: one time far in the future would
 remove all other rows. It moves by a sixteenth of the retention at least: each move sorts the run with the
@@ -105,7 +105,7 @@ def expire(
 
 
 def _horizon(options: Options, grid: TickGrid, before: Before | None) -> int:
-    """The tick before which rows expire; at least the one that holds already. InputError as `expire`."""
+    """The tick before which rows expire; never an earlier one than the present. InputError as `expire`."""
     now = now_us()
     if before is None:
         return due_horizon(options, grid, now)

@@ -110,8 +110,9 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     rows      the warehouse's columns in any order: a DataFrame of the session; without a session a pyarrow
               Table, RecordBatch or RecordBatchReader, whatever else gives an Arrow stream
               (`__arrow_c_stream__`: pandas, Polars, DuckDB), or the path of a file or folder of Parquet, CSV
-              or JSON lines, a pattern such as 'in/*.csv', or a list of these. Integers may come in another
-              type of integers, or for a float, if the stored type holds each value exactly
+              or JSON lines, a pattern such as 'in/*.csv', or a list of these. Integers may have another
+              integer type than the column, or be given for a column of floats, if the stored type holds each
+              value exactly
     batch     the name of the batch; it must stay the same when the load is run again
     ahead     a batch with rows whose time is further ahead of the clock is refused; None takes any time
     again     whether a batch that was unloaded may come again with the same rows

@@ -10,7 +10,7 @@ grace finds all its files, and a load in progress loses none.
               repeated them for the grace; rows that few readers need are joined into one file
     events    small files are joined in tasks
     removals  a removal that is open is finished first; the files of those that never happened leave
-    dropped   what was dropped leaves its tables a grace later, and its files are deleted with that
+    dropped   the rows of what was dropped leave its tables a grace later, and its files are deleted then
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class MaintenanceReport:
     lengthened           by table, the new retention of its log, which was shorter than the grace
     held                 by table, why none of its files were deleted, or why it keeps its runs
     links                symbolic links in tables; they are not followed and not deleted
-    purged               the certificates of purges whose rows left a grace ago: those that are gone now, and
-                         those that wait for something
+    purged               the certificates of purges whose rows left a grace ago: of those whose files are gone
+                         now, and of those that wait for something
     """
 
     swept: dict[str, int] = field(default_factory=dict)

@@ -2,8 +2,8 @@
 
 The same refusal arrives in several forms: as an OSError of Python or Arrow, as an error of delta-rs with the
 errno only in its text, or as the text of a Spark task's traceback. So a refusal is recognised by its errno
-where the exception has one, and by its text otherwise. An object store has no errno: all its requests go
-through delta-rs, whose text says whether the store answered with a status, or not at all.
+where the exception has one, and by its text otherwise. An object store has no errno: the text of the error
+says whether the store answered with a status, or not at all.
 """
 
 from __future__ import annotations

@@ -128,10 +128,10 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     fails at the first removal, because files are replaced.
 
     The cost is that of writing the files of `events` with rows of the batch. Runs that have only such rows
-    count as empty from then on, and maintenance replaces them. If other runs have some, no column has
-    an index, and these rows and those that runs kept before are at most `Tuning.kept_rows`, and a quarter of
-    those that stay, then runs keep them until they are written again, and readers subtract them. Else each
-    run that has some is sorted again, for each projection.
+    count as empty from then on, and maintenance replaces them. Other runs with rows of the batch keep these,
+    and readers subtract them, until the runs are written again. But if a column has an index, or if all rows
+    kept in this way would be more than `Tuning.kept_rows` or a quarter of the rows that stay, these runs are
+    sorted again, for each projection.
     """
     began = time.perf_counter()
     if (batch is None) == (source is None) or (source is None) != (batches is None):
@@ -182,7 +182,7 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
               deleted. A pyarrow Table, a DataFrame of pandas, Polars or the session, or the path of a file,
               as `load` takes rows. NULL equals nothing, NaN equals NaN. With `where`, both have to hold
     between   (start, end), the end exclusive, None for an open side: only rows of this time are deleted, if
-              they match. Files that have none are not read
+              they match. Files without rows of this time are not read
     purge     the rows are forgotten, and so are all that left before: no table has their values or hashes
               once the call returns, and no file a grace later, see `Certificate`
     grace     of a purge: maintenance runs at once, with this grace. "0s" deletes the old files now, which is
@@ -207,10 +207,10 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
 
     The cost: one read of the columns of the condition and of the keys; with keys or a time, only in files of
     `events` whose least and greatest values allow such rows. The keys are held in memory. The files with
-    deleted rows are written again. If no column has an index, and these rows and those that runs kept before
-    are at most `Tuning.kept_rows`, and a quarter of the rows that stay, runs keep them until maintenance, and
-    readers subtract them. Else, and in a purge, each run that has some is sorted again from `events`, for
-    each projection.
+    deleted rows are written again. Runs keep these rows until maintenance, and readers subtract them. But in
+    a purge, if a column has an index, or if all rows kept in this way would be more than `Tuning.kept_rows`
+    or a quarter of the rows that stay, each run with deleted rows is sorted again from `events`, for each
+    projection.
     """
     began = time.perf_counter()
     if where is None and keys is None:

@@ -1,4 +1,5 @@
-"""The temporary files of a process, in one folder that is deleted with the process, however that ends.
+"""The temporary files of a process, in one folder that is deleted when the process has ended, in whatever
+way.
 
 A process that is killed removes nothing. So its folder has a lock that the system frees with the process, and
 the next process that makes such a folder removes those whose lock is free. Where the system has no such locks

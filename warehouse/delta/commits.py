@@ -14,8 +14,8 @@ If entries of the log were cleaned meanwhile, the paths of the new files decide.
 If an object store did not answer, the same commit is made again, with the same id and for the same version.
 If the first one arrives late, one of the two fails, because the version exists; the log then shows the id.
 
-A lost race is run again after a pause that grows exponentially and is partly random (backoff with jitter):
-see races.py.
+A commit that lost a race is planned again after a pause that grows exponentially and is partly random
+(backoff with jitter): see races.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A folder of bounded size that keeps what was read from an object store, for the processes of one user.
 
 An entry is a file: a checksum, then the content. An entry that is damaged counts as missing, so nothing that
-is done to the folder can change an answer. The entries that were not used for longest are deleted first.
+is done to the folder can change an answer. The entries whose last use is longest ago are deleted first.
 Several processes may use one folder at the same time.
 """
 

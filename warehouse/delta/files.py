@@ -1,6 +1,7 @@
 """The files of a warehouse: near, on a disk of this machine, or far, in an object store or behind a server.
 
-No other module asks which kind of files it has. Methods that only one kind needs do nothing in the others.
+Other modules do not ask for the kind, but at most for what follows from it (`takes_rounds`). Methods that
+only one kind needs do nothing in the others.
 """
 
 # ruff: noqa: ARG002  the arguments of methods that do nothing

@@ -131,7 +131,7 @@ class LocalExecutor:
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Runs each task once. When one fails, those that have not begun are left out.
 
-        Tasks that sort few rows at most run one after the other, without threads.
+        If each task sorts only a few rows, they run one after the other, without threads.
         """
         with closing(self.each(tasks)) as results:
             return [*results]

@@ -64,7 +64,8 @@ class GivenBatch:
     row_filter  decides which rows are taken; the others are added to `rejected`, once
     eps         the rank error of the summaries, for a batch of a stream: its rows are summarised while they
                 are written, and its number is committed even if there are no rows; None for a bulk load
-    evolve      whether columns that the warehouse lacks are added, and columns get wider types of the rows
+    evolve      whether columns that the warehouse lacks are added, and whether columns take wider types from
+                the rows
     """
 
     rows: Input
@@ -100,7 +101,7 @@ class GivenBatch:
         ]
 
     def wider(self, options: Options) -> dict[str, str]:
-        """The wider types that columns of the warehouse get by the batch, Delta's names by the columns'."""
+        """By column of the warehouse, Delta's name of the wider type that the batch gives it."""
         return (
             wider_columns(options, options.with_token_types(column_types(self.fields))) if self.evolve else {}
         )

@@ -7,9 +7,9 @@ Fingerprints are stored only of rows that were removed: these rows count as stor
 were purged only the number is known.
 
 The batch is the same as the stored one if all its rows are in `events`; or if the rows that a filter takes
-are there, and the rows that it refuses are in `rejected`. The clock of the first time, by which rows in the
-future were refused, is not known: the filter takes rows up to the latest time in `events`, which is
-equivalent.
+are there, and the rows that it refuses are in `rejected`. The clock at the batch's first attempt, by which
+rows in the future were refused, is not known: the filter takes rows up to the latest time in `events`, which
+is equivalent.
 
 Of rows that expired only the number is known. So a batch with expired rows is compared by the number of all
 rows, and by the content of the rows that cannot have expired. If rows of it were also unloaded or deleted,

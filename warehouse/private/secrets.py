@@ -72,7 +72,7 @@ class Secret:
         return Secret(self.key, self.older and self.older.sealing, seals=True)
 
     def token(self, name: bytes) -> bytes:
-        """The token of a value, given as bytes: 16 bytes, or 17 more than a sealed value has. O(length)."""
+        """The token of a value, given as bytes: 16 bytes; if sealed, 17 more than the value. O(length)."""
         return self.wrapped(name if self.older is None else self.older.token(name))
 
     def wrapped(self, token: bytes) -> bytes:

@@ -6,9 +6,9 @@ numbers come first, ascending; then the rows whose measure is NaN, then those wh
 group is a range of rows, its numbers are a range, too, and a rank inside the group is a difference of two
 ranks in the run.
 
-Rows are ordered by (group, kind) with a radix sort, where a group is the integer of its place among all
-groups, and then each slice by value, in O(n log n). Where slices are short on average, all rows are sorted by
-value first. Equal rows have no defined order.
+A radix sort orders the rows by (group, kind), with the number of the group's place among all groups. Then
+each slice is sorted by value, in O(n log n). Where slices are short on average, all rows are sorted by value
+first instead. Equal rows have no defined order.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ has rows in two ticks at most. If tick 9 is complete and lists no row of the key
 The listing is the row group ``persistent`` of the run's key marks: key, tick and count. It begins with a row
 without a key and a tick, whose count is the floor, and a row without a key for each complete tick.
 
-Cost: one pass over the sorted rows, O(rows). It finds exactly what section 18 of Singh's thesis (2015,
-chapter 3) needs: the slots of a key.
+Cost: one pass over the sorted rows, O(rows). Chapter 3 of Singh's thesis (2015) estimates what is exact here:
+the number of slots of a key.
 """
 
 from __future__ import annotations

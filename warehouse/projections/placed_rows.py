@@ -5,8 +5,8 @@ by their value; all other columns are carried along by the permutation that sort
 compared or coded. Equal values have no defined order.
 
 Values that are texts are coded: `texts` ascend, and a row has the index of its text. So values are numbers in
-memory, and a sort is one of numbers. Each NaN is the same one, after all numbers. -0.0 equals 0.0 and stays
-what it is.
+memory, and a sort is one of numbers. All NaN are equal, and come after all numbers. -0.0 equals 0.0, but is
+stored as -0.0.
 
 Cost of a sort: O(n) if the values lie close together, else O(n log n); and one gather for each column.
 """

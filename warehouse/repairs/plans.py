@@ -1,7 +1,7 @@
 """Repair of the table `steps`: which plans are left, and a new plan for batches whose plans were lost.
 
-Plans count from 0 without a gap, so those after the first one that is missing say nothing any more. Their
-batches are those that `events` has, and neither a plan that is left nor the ledger: they become one new step.
+Plans count from 0 without a gap, so those after the first one that is missing say nothing any more. The
+batches that `events` has, but neither a plan that is left nor the ledger, become one new step.
 """
 
 from __future__ import annotations

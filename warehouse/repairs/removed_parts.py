@@ -1,7 +1,7 @@
 """Rows that left steps whose plans are lost: how the new plan counts these rows, and their records.
 
 A plan has the rows as they came: those that `events` has, and those that its removals took. So the new plan
-of what lost its own counts both, and the records name the new step and its parts from then on:
+of batches that lost theirs counts both, and the records name the new step and its parts from then on:
 
     bulk batches   each that a record names is a part of the new step, also without rows in `events`
     streams        a source's batches up to the newest one that lost rows were in history, in order: they are

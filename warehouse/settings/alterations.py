@@ -6,7 +6,7 @@
                columns that batches bring later
     widened    columns that get a wider type
 
-They return the given options where these are as they are asked to be, so that a call which is repeated ends.
+If there is nothing to change, they return the given options, so that a call which is repeated ends.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> O
 
 
 def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
-    """The wider types that the columns do not have yet: Delta's names by the columns'.
+    """The wider types that the columns do not have yet, as Delta's names by column.
 
     InputError for a column that is not there, that a companion summarises, or that is of a type that is no
     narrower one.
@@ -293,7 +293,7 @@ def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
 
 
 def wider_columns(options: Options, types: Mapping[str, str]) -> dict[str, str]:
-    """The types of a batch that are wider than the stored ones: Delta's names by the columns'.
+    """The types of a batch that are wider than the stored ones, as Delta's names by column.
 
     A column that a companion summarises keeps its type.
     """

@@ -76,7 +76,7 @@ class Options:
                         stored one of another column: the stored name, then other names that they had
     private             the columns that have tokens in place of values
     fingerprint         the fingerprint of their secret, or secrets; empty without private columns
-    rotation            a newer secret, which takes effect once the table has its columns (rotation.py)
+    rotation            a newer secret, which takes effect once the table has its columns (rotate.py)
     features            what only versions after 0.2.0 know, and the first version that does (features.py)
     columns             pairs of the user's columns and Delta's names of their types; empty until the first
                         batch if the warehouse was created without a schema
@@ -140,7 +140,7 @@ class Options:
         return ColumnNames(renamed, frozenset(stored_of(there)))
 
     def told_renamed(self, names: Iterable[Any]) -> str:
-        """A sentence for each of the names that a column has no more, which says its name; empty if none."""
+        """A sentence for each name that was one of a column, with the present name; empty if none was."""
         there = dict(self.columns)
         return "".join(
             f" {old!r} was renamed: it is {shortened(name)} now."

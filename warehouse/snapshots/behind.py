@@ -14,9 +14,10 @@ A table that breaks a rule has lost commits: its folder was copied while a load 
 cut off, or it was replaced by an older copy. Readers would miss rows, so they refuse the table and name it.
 
 A step has *begun* once a projection, or its marks, have it. The runs table of a dropped measure tells of
-begun steps, too: it stays for the grace. A projection that lacks the newest begun step is not
-damaged: the reader takes the rows of the step from `events` (snapshot_reader.py). A measure, key or group
-that was added later may lack more steps: questions about it are refused until a load adds them.
+begun steps, too: it stays for the grace. A projection that lacks the newest begun step is not damaged: the
+reader takes the rows of the step from `events` (snapshot_reader.py). A measure, key or group that was added
+later may lack more steps. Until a load adds them, questions about the measure or key are refused, and those
+about the group are scans.
 
 Cost: a few comparisons, of numbers that are in memory.
 """

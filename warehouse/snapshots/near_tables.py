@@ -1,4 +1,4 @@
-"""The tables of a warehouse on a disk of this machine, kept open: each is checked after the other.
+"""The tables of a warehouse on a disk of this machine, kept open: they are checked one after the other.
 
 A look that finds nothing new asks for two files of each table: its newest entry, and the next one. Where the
 logs have been quiet for a while it asks for one folder of each (quiet_logs.py).

@@ -1,12 +1,12 @@
 """Whether logs of tables on a disk got entries since the last look, by the times of their folders.
 
 A look asks for two files of each table. A folder's time changes with each file that comes into it or leaves
-it, so where no time has changed, one question for each folder does. The times count only
+it, so where no time has changed, one question for each folder is enough. The times count only
 
 * if they are older than SETTLED: two files that come within the grain of a file system's clock give a folder
   one time;
 * if the newest entry of the log came at the time of its folder, up to NEAR: not all file systems that are
-  mounted from elsewhere keep times of folders, and one that stands still would hide what comes;
+  mounted from elsewhere keep times of folders, and a time that stands still would hide new entries;
 * for LISTING_SECONDS after a look, as in near_tables.py.
 """
 

@@ -2,9 +2,9 @@
 
 A file means what it means to a load (rows.py): its records are those of the format, line breaks in quotes and
 all, and a field of JSON that is no column is refused. But a refused record does not refuse the others, and a
-file of CSV may lack a header. The first record is one if it has the name of a column, whatever its case; the
-fields are then in its order, and if it cannot be one, each record of the file is refused. It may leave out
-columns that were added to the warehouse later.
+file of CSV may lack a header. The first record is a header if it has the name of a column, in any case. The
+fields are then in its order; if it is no valid header, each record of the file is refused. A header may leave
+out columns that were added to the warehouse later.
 
 Spark may cut a large file into parts, one for each task; it does not cut files that are named *.csv. A task
 knows nothing of the part before its own. So it reads each part as if it began with a new record. That is true

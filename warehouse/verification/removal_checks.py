@@ -1,6 +1,6 @@
 """The checks of `verify` on removals: each removed row is in a record, and each record belongs to a plan.
 
-And rows that expired left by a moment that the options have.
+If rows have expired, the options have the moment before which they did.
 """
 
 from __future__ import annotations
