@@ -1,9 +1,10 @@
 """Streams: appends batches to a warehouse, where they are live until a load moves them into history.
 
 `append` takes one batch: it writes the rows to `events` and their summaries to the ledger. `start` does this
-for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records. Its calls:
+for every batch of a streaming DataFrame. `parse` makes such a DataFrame from text records. The package and
+its calls:
 
-    stream.append(spark, uri, df, source="web", batch=0)    # one batch; None and a table likewise
+    stream.append(spark, uri, df, source="web", batch=0)    # one batch; or None and a table
     stream.start(streaming_df, uri, source="web", checkpoint="folder", trigger="10 s")
     stream.parse(records, options, "json")                  # text records as such a DataFrame
     stream.start(feed, uri, source="orders", checkpoint="folder", changes=True)   # a change feed

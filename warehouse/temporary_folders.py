@@ -1,5 +1,4 @@
-"""The temporary files of a process, in one folder that is deleted when the process has ended, in whatever
-way.
+"""The temporary files of a process, in one folder that is deleted once the process has ended, however it did.
 
 A process that is killed removes nothing. So its folder has a lock that the system frees with the process, and
 the next process that makes such a folder removes those whose lock is free. Where the system has no such locks

@@ -17,8 +17,7 @@ The files of `tidemark serve`, in the order in which a request meets them:
     pages           the page for people, of the files in page/
     openapi         the description of all addresses: questions from themselves, the others by hand
 
-And those of `tidemark mcp`, which share questions, parameters, schemas,
-question_queue and responses:
+And those of `tidemark mcp`, which share questions, parameters, schemas, question_queue and responses:
 
     mcp_tools     the questions as tools, and what an assistant may get
     mcp_server    the tools over stdin and stdout

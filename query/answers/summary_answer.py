@@ -18,8 +18,7 @@ Mean = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Summary(Several, MeasureScope):
-    """A summary of rows from their sums. All fields are exact; doubles are rounded once, from the exact
-    value.
+    """A summary of rows from their sums. Fields are exact; doubles are rounded once, from the exact value.
 
     count: the finite numbers. NaN and infinities are counted apart: N is `count` and these together.
     sum, mean: of the finite numbers. The sum of integers and decimals has their own type, and the mean is a

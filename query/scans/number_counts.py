@@ -1,6 +1,6 @@
 """How many rows of `events` each number of a key has, counted in an array with a place for each number.
 
-So keys are counted whose numbers lie close together, as the statistics of the files tell, such as ids that
+This way counts keys whose numbers lie close together, as the statistics of the files tell, such as ids that
 are given one after the other. Each thread reads files of its own (plain_files.py) and has its own array.
 
 Cost: some nanoseconds a row, about a quarter of what a hash table takes. Memory: PLACE_BYTES for each

@@ -9,8 +9,8 @@ their names, because Delta refuses spaces:
     key 1 ...        those of the columns of the key that is counted; NULL where they are NULL
     tick of row      the tick, if it is asked for
 
-DuckDB reads most files by itself (duckdb_files.py). Those that by the table's log lie in the windows, or are
-visible as a whole, get no filter for it. The rows of the others come through warehouse/events/reader.py as
+DuckDB reads most files by itself (duckdb_files.py). Files that, by the table's log, lie in the windows or are
+visible as a whole get no filter for that. The rows of the others come through warehouse/events/reader.py as
 batches, encoded as loads encode them, so a value is the same number in both. Files without rows of the
 batches or the windows are not opened.
 

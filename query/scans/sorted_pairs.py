@@ -2,8 +2,8 @@
 
 A row is a number: the code of its group, and below it that of its key. Sorted, equal pairs of group and key
 stand together. The code of an integer is its distance from the least one. Text has the codes of the
-dictionaries with which it is read, whose names are united once. So columns are read whose text repeats, and
-whose codes fit into a number. Each thread reads files of its own (plain_files.py).
+dictionaries with which it is read, whose names are united once. So this way serves columns whose text
+repeats, and whose codes fit into a number. Each thread reads files of its own (plain_files.py).
 
 Cost: some tens of nanoseconds a row, a fraction of what a hash table of the pairs takes. Memory: ROW_BYTES
 for each row, and COLUMN_BYTES for each column of its group.

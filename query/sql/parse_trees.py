@@ -78,9 +78,9 @@ def written(tree: Node) -> str:
 
 
 class Bindings:
-    """Views without rows, of which statements are bound and never run: in a fiftieth of a real view's time.
+    """Views without rows: statements are bound to them, a fiftieth of the work on real views, and never run.
 
-    They are no tables: these have a column `rowid`, which the views of rows do not have.
+    They are views and no tables, because tables have a column `rowid`, which the views of rows do not have.
 
     tables: for each name the names and the types, in SQL, of its columns.
     """

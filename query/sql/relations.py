@@ -230,8 +230,8 @@ class Relation:
     bound: gives the relation of DuckDB, when it is needed first.
     make_macros: makes all macros, before what may need them: another method than WHOLE takes expressions, or
     gives rows of which some are read later. Until then the connection does not see macros that come.
-    as_it_is: for an error of `bound` or its rows, the relation of the statement as it was written, by which
-    it is answered or refused in the other's place; None: there is none.
+    as_it_is: gives, for an error of `bound` or its rows, the relation of the statement as it was written,
+    which then answers, or is refused, in place of `bound`; None: there is none.
     whole: calls that give all rows, by the names of the methods in whose place they are.
     """
 

@@ -33,9 +33,9 @@ window can be asked for, and levels are added as they occur.
 Errata of the thesis:
   1. In the disjoint form, the query is said to need the levels 0 to l. It needs the levels from l on: the
      lower lists are full, whatever the window holds, and are no sample at the rate 2**-l.
-  2. The thesis does not say how to see that a level has the whole window. In the disjoint form, list l may
-  have all
-     its keys of the window while a higher list, by chance, has not: all horizons from l on count.
+  2. The thesis does not say how to see that a level has the whole window. In the disjoint form, list l
+     may have all its keys of the window while a higher list, by chance, has not: all horizons from l on
+     count.
 """
 
 import math

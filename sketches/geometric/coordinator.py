@@ -55,8 +55,8 @@ class Monitored:
     """What is known of a query: f of the merged vectors is from lo to hi, both inclusive.
 
     value: what is answered. For Quantile it is a key, and the shares of all arrivals before it and up to it
-    are at most hi and at least lo; or, where collisions may put the key outside of these shares, -lo and hi
-    are how many arrivals it may err by further.
+    are at most hi and at least lo. Where collisions may put the key outside of these shares, -lo and hi are
+    the numbers of arrivals by which it may err in addition.
     """
 
     value: float

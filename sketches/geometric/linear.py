@@ -187,7 +187,7 @@ class LinearCoordinator:
         self._asked.discard(site)
 
     def receive(self, site: int, values: Any, looks: int = 0) -> None:
-        """Takes the report of a site: its vector, or as text why it has none. Else CorruptSketch.
+        """Takes a site's report: its vector, or as text why it has none. CorruptSketch for anything else.
 
         looks: how often the site looked so far.
         """
