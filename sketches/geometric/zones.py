@@ -23,8 +23,8 @@ By norms (section 6.5), with a the norms of the rows of V', T_u = sqrt(hi), T_l 
 a): the sum of w n |(x_i - x_i')^+| is at most w . w, and n |(x_i' - x_i)^+| at most a - T_l in every row.
 These zones are smaller: arrivals count by their norm, also where they are orthogonal to V' and hardly matter.
 
-Errata of the paper: see coordinator.py. Values are multiples of 1/2 below 2**53, so squares and offsets are
-exact; bounds are made smaller by 1e-9 for the rest.
+Errata of the paper: see coordinator.py. Values are multiples of 1/2, so what of their squares and offsets is
+below 2**51 is exact; bounds are made smaller by 1e-9 for the rounding of larger ones.
 
 Source: Papapetrou et al., VLDB Journal 2015, section 6; Keren, Sharfman, Schuster and Livne, "Shape sensitive
 geometric monitoring", TKDE 2012; Samoladas and Garofalakis, "Functional geometric monitoring for distributed
