@@ -192,8 +192,8 @@ def connect(
     >>> both.sql("FROM rankings JOIN visits USING (url)").df()                        # doctest: +SKIP
 
     warehouses: a mapping of names, which are identifiers, to paths, addresses or open warehouses.
-    storage_options: options of the object store of each that is not open yet, by its name. options: of
-    `open`, for those that are not open yet.
+    storage_options: options of the object store of each that is not open yet, by its name.
+    options: of `open`, for those that are not open yet.
 
     Raises InputError for names that are no identifiers or start with another one and `_`, and the errors of
     `open`.
@@ -256,9 +256,9 @@ def alert(  # noqa: PLR0913
     wh: the warehouse, or several that are open as one; by default that of `use`.
     theta: a group that was beyond a threshold t becomes clear only at a distance of theta * abs(t) from t, on
         the other side.
-    clear: instead of theta, the level at which a group becomes clear, for conditions of one comparison. lag:
-    windows of `last` end this long before the clock of this machine, for rows that come late. stale: the
-    state is stale if the newest row of a warehouse is older than this; by default the longest
+    clear: instead of theta, the level at which a group becomes clear, for conditions of one comparison.
+    lag: windows of `last` end this long before the clock of this machine, for rows that come late.
+    stale: the state is stale if the newest row of a warehouse is older than this; by default the longest
         `last` of the condition. Without either, and without a time column, no row is too old.
     state: a file that keeps the states and what was not delivered; by default they end with this object.
     notify: called with each change, a mapping of JSON values; it is called again, with the same `id`, if it
