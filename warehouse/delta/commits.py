@@ -41,7 +41,7 @@ from tidemark.warehouse.delta.changes import Change
 from tidemark.warehouse.delta.log_files import actions_of, commit_name
 from tidemark.warehouse.delta.log_replica import replica_of
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import CommitFailed, DamagedWarehouse, without_secrets
+from tidemark.warehouse.errors import CommitFailed, without_secrets
 from tidemark.warehouse.os_errors import as_system_refused, is_store_failure, one_line, unreadable_file_error
 
 _LOG = logging.getLogger("tidemark.commits")
@@ -120,12 +120,10 @@ def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = 
     Returns what won if another writer committed first; then nothing was changed. After an error, and after a
     lost race, the table must not be used any more. Raises CommitFailed if the commit was refused.
     """
-    lost, is_kept = None, False
-    try:
-        lost = _commit(table, change, {**commit_metadata(), **notes})
-        is_kept = lost is None and change.is_taken_up
-    finally:
-        (idle_tables.committed if is_kept else idle_tables.drop)(table)
+    kept = idle_tables.withdrawn(table)
+    lost = _commit(table, change, {**commit_metadata(), **notes})
+    if kept is not None and lost is None and change.is_taken_up:
+        kept.committed()
     return lost
 
 
@@ -203,9 +201,6 @@ class _Log:
             try:
                 if found := self._has(planned, commit_id, added, error):
                     return found
-            except DamagedWarehouse:
-                if is_last:
-                    raise
             except (OSError, DeltaError) as unread:
                 if is_last:
                     raise self._unread_error(error, unread) from error
