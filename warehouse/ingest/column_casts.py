@@ -29,6 +29,7 @@ from tidemark.warehouse.settings.alterations import wider_columns
 from tidemark.warehouse.settings.options import Options
 
 _WIDE = pa.decimal128(38, 0)  # holds every integer, also after it was rounded to a double
+_MISFIT = "the rows do not fit the warehouse's columns"
 
 
 def check_columns(options: Options, fields: list[Field], *, evolve: bool = False) -> None:
@@ -107,8 +108,8 @@ def cast_rows(
             else null_column(table.num_rows, field.type)
             for field in schema
         ]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise InputError(f"the rows do not fit the warehouse's columns: {error}.") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{_MISFIT}: {error}.") from error
     arrays = [single_array(column) for column in [*typed, *table.columns[count:]]]
     return pa.RecordBatch.from_arrays(arrays, [*schema.names, *table.schema.names[count:]])
 
@@ -122,8 +123,9 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     exact = pc.equal(values.cast(_WIDE), column.cast(_WIDE))
     if pc.all(exact).as_py() is False:
         first = column[pc.index(exact, False).as_py()].as_py()
-        raise ValueError(
-            f"{field.name} is of type {field.type}, which cannot hold the whole number {first} exactly. "
-            "Nothing was changed. Store such numbers as integers or decimals, or round them in the input"
+        raise InputError(
+            f"{_MISFIT}: {field.name} is of type {field.type}, which cannot hold the whole number {first} "
+            "exactly. Nothing was changed. Store such numbers as integers or decimals, or round them in the "
+            "input."
         )
     return values

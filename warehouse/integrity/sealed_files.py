@@ -189,17 +189,12 @@ def open_sealed(
             "coerce_int96_timestamp_unit": "us",
             "page_checksum_verification": checksums,
         }
-        coded = [*texts]
-        try:
-            file = pq.ParquetFile(**options, read_dictionary=coded)
-        except KeyError:  # it lacks one of these columns
-            footer = opened.enter_context(pq.ParquetFile(**options)).metadata
-            there = set(footer.schema.to_arrow_schema().names)
-            coded = [name for name in texts if name in there]
-            file = pq.ParquetFile(**options, metadata=footer, read_dictionary=coded)
-        if repeated and (found := [name for name in _repeated_texts(file.metadata) if name not in coded]):
-            footer, coded = opened.enter_context(file).metadata, [*coded, *found]
-            file = pq.ParquetFile(**options, metadata=footer, read_dictionary=coded)
+        file = opened.enter_context(pq.ParquetFile(**options))
+        there = set(file.schema_arrow.names) if texts else ()
+        coded = [name for name in texts if name in there]
+        coded += [name for name in (_repeated_texts(file.metadata) if repeated else ()) if name not in coded]
+        if coded:
+            file = pq.ParquetFile(**options, metadata=file.metadata, read_dictionary=coded)
         yield SealedFile(opened.enter_context(file), remote, coded)
 
 
