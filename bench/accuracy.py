@@ -242,7 +242,8 @@ def _fill(spark: SparkSession, uri: str, parts: list[Rows], eps: float) -> None:
         steps.commit_plan(store, Race(store, STEPS), plan)
         new = _sorted_run(store, values, options, part.values(), part.step)
         run_tables.append_marks(store, values, new)
-        assert history.commit_run(store, values, new)
+        commits = history.StepCommits(Work(LocalExecutor(), store, options), part.step, {}, lacking=())
+        assert commits.commit(values, new)
         _merge(store, values, options)
     stream.append(None, uri, pa.table({"value": live.values()}), source="web", batch=0)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.soak import HAS_ALL
-from tests.warehouse.committing import MEASURE, RUNS, VALUES, new_run, new_store
+from tests.warehouse.committing import MEASURE, RUNS, VALUES, commit_run, new_run, new_store
 from tidemark.sketches import GK
 from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.races import Race
@@ -26,7 +26,6 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.batch_summaries import MeasureSummary, TickSummary
-from tidemark.warehouse.loads import history
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
 from tidemark.warehouse.runs.run_tables import NewRun
@@ -71,7 +70,7 @@ def layout(store: Store) -> tuple[Layout, int]:
 
 def commit(store: Store, new: NewRun) -> bool:
     run_tables.append_marks(store, VALUES, new)
-    return history.commit_run(store, VALUES, new) is not None
+    return commit_run(store, new)
 
 
 def _commit_new(store: Store, run: Run) -> bool:

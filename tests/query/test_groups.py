@@ -289,12 +289,12 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
     rows = [(START, name, 1, 1.0, None) for name in "aaabb"]
     world = GroupWorld.of(tmp_path, [(True, rows)], **ORIGINS)
     world.add([(START, "b", 1, 3.0, None)] * 3, load=False)
-    right = history.commit_run
+    right = history.StepCommits.commit
 
-    def killed(store: Any, projection: Any, *run: Any) -> None:
+    def killed(commits: Any, projection: Any, *run: Any) -> bool:
         if isinstance(projection, SortedGroups):
             raise KeyboardInterrupt
-        right(store, projection, *run)
+        return right(commits, projection, *run)
 
     def check(groups: list[tuple[str, int]]) -> None:
         wh = world.open()
@@ -307,13 +307,13 @@ def test_groups_are_those_of_the_steps_that_the_groups_have(
         names = wh.sql("SELECT \"group\"['origin'] FROM quantile(0.5, \"by\" := 'origin')").fetchall()
         assert names == [(name,) for name, _ in groups]
 
-    monkeypatch.setattr(history, "commit_run", killed)
+    monkeypatch.setattr(history.StepCommits, "commit", killed)
     with pytest.raises(KeyboardInterrupt):  # the batch is in the keys, and live for the groups
         world.load_live()
     check([("a", 3), ("b", 5)])
     monkeypatch.undo()
     world.load_live()
-    monkeypatch.setattr(history, "commit_run", killed)
+    monkeypatch.setattr(history.StepCommits, "commit", killed)
     with pytest.raises(KeyboardInterrupt):  # the batch is in the keys alone
         world.add([(START, name, 1, 2.0, None) for name in "cccccccd"], load=True)
     check([("a", 3), ("b", 5), ("c", 7), ("d", 1)])

@@ -46,6 +46,7 @@ from tidemark.warehouse.work import Work
 MEASURE = Measure("x", "double")
 VALUES = SortedValues(MEASURE)
 RUNS, MARKS = VALUES.runs_table, VALUES.marks_table
+OPTIONS = Options(("x",), None, None, 0.1, 10, 0)
 ERRORS = [
     OSError("connection reset"),
     TimeoutError("no answer in 30 s"),
@@ -84,7 +85,13 @@ def new_run(store: Store, run: Run, rows: int = 3) -> NewRun:
 
 
 def add_step(store: Store, step: int = 0) -> bool:
-    return history.commit_run(store, VALUES, new_run(store, Run(step, step, 0))) is not None
+    return commit_run(store, new_run(store, Run(step, step, 0)))
+
+
+def commit_run(store: Store, new: NewRun) -> bool:
+    """As a load commits the run of a step, without a record of what is complete."""
+    work = Work(LocalExecutor(), store, OPTIONS)
+    return history.StepCommits(work, new.run.last, {}, lacking=()).commit(VALUES, new)
 
 
 def add_batch(store: Store, source: str = "web", batch: int = 0) -> bool:
@@ -105,7 +112,7 @@ def a_plan(step: int) -> StepPlan:
 
 
 def plan_step(store: Store) -> int | None:
-    work = Work(LocalExecutor(), store, Options(("x",), None, None, 0.1, 10, 0))
+    work = Work(LocalExecutor(), store, OPTIONS)
     table = tables.open_table(store, STEPS)
     step = NextStep(work, table, steps.read_step_plans(store, table))
     return step.number if step.commit_batch(BatchRange("load:a", 0, 0), 1, StepFacts()) else None

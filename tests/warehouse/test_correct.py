@@ -258,7 +258,7 @@ def test_a_decision_in_two_commits_is_caught(world: GroupWorld, monkeypatch: pyt
 
     monkeypatch.setattr(finish, "_actions", halved)
     old = [rows(0)[3]]
-    with pytest.raises(warehouse.DamagedWarehouse, match="not built again"):
+    with pytest.raises(warehouse.DamagedWarehouse, match="was not written: its steps should have"):
         correct(world, "fix", [changed(old[0])], before=old)
 
 

@@ -131,7 +131,7 @@ def test_deleted_rows_of_a_planned_step_stop_its_load(tmp_path: Path, kind: str)
     world.append([(KEYS[kind][i % 4], i) for i in range(12)])
     before = events(world).version()
     events(world).delete("_source = 'load:b' and _batch = 1 and _tick < 5")
-    words = "its plan has 12 rows, but the table events has 7: rows of the table events were changed"
+    words = "should have 12 rows, by plans and removals, but the table events has 7: rows of the table"
     with pytest.raises(DamagedWarehouse, match=words) as told:
         warehouse.load(None, world.uri)
     assert "batch 1 of 'load:b' lost 5 of its 12 rows" in str(told.value)

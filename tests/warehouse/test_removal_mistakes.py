@@ -86,8 +86,8 @@ def test_a_merge_that_does_not_wait_for_a_removal_is_noticed(
         delete(world, WHERE, progress=killer("decided"))
 
     def does_not_wait(work: Any, merge: Any, runs: Any) -> Any:
-        source = inner(work, merge, runs)
-        return history._Merge(work, merge, runs, 0) if source is None else source
+        inputs = history.MergeInputs(merge, runs, 0)
+        return inner(work, merge, runs) or history.RunSource(work, merge.output, inputs)
 
     inner = history._merge_source
     monkeypatch.setattr(history, "_merge_source", does_not_wait)

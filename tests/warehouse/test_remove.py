@@ -247,7 +247,7 @@ def test_a_decision_that_does_not_look_at_the_old_files_is_caught(
         return [*gone, *(one.new.action() for one in files if one.new is not None)]
 
     monkeypatch.setattr(finish, "_actions", blind)
-    with pytest.raises(warehouse.DamagedWarehouse, match="not built again"):
+    with pytest.raises(warehouse.DamagedWarehouse, match="was not written: its steps should have"):
         delete(world, CONDITION, progress=once("removal planned", lambda: join_by_another_tool(world)))
 
 

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from tidemark.warehouse.delta import own_files, tables
 from tidemark.warehouse.delta.commits import NO_NOTES
@@ -24,7 +25,6 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.completion import completion_of
 from tidemark.warehouse.events.removals import (
     NONE,
-    NOTHING,
     decided,
     is_signed,
     open_removal,
@@ -39,13 +39,11 @@ from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.runs.run_tables import NewRun
-from tidemark.warehouse.settings.options import read_options
+from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-    from tidemark.warehouse.delta.store import Store
 
 _LOG = logging.getLogger("tidemark.load")
 
@@ -102,6 +100,12 @@ class History:
     projections: Sequence[tuple[DeltaTable, DeltaTable]]
     last_steps: Sequence[int]
 
+    def versions(self, options: Options) -> dict[str, int]:
+        """The version of each table, by name; `options` are those with the projections."""
+        names = [(one.marks_table, one.runs_table) for one in options.projections]
+        found = zip(chain(*names), chain(*self.projections), strict=True)
+        return {name: table.version() for name, table in [(EVENTS, self.events), (STEPS, self.steps), *found]}
+
 
 def open_history(work: Work) -> History:
     """Opens the tables at their newest versions; creates missing ones of projections."""
@@ -117,70 +121,70 @@ def open_history(work: Work) -> History:
     return History(events, steps, list(zip(others[::2], others[1::2], strict=True)), last_steps)
 
 
-class RunSource(Protocol):
-    """The source of runs, from which they may have to be written again."""
-
-    @property
-    def work(self) -> Work:
-        """The call that writes them."""
-
-    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        """Writes the run of each projection, in their order, and commits nothing."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """The source of the runs of a step: its rows in `events`."""
+class MergeInputs:
+    """The files of the input runs of a merge, those with rows; none has a row of the removals to `net_of`."""
 
-    work: Work
-    plan: StepPlan
-
-    def write(self, projections: Sequence[Projection[Any]], events: DeltaTable | None = None) -> list[NewRun]:
-        """Writes the step's run of each projection; `events`, opened before, is read if it is given."""
-        events = events or tables.open_table(self.work.store, EVENTS)  # maintenance may have joined its files
-        run = Run(self.plan.step, self.plan.step, 0)
-        return run_builder.sort_run(self.work, projections, run, [self.plan], events, decided(events))
-
-
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    """The source of the output run of a merge: `files` has those of its input runs, the ones with rows.
-
-    `net_of` is the newest removal whose rows none of these has.
-    """
-
-    work: Work
     merge: Merge
     files: Mapping[Run, Sequence[DataFile]]
     net_of: int
 
-    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        """Writes the run of the projection that is merged."""
-        work, merge, files = self.work, self.merge, self.files
-        return [run_builder.merge_runs(work, one, merge, files, self.net_of) for one in projections]
-
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The source of a run that is built again: the rows of its steps in `events`.
+class RunSource:
+    """What a run is written from, and written again from if maintenance deletes a file of it.
 
-    `plans` are those of the steps. `events` is the version that is read; None for the newest one.
+    source   the plans of its steps, whose rows in `events` are sorted; or the runs that are merged
     """
 
     work: Work
     run: Run
-    plans: Sequence[StepPlan]
-    events: DeltaTable | None = None
+    source: Sequence[StepPlan] | MergeInputs
 
-    def write(self, projections: Sequence[Projection[Any]]) -> list[NewRun]:
-        """Writes the run of each projection; DamagedWarehouse if `events` has too few or too many rows."""
-        events = self.events or tables.open_table(self.work.store, EVENTS)
-        (runs,) = _rebuilt(self.work, [RunOfSteps(self.run, self.plans, projections)], events)
-        return runs
+    def write(self, projections: Sequence[Projection[Any]], events: DeltaTable | None = None) -> Written:
+        """Writes the run of each projection, in their order, and commits nothing.
+
+        `events`, opened before, is read if it is given, else the newest version. DamagedWarehouse if it has
+        too few or too many rows.
+        """
+        work, source = self.work, self.source
+        if isinstance(source, MergeInputs):
+            merge, files, net_of = source.merge, source.files, source.net_of
+            runs = [run_builder.merge_runs(work, one, merge, files, net_of) for one in projections]
+        else:
+            events = events or tables.open_table(work.store, EVENTS)
+            (runs,) = _sorted_runs(work, [RunOfSteps(self.run, source, projections)], events)
+        return list(zip(projections, runs, strict=True))
+
+    def kept(self, written: Written) -> Written:
+        """The runs, not committed; runs that lost a file are written again."""
+        looks = own_files.Looks(self.work.store, before_commit=True)
+        while lost := looks.lost(_paths(written, with_marks=False)):
+            written = self._written_again(written, lost)
+        return written
+
+    def replace_lost(self, committed: Written) -> None:
+        """Replaces committed runs, and their marks, if a file of them was gone before the commit."""
+        store = self.work.store
+        looks = own_files.Looks(store)
+        while lost := looks.lost(_paths(committed, with_marks=True)):
+            again = self._written_again(committed, lost)
+            for (projection, old), (_, new) in zip(committed, again, strict=True):
+                if new is not old:
+                    run_tables.append_marks(store, projection, new)
+                    run_tables.replace_run(store, projection, old, new)
+            committed = again
+
+    def _written_again(self, written: Written, lost: Set[str]) -> Written:
+        """The runs that were written; runs that lost a file are replaced by new ones."""
+        gone = [one for one in written if not lost.isdisjoint(_paths([one], with_marks=True))]
+        again = self.write([projection for projection, _ in gone])
+        new = {projection.runs_table: run for projection, run in again}
+        return [(projection, new.get(projection.runs_table, run)) for projection, run in written]
 
 
 def rebuild(work: Work, wanted: Sequence[RunOfSteps]) -> list[list[NewRun]]:
-    """Writes runs from one version of `events`, and commits nothing; DamagedWarehouse as `Rebuilt.write`.
+    """Writes runs from one version of `events`, and commits nothing; DamagedWarehouse as `RunSource.write`.
 
     Runs that need one task each are sorted in one job, side by side. Each other run has a job of its own, so
     that the chunks of only one run are on the disk at a time.
@@ -190,127 +194,92 @@ def rebuild(work: Work, wanted: Sequence[RunOfSteps]) -> list[list[NewRun]]:
     jobs = [small] if small else []
     jobs += [[one] for one in wanted if one not in small]
     built = {
-        one.run: runs for job in jobs for one, runs in zip(job, _rebuilt(work, job, events), strict=True)
+        one.run: runs for job in jobs for one, runs in zip(job, _sorted_runs(work, job, events), strict=True)
     }
     return [built[one.run] for one in wanted]
 
 
-def _rebuilt(work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable) -> list[list[NewRun]]:
+def _sorted_runs(work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable) -> list[list[NewRun]]:
     """The runs from this version of `events`, in one job."""
     removed = removed_at(work.store, events)
-    built = run_builder.sort_runs(work, wanted, events, removed.number)
-    for one, runs in zip(wanted, built, strict=True):
+    found = run_builder.sort_runs(work, wanted, events, removed.number)
+    for one, runs in zip(wanted, found, strict=True):
         expected = removed.rows(one.plans)
         for projection, run in zip(one.projections, runs, strict=True):
             if run.totals.rows != expected:
                 parts = removed.parts({part: rows for plan in one.plans for part, rows in plan.parts})
                 reason = (
-                    f"run {run.run.name} of {projection.title!r} was not built again: its steps should have "
+                    f"run {run.run.name} of {projection.title!r} was not written: its steps should have "
                     f"{expected} rows, by plans and removals, but the table events has {run.totals.rows}"
                 )
                 raise batch_counts.changed_rows_error(work.store, parts, reason)
-    return built
+    return found
 
 
 def load_step(work: Work, plan: StepPlan, opened: History, report: LoadReport) -> None:
     """Loads one step into every projection that does not have it, one commit per projection."""
     given = zip(work.options.projections, opened.projections, opened.last_steps, strict=True)
     behind = [(projection, *pair) for projection, pair, last_step in given if last_step < plan.step]
-    source, projections = _Step(work, plan), [projection for projection, *_ in behind]
+    projections = [projection for projection, *_ in behind]
+    source = RunSource(work, Run(plan.step, plan.step, 0), [plan])
     with work.phase("sort"):
-        runs = source.write(projections, opened.events)
+        written = source.write(projections, opened.events)
     work.reached("sorted")
-    written = kept(source, list(zip(projections, runs, strict=True)))
-    committed, completing = [], _Completing(work, plan.step, opened, projections)
-    for (_, marks_table, runs_table), (projection, run) in zip(behind, written, strict=True):
-        _check_rows(work, plan, run)
+    committed, commits = [], StepCommits(work, plan.step, opened.versions(work.options), projections)
+    for (_, marks_table, runs_table), (projection, run) in zip(behind, source.kept(written), strict=True):
         with work.phase("commit"):
             run_tables.append_marks(work.store, projection, run, first=marks_table)
             work.reached("marked")
-            version = commit_run(work.store, projection, run, runs_table, completing)
-            completing.has_committed(projection, version)
-            if version is not None:
+            if commits.commit(projection, run, runs_table):
                 committed.append((projection, run))
         work.reached("committed")
         report.add_run(projection, run)
         _LOG.info("%s: step %d is in history, %d rows", projection.runs_table, plan.step, plan.rows)
-    replace_lost(source, committed)
+    source.replace_lost(committed)
 
 
-def _check_rows(work: Work, plan: StepPlan, run: NewRun) -> None:
-    """DamagedWarehouse unless the run has as many rows as were planned and not removed."""
-    net_of, rows = run_tables.net_of(run.attempt), run.totals.rows
-    if net_of == NONE and rows == plan.rows:
-        return
-    removed = NOTHING if net_of == NONE else removed_at(work.store, tables.open_table(work.store, EVENTS))
-    parts = removed.up_to(net_of).parts(dict(plan.parts))
-    if rows != (expected := sum(parts.values())):
-        reason = (
-            f"step {plan.step} was not loaded: its plan has {expected} rows, but the table events has {rows}"
-        )
-        raise batch_counts.changed_rows_error(work.store, removed.parts(dict(plan.parts)), reason)
+class StepCommits:
+    """The commits of a step to one projection after the other.
 
-
-def commit_run(
-    store: Store,
-    projection: Projection[Any],
-    new: NewRun,
-    first: DeltaTable | None = None,
-    completing: _Completing | None = None,
-) -> int | None:
-    """Adds the run of the next step in one commit; returns its version, None if history has the step.
-
-    first       the runs table, opened before, for the first try
-    completing  the step, which notes something with the commit; None: nothing is noted
-
-    Also None if the projection was dropped since the options were read. Maintenance may have emptied the
-    projection's table, and another alter may build it anew: then the next load goes on.
-    """
-    race = Race(store, projection.runs_table, first)
-    while (layout := run_tables.read_layout(race.table)).last_step < new.run.last:
-        if layout.add_step() != new.run:
-            if completing is not None and completing.was_dropped(projection):
-                return None
-            raise DamagedWarehouse(
-                f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
-            )
-        version = race.table.version() + 1
-        notes = NO_NOTES if completing is None else completing.notes(projection, version)
-        if race.commit(run_tables.add_actions(new), notes=notes):
-            return version
-    return None
-
-
-class _Completing:
-    """The versions of the tables while a step is committed to one projection after the other.
-
-    `lacking` are the projections that lack the step, in the order of their commits.
+    versions   of the tables: as they were opened, then those of runs tables that have the step
+    lacking    the projections that lack the step, in the order of their commits
     """
 
-    def __init__(self, work: Work, step: int, opened: History, lacking: Sequence[Projection[Any]]) -> None:
-        self._work, self._step, self._opened, self._lacking = work, step, opened, lacking
-        self._runs = {
-            one.runs_table: runs.version()
-            for one, (_, runs) in zip(work.options.projections, opened.projections, strict=True)
-        }
+    def __init__(
+        self, work: Work, step: int, versions: Mapping[str, int], lacking: Sequence[Projection[Any]]
+    ) -> None:
+        self._work, self._step, self._versions, self._lacking = work, step, dict(versions), lacking
 
-    def has_committed(self, projection: Projection[Any], version: int | None) -> None:
-        """Takes the version of a runs table that has the step; None if another load committed it."""
+    def commit(self, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None) -> bool:
+        """Adds the run of the step in one commit; False if another load has done so.
+
+        `first` is the runs table, opened before, for the first try.
+
+        Also False if the projection was dropped since the options were read. Maintenance may have emptied its
+        table, and another alter may build it anew: then the next load goes on.
+        """
         name = projection.runs_table
-        known = (
-            newest_versions(self._work.store, {name: self._runs[name]})
-            if version is None
-            else {name: version}
-        )
-        self._runs |= known
+        race = Race(self._work.store, name, first)
+        while (layout := run_tables.read_layout(race.table)).last_step < new.run.last:
+            if layout.add_step() != new.run:
+                if self._was_dropped(name):
+                    return False
+                raise DamagedWarehouse(
+                    f"step {new.run.first} cannot follow step {layout.last_step}: a step is missing."
+                )
+            version = race.table.version() + 1
+            if race.commit(run_tables.add_actions(new), notes=self._notes(projection, version)):
+                self._versions[name] = version
+                return True
+        self._versions |= newest_versions(self._work.store, {name: self._versions.get(name)})
+        return False
 
-    def was_dropped(self, projection: Projection[Any]) -> bool:
+    def _was_dropped(self, runs_table: str) -> bool:
         """Whether the projection was dropped since the options were read."""
-        newest, name = read_options(self._work.store), projection.runs_table
-        built_from = self._work.options.built_from
-        return name in newest.dropped or newest.built_from.get(name) != built_from.get(name)
+        newest, built_from = read_options(self._work.store), self._work.options.built_from
+        return runs_table in newest.dropped or newest.built_from.get(runs_table) != built_from.get(runs_table)
 
-    def notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
+    def _notes(self, projection: Projection[Any], version: int) -> Mapping[str, str]:
         """The completion record, if the projection is the last that lacks the step; else nothing.
 
         version: that of the runs table which the commit makes.
@@ -319,14 +288,11 @@ class _Completing:
         """
         built_from = self._work.options.built_from
         is_late = all(built_from.get(one.runs_table, -1) >= self._step for one in self._lacking)
-        if projection is not self._lacking[-1] or is_late:
+        if is_late or projection is not self._lacking[-1]:
             return NO_NOTES
-        marks = {
-            one.marks_table: table.version()
-            for one, (table, _) in zip(self._work.options.projections, self._opened.projections, strict=True)
-        }
-        known = {**self._runs, STEPS: self._opened.steps.version(), projection.runs_table: version}
-        moving = {**marks, EVENTS: self._opened.events.version()}
+        known = {**self._versions, projection.runs_table: version}
+        marks = [one.marks_table for one in self._work.options.projections]
+        moving = {name: known.pop(name) for name in (*marks, EVENTS)}
         return completion_of(self._work.store, self._step, known, moving).notes()
 
 
@@ -345,13 +311,13 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
         if merge is None or source is None:
             return layout
         with work.phase("merge"):
-            (merged,) = source.write([projection])
+            written = source.write([projection])
             work.reached("merge sorted")
-            ((_, merged),) = kept(source, [(projection, merged)])
+            ((_, merged),) = source.kept(written)
             run_tables.append_marks(work.store, projection, merged)
             work.reached("merge marked")
             if run_tables.commit_merge(work.store, projection, merge, merged, runs):
-                replace_lost(source, [(projection, merged)])
+                source.replace_lost([(projection, merged)])
                 report.bytes_written += sum(file.size for file in merged.files)
                 _LOG.info(
                     "%s: merged %d runs into %s", projection.runs_table, len(merge.inputs), merged.run.name
@@ -360,9 +326,7 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
         table = tables.open_table(work.store, projection.runs_table)
 
 
-def _merge_source(
-    work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]
-) -> _Merge | Rebuilt | None:
+def _merge_source(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile]]) -> RunSource | None:
     """The source of the merge's output; None if the merge has to wait, see `merge_levels`.
 
     Runs with kept rows are not merged: the inputs may lack the rows of different removals. The output is
@@ -371,7 +335,7 @@ def _merge_source(
     """
     events = tables.open_table(work.store, EVENTS)  # after the runs: not older
     if not is_signed(events):
-        return _Merge(work, merge, runs, NONE)
+        return RunSource(work, merge.output, MergeInputs(merge, runs, NONE))
     (records,) = tables.find_tables(work.store, REMOVALS)  # after `events`: an open one is not missed
     planned = open_removal(read_removals(work.store, records), decided(events))
     if planned is not None and not planned.kept:
@@ -380,7 +344,7 @@ def _merge_source(
     nets = run_tables.nets_of(runs)
     pending = {run: removed.pending(run.first, run.last, net_of) for run, net_of in nets.items()}
     if not any(pending.values()):
-        return _Merge(work, merge, runs, removed.number)
+        return RunSource(work, merge.output, MergeInputs(merge, runs, removed.number))
     plans = read_step_plans(work.store, tables.open_table(work.store, STEPS), work.step_files)
     left = removed.rows_by_step(plans)
     emptied = removed.emptied(nets, left)
@@ -389,38 +353,9 @@ def _merge_source(
         return None
     inputs = [run for run in merge.inputs if run in with_rows]
     if inputs and not any(pending[run] for run in inputs):
-        return _Merge(work, merge, with_rows, removed.number)
+        return RunSource(work, merge.output, MergeInputs(merge, with_rows, removed.number))
     steps = merge.output.steps
-    return Rebuilt(work, merge.output, [plan for plan in plans if plan.step in steps], events)
-
-
-def kept(source: RunSource, written: Written) -> Written:
-    """The runs, not committed; runs that lost a file are written again."""
-    looks = own_files.Looks(source.work.store, before_commit=True)
-    while lost := looks.lost(_paths(written, with_marks=False)):
-        written = _written_again(source, written, lost)
-    return written
-
-
-def replace_lost(source: RunSource, committed: Written) -> None:
-    """Replaces committed runs, and their marks, if a file of them was gone before the commit."""
-    store = source.work.store
-    looks = own_files.Looks(store)
-    while lost := looks.lost(_paths(committed, with_marks=True)):
-        again = _written_again(source, committed, lost)
-        for (projection, old), (_, new) in zip(committed, again, strict=True):
-            if new is not old:
-                run_tables.append_marks(store, projection, new)
-                run_tables.replace_run(store, projection, old, new)
-        committed = again
-
-
-def _written_again(source: RunSource, written: Written, lost: Set[str]) -> Written:
-    """The runs that were written; runs that lost a file are replaced by new ones."""
-    gone = [one for one in written if not lost.isdisjoint(_paths([one], with_marks=True))]
-    projections = [projection for projection, _ in gone]
-    new = {one.runs_table: run for one, run in zip(projections, source.write(projections), strict=True)}
-    return [(projection, new.get(projection.runs_table, run)) for projection, run in written]
+    return RunSource(work, merge.output, [plan for plan in plans if plan.step in steps])
 
 
 def _paths(written: Written, *, with_marks: bool) -> list[str]:

@@ -48,28 +48,16 @@ class RunOfSteps:
     projections: Sequence[Projection[Any]]
 
 
-def sort_run(
-    work: Work,
-    projections: Sequence[Projection[Any]],
-    run: Run,
-    plans: Sequence[StepPlan],
-    events: DeltaTable,
-    net_of: int = NONE,
-) -> list[NewRun]:
-    """Writes the run of each projection from `events`; commits nothing; returns the runs in the same order.
-
-    plans    those of the run's steps
-    events   the table, opened after they were committed
-    net_of   the newest removal that is decided at this version of `events`: the run has none of its rows
-    """
-    (runs,) = sort_runs(work, [RunOfSteps(run, plans, projections)], events, net_of)
-    return runs
-
-
 def sort_runs(
-    work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable, net_of: int = NONE
+    work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable, net_of: int
 ) -> list[list[NewRun]]:
-    """As `sort_run` for several runs, in one job; the chunks of all of them are there at the same time."""
+    """Writes each run of each of its projections from `events`, in one job; commits nothing.
+
+    events   the table, opened after the plans were committed
+    net_of   the newest removal that is decided at this version of `events`: the runs have none of its rows
+
+    The chunks of all of the runs are there at the same time.
+    """
     with _chunk_store(work.executor, work.store) as chunk_store:
         sorts = []
         for one in wanted:

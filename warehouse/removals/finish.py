@@ -280,7 +280,7 @@ def _pending(run: Run, files: Sequence[DataFile], removed: Removed) -> list[Remo
     return removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
 
 
-_Built = dict[tuple[str, Run], tuple[history.Rebuilt, NewRun]]  # by runs table and run
+_Built = dict[tuple[str, Run], tuple[history.RunSource, NewRun]]  # by runs table and run
 
 
 def _build(
@@ -300,8 +300,8 @@ def _build(
     ]
     built: _Built = {}
     for one, runs in zip(wanted, history.rebuild(work, wanted), strict=True):
-        source = history.Rebuilt(work, one.run, one.plans)
-        written = history.kept(source, list(zip(one.projections, runs, strict=True)))
+        source = history.RunSource(work, one.run, one.plans)
+        written = source.kept(list(zip(one.projections, runs, strict=True)))
         built |= {(projection.runs_table, one.run): (source, new) for projection, new in written}
     return built
 
@@ -321,7 +321,7 @@ def _put(work: Work, projection: Projection[Any], waiting: _Waiting, built: _Bui
     if not run_tables.replace_if_same(work.store, projection, olds, [new for _, new in news]):
         return None
     for source, new in news:
-        history.replace_lost(source, [(projection, new)])
+        source.replace_lost([(projection, new)])
     work.reached("removal applied")
     _LOG.info("%s: %d runs were written again", projection.runs_table, len(olds))
     return projection, len(olds), [file for _, new in news for file in new.files]

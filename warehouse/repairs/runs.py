@@ -24,8 +24,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.removals import Removed, removed_at
 from tidemark.warehouse.events.steps import StepPlan
 from tidemark.warehouse.integrity.sealed_files import open_sealed
-from tidemark.warehouse.ledger import batch_counts
-from tidemark.warehouse.loads import run_builder
+from tidemark.warehouse.loads.history import RunSource
 from tidemark.warehouse.repairs.layouts import LayoutPlan, plan_layout
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
@@ -206,20 +205,9 @@ def _build(
     replaced: Mapping[Run, Sequence[DataFile]],
 ) -> None:
     """Builds the run from `events`, and puts it in the place of the runs `replaced`."""
-    store, of_run = work.store, plans[run.first : run.last + 1]
-    events = tables.open_table(store, EVENTS)
-    removed = removed_at(store, events)
-    (new,) = run_builder.sort_run(work, [projection], run, of_run, events, removed.number)
-    expected = removed.rows(of_run)
-    if new.totals.rows != expected:
-        reason = (
-            f"run {run.name} of {projection.title!r} was not built: its plans have {expected} rows, "
-            f"but the table events has {new.totals.rows}"
-        )
-        parts = removed.parts({batches: rows for plan in of_run for batches, rows in plan.parts})
-        raise batch_counts.changed_rows_error(store, parts, reason)
-    run_tables.append_marks(store, projection, new)
-    run_tables.replace_runs(store, projection, replaced, new)
+    ((_, new),) = RunSource(work, run, plans[run.first : run.last + 1]).write([projection])
+    run_tables.append_marks(work.store, projection, new)
+    run_tables.replace_runs(work.store, projection, replaced, new)
 
 
 def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str]) -> None:
