@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark import warehouse
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_warehouse_job
-from tidemark.jobs.cli.options.parsed import storage_options_of
+from tidemark.jobs.cli.exit_codes import DONE, FAILED
+from tidemark.jobs.cli.options.parsed import storage_options_of, warehouse_of
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse.columns.json_values import json_text
 
@@ -24,15 +24,12 @@ def run(given: argparse.Namespace) -> int:
         )
     if named:
         given.warehouse = named[0]
-    return run_warehouse_job(_copy, given)
-
-
-def _copy(given: argparse.Namespace) -> int:
+    given.warehouse = warehouse_of(given)
     with show_progress(None) as set_phase:
         report = warehouse.copy(
             given.warehouse,
             given.to,
-            storage_options=given.storage_options,
+            storage_options=storage_options_of(given),
             to_storage_options=storage_options_of(given, "to-"),
             check=not given.no_verify,
             progress=set_phase,

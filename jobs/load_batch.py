@@ -16,11 +16,10 @@ import argparse
 import sys
 import time
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidemark import warehouse
-from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, job_end
 from tidemark.jobs.cli.options import loading, parsed
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
@@ -51,13 +50,15 @@ if TYPE_CHECKING:
     from tidemark.warehouse import RemovalReport
 
 
-def main(argv: list[str] | None = None, progress: Callable[[str], None] | None = None) -> int:
-    """Runs the job; returns its exit code. `progress` is called with the name of each phase of a load."""
+def main(argv: list[str] | None = None) -> int:
+    """Runs the job; returns its exit code."""
     given = job_arguments("load_batch.py", __doc__, loading.LOAD, argv)
-    return run_warehouse_job(partial(run, progress=progress), given)
+    with job_end(given) as end:
+        end.code = run(given)
+    return end.code
 
 
-def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None) -> int:
+def run(given: argparse.Namespace) -> int:
     """Loads the input of the arguments, or the rows of the streams."""
     if (given.input or given.changes) and not given.batch:
         given.parser.error(
@@ -71,7 +72,7 @@ def run(given: argparse.Namespace, progress: Callable[[str], None] | None = None
     try:
         spark, inputs = _engine(given)
         with show_progress(spark) as set_phase:
-            loaded = list(_load(spark, inputs, given, lambda phase: _notify(phase, set_phase, progress)))
+            loaded = list(_load(spark, inputs, given, set_phase))
     except Exception as error:
         readable = as_input_error(error, described(given.input or [given.warehouse]))
         if readable is error:
@@ -142,12 +143,6 @@ def _check_options(given: argparse.Namespace) -> None:
         options.check_same(chosen)
     if span and (options.time if options else given.time) is None:
         raise InputError("--batch-every needs a time column, and this warehouse has none.")
-
-
-def _notify(phase: str, *listeners: Callable[[str], None] | None) -> None:
-    for listener in listeners:
-        if listener:
-            listener(phase)
 
 
 def _load(

@@ -13,7 +13,7 @@ import sys
 
 from tidemark import warehouse
 from tidemark.jobs.cli.certificates import print_certificate
-from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, job_end
 from tidemark.jobs.cli.options import changing
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
@@ -25,7 +25,10 @@ from tidemark.warehouse.maintain import MaintenanceReport
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, job_arguments("maintain.py", __doc__, changing.MAINTAIN, argv))
+    given = job_arguments("maintain.py", __doc__, changing.MAINTAIN, argv)
+    with job_end(given) as end:
+        end.code = run(given)
+    return end.code
 
 
 def run(given: argparse.Namespace) -> int:

@@ -8,17 +8,13 @@ import sys
 from pathlib import Path
 
 from tidemark import query, warehouse
-from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.warehouse import InputError
 from tidemark.warehouse.columns.json_values import json_text
 
 
 def run(given: argparse.Namespace) -> int:
     """Prints a secret, a token or a value. Values are read from stdin: others see command lines."""
-    return run_job(_make, given)
-
-
-def _make(given: argparse.Namespace) -> int:
     if given.action == "new":
         what, text = "secret", f"{_older(given.after)}{warehouse.new_secret()}"
     elif given.action == "token":

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from tidemark import query
 from tidemark.jobs.cli.exchange_secret import secret_of
-from tidemark.jobs.cli.exit_codes import DONE, RULE, run_job, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, RULE, job_end
 from tidemark.jobs.cli.options import parsed, serving
 from tidemark.jobs.cli.options.parts import add
 from tidemark.jobs.cli.process import arguments
@@ -67,12 +67,14 @@ def main(argv: list[str] | None = None) -> int:
     parts = args.add_subparsers(metavar="map|reduce", required=True)
     page = parts.add_parser("map", help="map and combine the rows of a site")
     add(page, serving.SITE_MAP)
-    page.set_defaults(run=lambda given: run_warehouse_job(run_map, given))
+    page.set_defaults(run=run_map)
     page = parts.add_parser("reduce", help="reduce what the sites tell")
     add(page, serving.SITE_REDUCE)
     page.set_defaults(run=run_reduce)
     given = args.parse_args(arguments(argv))
-    return int(given.run(given))
+    with job_end(given, needs_warehouse=given.run is run_map) as end:
+        end.code = given.run(given)
+    return end.code
 
 
 def run_map(given: argparse.Namespace) -> int:
@@ -96,10 +98,6 @@ def run_map(given: argparse.Namespace) -> int:
 def run_reduce(given: argparse.Namespace) -> int:
     """Waits for all sites and prints the reduced value of each key, ascending."""
     given.storage_options = parsed.storage_options_of(given)
-    return run_job(_reduce, given)
-
-
-def _reduce(given: argparse.Namespace) -> int:
     reduce, secret = function_named(given.reduce), secret_of(given.secret)
     if given.sites < 1:
         raise InputError(f"--sites must be at least 1, got {given.sites}.")

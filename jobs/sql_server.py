@@ -29,7 +29,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.exit_codes import DONE, job_end
 from tidemark.jobs.cli.named_warehouses import is_local_address, parse_warehouse
 from tidemark.jobs.cli.options import parsed, serving, shared
 from tidemark.jobs.cli.process import job_arguments
@@ -64,15 +64,14 @@ class ServerEnded(TidemarkError, RuntimeError):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run(job_arguments("server.py", __doc__, serving.SQL_SERVER, argv))
+    given = job_arguments("server.py", __doc__, serving.SQL_SERVER, argv)
+    with job_end(given, needs_warehouse=False) as end:
+        end.code = run(given)
+    return end.code
 
 
 def run(given: argparse.Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C."""
-    return run_job(_serve, given)
-
-
-def _serve(given: argparse.Namespace) -> int:
     named_warehouses = dict(parse_warehouse(text) for text in given.warehouse or ())
     storage_options = parsed.storage_options_of(given)
     users = check_users(given.users) if given.users else None

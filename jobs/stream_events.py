@@ -19,6 +19,7 @@ if __name__ == "__main__":
 import argparse
 import sys
 import threading
+from collections import deque
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from tidemark import query, stream, warehouse
-from tidemark.jobs.cli.exit_codes import DONE, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, job_end
 from tidemark.jobs.cli.options import loading, parsed
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.signals import delay_java_shutdown
@@ -48,12 +49,15 @@ if TYPE_CHECKING:
     from tidemark.warehouse.settings.options import Options
 
 _POLL_SECONDS = 1
+_REPORTS = 200  # that are kept for their lines; Spark tells the progress of the newest 100 batches
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
     given = job_arguments("stream_events.py", __doc__, loading.STREAM, argv)
-    return run_warehouse_job(run, given)
+    with job_end(given) as end:
+        end.code = run(given)
+    return end.code
 
 
 def run(given: argparse.Namespace) -> int:
@@ -83,11 +87,8 @@ def run(given: argparse.Namespace) -> int:
 def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.Event) -> None:
     options = warehouse.open_snapshot(given.warehouse, given.storage_options).options
     name = given.name or (given.topic if given.source == "kafka" else Path(given.path).name)
-    busy, reports = threading.Lock(), {}  # busy: held while a batch is processed
-
-    def keep(report: BatchReport) -> None:
-        reports[report.batch] = report
-
+    busy = threading.Lock()  # held while a batch is processed
+    reports = deque[BatchReport](maxlen=_REPORTS)
     streaming = stream.start(
         _read(spark, given, options),
         given.warehouse,
@@ -99,7 +100,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         changes=given.changes,
         missing=given.missing,
         max_rejected_fraction=given.max_rejected_fraction,
-        progress=keep,
+        progress=reports.append,
         storage_options=given.storage_options,
         busy=busy,
     )
@@ -127,7 +128,7 @@ def _print_line(line: str) -> None:
 
 def _show_batches(
     streaming: StreamingQuery,
-    reports: dict[int, BatchReport],
+    reports: deque[BatchReport],
     reader: query.Warehouse,
     last_shown: int,
     *,
@@ -135,9 +136,10 @@ def _show_batches(
     in_changes: bool,
 ) -> int:
     """Prints a line for each batch after `last_shown`; returns the number of the last batch printed."""
-    for progress in map(dict, streaming.recentProgress):
+    recent, by_number = streaming.recentProgress, {report.batch: report for report in reports.copy()}
+    for progress in map(dict, recent):
         number = int(progress["batchId"])
-        report = reports.pop(number, None)
+        report = by_number.get(number)
         if number <= last_shown or report is None:
             continue
         last_shown = number

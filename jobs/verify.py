@@ -16,7 +16,7 @@ import sys
 from dataclasses import asdict
 
 from tidemark import warehouse
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_warehouse_job
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, job_end
 from tidemark.jobs.cli.options import shared
 from tidemark.jobs.cli.process import job_arguments
 from tidemark.jobs.cli.progress import show_progress
@@ -25,7 +25,10 @@ from tidemark.warehouse.columns.json_values import json_text
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the job; returns its exit code."""
-    return run_warehouse_job(run, job_arguments("verify.py", __doc__, shared.COMMON, argv))
+    given = job_arguments("verify.py", __doc__, shared.COMMON, argv)
+    with job_end(given) as end:
+        end.code = run(given)
+    return end.code
 
 
 def run(given: argparse.Namespace) -> int:

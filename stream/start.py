@@ -96,7 +96,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   correction named `<source>/<number>`. A change that cannot be made stops the stream, and
                   nothing of its batch is done
     missing       for changes, as `warehouse.correct` takes it
-    progress      called with a report after each batch
+    progress      called with a report after each batch, in the thread in which Spark runs the batch
     storage_options
                   as for `warehouse.load`
     busy          a lock that is held while a batch is processed; acquire it to stop between two batches

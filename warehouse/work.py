@@ -40,7 +40,7 @@ class Work:
         object.__setattr__(self, "store", replace(self.store, names=self.options.names))
 
     def reached(self, point: str) -> None:
-        """Tells the caller that the point is reached."""
+        """Tells the caller that the point is reached: the one place that calls the caller's function."""
         if self.progress:
             self.progress(point)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidemark import query
 from tidemark.jobs.ask.delivery import Command, Post, seconds_of
 from tidemark.jobs.cli.exchange_secret import secret_of
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_job
+from tidemark.jobs.cli.exit_codes import DONE, FAILED
 from tidemark.jobs.cli.options.parsed import storage_options_of, warehouse_of
 from tidemark.jobs.cli.stop_signals import stop_on_signals
 from tidemark.warehouse.columns.json_values import json_text
@@ -29,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     given.storage_options = storage_options_of(given)
     if given.sites is None:
         given.warehouse = warehouse_of(given)
-    return run_job(_run if given.site is None else _run_site, given)
+    return _run(given) if given.site is None else _run_site(given)
 
 
 def _check(given: argparse.Namespace) -> None:

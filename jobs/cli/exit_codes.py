@@ -1,4 +1,4 @@
-"""Exit codes of the commands and jobs, and the function that turns the outcome of a job into one.
+"""Exit codes of the commands and jobs, and how the end of a job becomes one.
 
 `RULE` is what the help pages print. In addition:
 
@@ -17,13 +17,15 @@ import logging
 import re
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.jobs.cli.options.parsed import storage_options_of, warehouse_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
 DONE = 0
 FAILED = 1
@@ -43,36 +45,47 @@ exit codes:
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # in the error texts of delta-rs
 
 
-def run_warehouse_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Resolves the warehouse and its storage options from the arguments, then runs the job like `run_job`."""
-    given.warehouse, given.storage_options = warehouse_of(given), storage_options_of(given)
-    return run_job(run, given)
+@dataclass(slots=True)
+class JobEnd:
+    """How a job ended: its exit code."""
+
+    code: int = FAILED
 
 
-def run_job(run: Callable[[argparse.Namespace], int], given: argparse.Namespace) -> int:
-    """Runs a job, prints an error as one line on stderr and returns the exit code.
+@contextmanager
+def job_end(given: argparse.Namespace, *, needs_warehouse: bool = True) -> Iterator[JobEnd]:
+    """Prints an error inside as one line on stderr, and sets the exit code for it.
+
+        with job_end(given) as end:
+            end.code = run(given)
+        return end.code
+
+    needs_warehouse   whether the warehouse and its storage options are resolved from the arguments
 
     Errors other than TidemarkError and OSError are bugs and keep their traceback. An error that was raised
     while Ctrl-C was being handled counts as Ctrl-C: py4j closes the connection to Java when a call is cut
     short, and the next call then fails.
     """
-    from tidemark.warehouse.errors import InputError, TidemarkError
-
-    printer = _WarningPrinter(logging.WARNING)
+    end, printer = JobEnd(), _WarningPrinter(logging.WARNING)
     logging.getLogger("tidemark").addHandler(printer)
     try:
-        return run(given)
+        if needs_warehouse:
+            given.warehouse, given.storage_options = warehouse_of(given), storage_options_of(given)
+        yield end
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        return _interrupted(given)
+        end.code = _interrupted(given)
     except Exception as error:
+        from tidemark.warehouse.errors import InputError, TidemarkError
+
         if control_c.is_set() or _began_with_control_c(error):
-            return _interrupted(given)
-        if not isinstance(error, TidemarkError | OSError):
+            end.code = _interrupted(given)
+        elif isinstance(error, TidemarkError | OSError):
+            _print_line(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}")
+            end.code = REFUSED if isinstance(error, InputError) else FAILED
+        else:
             raise
-        _print_line(f"error: {' '.join(_COLOURS.sub('', str(error)).split())}")
-        return REFUSED if isinstance(error, InputError) else FAILED
     finally:
         logging.getLogger("tidemark").removeHandler(printer)
 

@@ -26,7 +26,7 @@ from tidemark.jobs.cli.exit_codes import (
     INTERRUPTED,
     RULE,
     control_c,
-    run_warehouse_job,
+    job_end,
 )
 from tidemark.jobs.cli.options import parts, shared
 from tidemark.jobs.cli.process import arguments
@@ -123,10 +123,11 @@ def main(argv: list[str] | None = None) -> int:
         given = _parsed(argv)
         module, name = given.run.split(":")
         run = getattr(import_module(module), name)
-        code = run_warehouse_job(run, given) if given.needs_warehouse else int(run(given))
+        with job_end(given, needs_warehouse=given.needs_warehouse) as end:
+            end.code = run(given)
         sys.stdout.flush()  # a closed pipe raises here, inside the try
-        return code
-    except KeyboardInterrupt:  # during the import of the command's module; later `run_job` handles it
+        return end.code
+    except KeyboardInterrupt:  # during the import of the command's module; later `job_end` handles it
         return INTERRUPTED
     except ImportError:
         if control_c.is_set():  # some modules turn any error that stops their import into an ImportError

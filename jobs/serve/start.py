@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import query
 from tidemark.jobs.ask.quantiles import parse_span
-from tidemark.jobs.cli.exit_codes import DONE, run_job
+from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.named_warehouses import is_local_address, named_warehouses
 from tidemark.jobs.cli.options import parsed, shared
 from tidemark.jobs.cli.stop_signals import stop_on_signals
@@ -37,20 +37,6 @@ GRACE_SECONDS = 10  # for questions that are being answered when the server stop
 
 def run(given: argparse.Namespace) -> int:
     """Serves until SIGTERM or Ctrl-C."""
-    return run_job(_serve, given)
-
-
-def run_mcp(given: argparse.Namespace) -> int:
-    """Answers an assistant until stdin ends."""
-    return run_job(_mcp, given)
-
-
-def run_token(given: argparse.Namespace) -> int:
-    """Makes a token, adds its line to the file, and prints the token, which is stored nowhere."""
-    return run_job(_token, given)
-
-
-def _serve(given: argparse.Namespace) -> int:
     check_installed("serve", _EXTRA)
     from tidemark.jobs.serve.app import Served
     from tidemark.jobs.serve.hosts import LOCAL_NAMES
@@ -75,7 +61,8 @@ def _serve(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _mcp(given: argparse.Namespace) -> int:
+def run_mcp(given: argparse.Namespace) -> int:
+    """Answers an assistant until stdin ends."""
     check_installed("mcp", ("mcp",))
     from tidemark.jobs.serve.mcp_server import talk, tool_server
     from tidemark.jobs.serve.mcp_tools import Tools
@@ -221,7 +208,8 @@ def _say(given: argparse.Namespace, address: str, names: list[str], token: str |
         print(f"token: {token}", flush=True)
 
 
-def _token(given: argparse.Namespace) -> int:
+def run_token(given: argparse.Namespace) -> int:
+    """Makes a token, adds its line to the file, and prints the token, which is stored nowhere."""
     if not given.name.strip() or len(given.name.split()) > 1 or given.name.startswith("#"):
         raise InputError(f"the name of a token is one word, got {given.name!r}.")
     token = new_token()

@@ -18,12 +18,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tidemark import stream, warehouse
 from tidemark.jobs import load_batch
-from tidemark.jobs.cli.exit_codes import DONE, FAILED, run_job
+from tidemark.jobs.cli.exit_codes import DONE, FAILED, job_end
 from tidemark.jobs.spark.session import spark_session
 from tidemark.warehouse import sizes
 
@@ -114,6 +115,7 @@ class Loader:
         self.held = 0
         self.points = 0
         self.gates: dict[str, threading.Event] = {}
+        self.of_thread = threading.local()
 
     def serve(self) -> None:
         while True:
@@ -159,25 +161,28 @@ class Loader:
         """Does the job as a command does, and returns its exit code."""
         if job.argv:
             engine = () if self.spark else ("--engine", "local")
-            return load_batch.main([*job.argv, *engine], progress)
-        do = self.append if job.append else self.change if job.call else self.maintain
-        return run_job(partial(do, progress), argparse.Namespace(job=job))
+            self.of_thread.progress = progress
+            return load_batch.main([*job.argv, *engine])
+        with job_end(argparse.Namespace(), needs_warehouse=False) as end:
+            if job.append:
+                self.append(progress, *job.append)
+            elif job.call:
+                job.changed(self.spark, progress)
+            else:
+                warehouse.maintain(self.spark, job.maintain, grace=job.grace, progress=progress)
+            end.code = DONE
+        return end.code
 
-    def append(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
-        uri, source, number, path = given.job.append
+    def append(self, progress: Callable[[str], None], uri: str, source: str, number: int, path: str) -> None:
         progress("append batch")
         rows = self.spark.read.parquet(path) if self.spark else path
         stream.append(self.spark, uri, rows, source=source, batch=number)
         progress("batch appended")
-        return DONE
 
-    def change(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
-        given.job.changed(self.spark, progress)
-        return DONE
-
-    def maintain(self, progress: Callable[[str], None], given: argparse.Namespace) -> int:
-        warehouse.maintain(self.spark, given.job.maintain, grace=given.job.grace, progress=progress)
-        return DONE
+    @contextmanager
+    def shown(self, _: SparkSession | None) -> Iterator[Callable[[str], None]]:
+        """In the place of the bar of a load: who has started this thread's job is told."""
+        yield self.of_thread.progress
 
     def reached(self, name: str, job: Job, point: str, times: int) -> None:
         with self.lock:
@@ -205,7 +210,9 @@ def main(engine: str, address: str) -> None:
     spark = spark_session("loader", **settings) if engine == "spark" else None
     with Client(address, family="AF_UNIX") as connection:
         connection.send(("ready",))
-        Loader(connection, spark).serve()
+        loader = Loader(connection, spark)
+        with patch.object(load_batch, "show_progress", loader.shown):
+            loader.serve()
     if spark:
         spark.stop()
 

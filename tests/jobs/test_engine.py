@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from tests.jobs.said import ROOT, environment
 from tests.jobs.test_local_engine import COMMAND, NO_JAVA
 from tidemark import query, stream, warehouse
-from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.cli.exit_codes import job_end
 from tidemark.jobs.inputs import engine
 from tidemark.warehouse import InputError
 from tidemark.warehouse.delta.store import Store
@@ -116,10 +116,8 @@ def test_small_work_starts_no_java(place: Path) -> None:
 
 
 def test_control_c_says_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    def stopped(_: Namespace) -> int:
-        raise KeyboardInterrupt
-
-    assert run_job(stopped, Namespace(after_interrupt="All is well.")) == 130
-    assert capsys.readouterr() == ("", "stopped by Ctrl-C. All is well.\n")
-    assert run_job(stopped, Namespace()) == 130
-    assert capsys.readouterr() == ("", "")
+    for told, said in (({"after_interrupt": "All is well."}, "stopped by Ctrl-C. All is well.\n"), ({}, "")):
+        with job_end(Namespace(**told), needs_warehouse=False) as end:
+            raise KeyboardInterrupt
+        assert end.code == 130
+        assert capsys.readouterr() == ("", said)

@@ -20,7 +20,7 @@ from rich.console import Console
 from tests.jobs.said import tidemark
 from tidemark import query, warehouse
 from tidemark.jobs.cli import main, terminal
-from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.cli.exit_codes import job_end
 from tidemark.jobs.cli.progress import show_progress
 from tidemark.warehouse import InputError
 
@@ -108,11 +108,9 @@ def test_phases_and_errors_show_names_as_they_are(capsys: pytest.CaptureFixture[
     shown = cast("io.StringIO", screen.file).getvalue()
     assert "merging [/]" in shown
     assert "/?" not in shown
-
-    def fail(_: object) -> int:
+    with job_end(Namespace(), needs_warehouse=False) as end:
         raise InputError("no column 'a\x1b[2Jb' [/]")
-
-    assert run_job(fail, Namespace()) == 2
+    assert end.code == 2
     assert capsys.readouterr().err == "error: no column 'a\\x1b[2Jb' [/]\n"
     assert terminal.console(stderr=True).stderr
 

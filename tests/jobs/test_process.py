@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from rich.console import Console
 
 from tests.jobs.said import ROOT, environment, process, to_a_reader_that_ends
 from tidemark import query, warehouse
-from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.cli.exit_codes import job_end
 from tidemark.jobs.cli.progress import show_progress
 
 
@@ -173,25 +174,23 @@ def test_what_fails_because_of_control_c_is_control_c(
     error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """py4j ends its connection to Java where a call is cut short, and the next call on the way out fails."""
-
-    def run(given: argparse.Namespace) -> int:
+    given = argparse.Namespace()
+    with job_end(given, needs_warehouse=False) as end:
         try:
             raise KeyboardInterrupt
         finally:
-            fail(given)
-
-    def fail(_: argparse.Namespace) -> int:
-        raise error
-
-    assert run_job(run, argparse.Namespace()) == 130
+            raise error
+    assert end.code == 130
     assert capsys.readouterr() == ("", "")
     error.__context__ = None
-    if isinstance(error, RuntimeError):
-        with pytest.raises(RuntimeError):
-            run_job(fail, argparse.Namespace())
-    else:
-        assert run_job(fail, argparse.Namespace()) == 1
-        assert capsys.readouterr() == ("", "error: gone\n")
+    is_bug = isinstance(error, RuntimeError)
+    with (
+        pytest.raises(RuntimeError) if is_bug else nullcontext(),
+        job_end(given, needs_warehouse=False) as end,
+    ):
+        raise error
+    assert capsys.readouterr() == ("", "" if is_bug else "error: gone\n")
+    assert end.code == 1
 
 
 def test_a_bar_on_the_terminal_leaves_what_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.hereloader import Loader
-from tidemark.jobs.cli.exit_codes import run_job
+from tidemark.jobs.cli.exit_codes import job_end
 from tidemark.jobs.spark.session import _raise_interrupt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,9 @@ def test_a_job_shows_warnings_on_stderr_while_it_runs(
     capsys: pytest.CaptureFixture[str], run: Callable[[argparse.Namespace], int], code: int
 ) -> None:
     before = list(logging.getLogger("tidemark").handlers)
-    assert run_job(run, argparse.Namespace()) == code
+    with job_end(argparse.Namespace(), needs_warehouse=False) as end:
+        end.code = run(argparse.Namespace())
+    assert end.code == code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "warning: steps: try 1 lost the race"
