@@ -256,15 +256,17 @@ class _Log:
         return bool(self._files.get_file_info(path).type != fs.FileType.NotFound)
 
     def _entry(self, version: int) -> Commit | None:
+        """The commit of a version, None if there is none; its entry may be looked at while it is written."""
         path = f"_delta_log/{commit_name(version)}"
-        if not self.has_entry(version):
-            return None
-        with self._files.open_input_stream(path) as stream:
-            text = stream.read()
-        try:
-            return parse(version, text)
-        except (ValueError, TypeError, RecursionError) as error:
-            raise unreadable_file_error(f"{self.place}/{path}", error) from error
+        for is_last in looks() if self.has_entry(version) else ():
+            with self._files.open_input_stream(path) as stream:
+                text = stream.read()
+            try:
+                return parse(version, text)
+            except (ValueError, TypeError, RecursionError) as error:
+                if is_last:
+                    raise unreadable_file_error(f"{self.place}/{path}", error) from error
+        return None
 
 
 def parse(version: int, content: bytes) -> Commit:
