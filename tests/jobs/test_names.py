@@ -108,8 +108,12 @@ def test_phases_and_errors_show_names_as_they_are(capsys: pytest.CaptureFixture[
     shown = cast("io.StringIO", screen.file).getvalue()
     assert "merging [/]" in shown
     assert "/?" not in shown
-    with job_end(Namespace(), needs_warehouse=False) as end:
+
+    def fail() -> int:
         raise InputError("no column 'a\x1b[2Jb' [/]")
+
+    with job_end(Namespace(), needs_warehouse=False) as end:
+        end.code = fail()
     assert end.code == 2
     assert capsys.readouterr().err == "error: no column 'a\\x1b[2Jb' [/]\n"
     assert terminal.console(stderr=True).stderr
