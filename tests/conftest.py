@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import heapq
+import math
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import java, one_processor, processor, soak
 from tests.spark_daemon import FAST
 from tidemark.query.reading import spending
+from tidemark.warehouse.columns import looped_sums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -343,6 +345,14 @@ def _no_time_passes() -> Iterator[None]:
     """The way to an answer depends on estimates alone, and not on how busy the machine is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spending.Spending, "seconds", lambda _: 0.0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_loop_is_loaded() -> Iterator[None]:
+    """Tests that add many rows add them by numpy, and no thread works beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(looped_sums, "LOAD_ROWS", math.inf)
         yield
 
 

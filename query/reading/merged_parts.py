@@ -35,6 +35,7 @@ from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues, 
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import expand_ranges, stable_order
 from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
 
 STEP = 16  # places of an array from one sample to the next
 LONG = 32  # samples are used if stretches have at least so many numbers on average
@@ -203,12 +204,14 @@ class MergedParts:
         """The exact sums of the numbers of each part."""
 
         def share(first: int, last: int) -> EachSums:
-            summer = CodeSums(last - first)
+            summer = CodeSums(last - first, LoopedSums.of(last - first))
             for one in self._part(first, last)._stretches:  # noqa: SLF001
                 summer.add(*one.adjacent())
             return summer.each()
 
-        return EachSums.joined(each_share(share, shares_of(self.sizes, SUM_WEIGHT)))
+        found = EachSums.joined(each_share(share, shares_of(self.sizes, SUM_WEIGHT)))
+        loading().added(int(self.sizes.sum()))
+        return found
 
     def ends(self) -> NDArray[Any]:
         """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""

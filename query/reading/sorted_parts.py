@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
+from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
 
 Ints = NDArray[np.int64]
 
@@ -93,12 +94,14 @@ def sums_by_part(numbers: NDArray[Any], edges: Ints) -> EachSums:
     """The exact sums of the numbers of each part, in any order, without NaN."""
 
     def share(first: int, last: int) -> EachSums:
-        own, summer = edges[first : last + 1], CodeSums(last - first)
+        own, summer = edges[first : last + 1], CodeSums(last - first, LoopedSums.of(last - first))
         filled = np.flatnonzero(np.diff(own))
         summer.add(numbers[own[0] : own[-1]], own[filled] - own[0], filled)
         return summer.each()
 
-    return EachSums.joined(each_share(share, shares_of(np.diff(edges), SUM_WEIGHT)))
+    found = EachSums.joined(each_share(share, shares_of(np.diff(edges), SUM_WEIGHT)))
+    loading().added(len(numbers))
+    return found
 
 
 def ends_by_part(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:

@@ -7,7 +7,7 @@ many rows, so that threads do them at the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from tidemark.query.reading.sorted_parts import Ints, no_ends
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import stable_order
+from tidemark.warehouse.columns.looped_sums import LoopedSums
 
 Codes = NDArray[np.integer[Any]]
+Totals: TypeAlias = tuple[EachSums, NDArray[Any]]  # sums of each code, and ends, if it has numbers
 
 FEWEST_CODES = 8  # that are found sooner one by one than by a sort
 
@@ -62,11 +64,11 @@ def _sorted(piece: Piece) -> Stretches:
 class CodeTotals:
     """Adds pieces up by code: the exact sums, the least and the greatest number.
 
-    codes: how many there are. sums, ends: those of each code.
+    codes: how many there are. sums, ends: those of each code. looped: see `CodeSums`.
     """
 
-    def __init__(self, codes: int, dtype: np.dtype[Any]) -> None:
-        self.sums, self.ends = CodeSums(codes), no_ends(codes, dtype)
+    def __init__(self, codes: int, dtype: np.dtype[Any], looped: LoopedSums | None = None) -> None:
+        self.sums, self.ends = CodeSums(codes, looped), no_ends(codes, dtype)
 
     def add(self, stretches: Stretches) -> None:
         """Adds the numbers of a piece."""
@@ -76,9 +78,14 @@ class CodeTotals:
         self.ends[codes, 0] = np.minimum(self.ends[codes, 0], least)
         self.ends[codes, 1] = np.maximum(self.ends[codes, 1], most)
 
-    @classmethod
-    def added(cls, parts: Sequence[Self]) -> tuple[EachSums, NDArray[Any]]:
-        """Of all parts the sums of each code, and its ends, which are undefined without numbers."""
-        ends = np.stack([part.ends for part in parts])
-        found = np.stack([ends[..., 0].min(axis=0), ends[..., 1].max(axis=0)], axis=1)
-        return EachSums.added([part.sums.each() for part in parts]), found
+    @property
+    def found(self) -> Totals:
+        """The totals of what was added."""
+        return self.sums.each(), self.ends
+
+
+def added_totals(parts: Sequence[Totals]) -> Totals:
+    """The totals of all parts, at least one, which have the same codes."""
+    sums, ends = zip(*parts, strict=True)
+    least, most = (np.stack(ends)[..., end] for end in (0, 1))
+    return EachSums.added(sums), np.stack([least.min(axis=0), most.max(axis=0)], axis=1)

@@ -34,13 +34,24 @@ from tidemark.query.answers.answer_columns import Picked
 from tidemark.query.reading.number_parts import FEW, MOST_SAMPLES, STEP, NumberParts, sample_ranks
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.reading.sorted_parts import Ints, RankedValues, no_ends
-from tidemark.query.scans.coded_pieces import FEWEST_CODES, Codes, CodeTotals, Piece, Stretches, stretches_of
+from tidemark.query.scans.coded_pieces import (
+    FEWEST_CODES,
+    Codes,
+    CodeTotals,
+    Piece,
+    Stretches,
+    Totals,
+    added_totals,
+    stretches_of,
+)
 from tidemark.query.scans.divided_rows import present
 from tidemark.query.scans.plain_files import FileReading, PlainFile, Rows, read_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.codes import combine_codes, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.looped_sums import MOST_CODES as MOST_SUMMED
+from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
 
 Span = tuple[int, int]  # the least number of a column, and how many there are from it to the greatest
@@ -49,7 +60,6 @@ MOST_CODES = 2**16  # that are sorted in one pass
 PIECE_ROWS = 2**17
 _BYTES, _COLUMN_BYTES = 48, 16  # of a row: as it was read, sorted, and put in its place
 FEW_GROUPS = 2**6  # whose stretches are taken piece by piece
-SUMMED_CODES = 2**10  # up to so many have sums of their own while rows are read
 MANY = 2**18  # rows of which samples are taken
 TAILS = 0.25  # the share of rows up to which those from samples on are taken alone
 _NUMBERS, _LIVE, _NANS, _NULLS = range(4)  # rows of counts
@@ -145,21 +155,26 @@ class CodedRows:
 
         def read(dtype_of_sums: np.dtype[Any] | None) -> list[_Share]:
             def one(first: int, last: int) -> _Share:
-                return _share(rows(first, last), code_of, codes, dtype_of_sums)
+                given = rows(first, last)
+                looped = None if dtype_of_sums is None else LoopedSums.of(codes)
+                if looped is not None:
+                    given = _rest(looped, given, code_of, spans)
+                return _share(given, code_of, codes, dtype_of_sums, looped)
 
             return [one(*share) for share in shares] if in_turn else each_share(one, shares)
 
         shares = shares_of(np.array(sizes, np.int64))
-        found = read(dtype if summed and codes <= SUMMED_CODES else None)
+        found = read(dtype if summed and codes <= MOST_SUMMED else None)
         counts = np.stack([share.counts for share in found]).sum(axis=0)
         filled = np.flatnonzero(counts[_NUMBERS] + counts[_NANS] + counts[_NULLS])
         places = np.unravel_index(filled, [size for _, size in spans])
         stored = [arrow_array(own + low) for own, (low, _) in zip(places, spans, strict=True)]
         coded = cls._of_shares(stored, found, filled, dtype)
-        totals = [share.totals for share in found if share.totals is not None]
+        totals = [part for share in found for part in share.totals]
         if not totals:
             return coded
-        sums, ends = CodeTotals.added(totals)
+        loading().added(int(counts[_NUMBERS].sum()))
+        sums, ends = added_totals(totals)
         ends[counts[_NUMBERS] == 0] = 0
         own = Picked(sums, filled), ends[filled]
         return replace(coded, read=lambda: [share.pieces for share in read(None)], totals=own)
@@ -171,7 +186,7 @@ class CodedRows:
         combined = combine_codes([own for _, own in coded], [len(names) for names, _ in coded])
         _, firsts, codes = np.unique(combined, return_index=True, return_inverse=True)
         (batch,) = table.combine_chunks().to_batches()
-        found = _share(iter([_rows(batch, width)]), lambda _: codes, len(firsts), None)
+        found = _share(iter([_rows(batch, width)]), lambda _: codes, len(firsts))
         stored = table.select(range(width)).take(arrow_array(firsts))
         stored = list(map(single_array, stored.columns))
         return cls._of_shares(stored, [found], np.arange(len(firsts)), _dtype(table, width))
@@ -283,13 +298,14 @@ class CodedRows:
         if self.totals is not None:
             return self.totals
 
-        def add(share: int, _: int) -> CodeTotals:
-            found = CodeTotals(len(self.counts), self.dtype)
+        def add(share: int, _: int) -> Totals:
+            found = CodeTotals(len(self.counts), self.dtype, LoopedSums.of(len(self.counts)))
             for stretches in self._stretches(share):
                 found.add(stretches)
-            return found
+            return found.found
 
-        sums, ends = CodeTotals.added(each_share(add, self._each))
+        sums, ends = added_totals(each_share(add, self._each))
+        loading().added(int(self.rows.sum()))
         ends[self.rows.sum(axis=0) == 0] = 0
         return sums, ends
 
@@ -333,21 +349,23 @@ class _Share(NamedTuple):
 
     counts: Ints
     pieces: list[Piece]
-    totals: CodeTotals | None
+    totals: list[Totals]
 
 
 def _share(
     rows: Iterator[Rows],
     code_of: Callable[[Sequence[Ints]], Ints],
     codes: int,
-    summed: np.dtype[Any] | None,
+    summed: np.dtype[Any] | None = None,
+    looped: LoopedSums | None = None,
 ) -> _Share:
     """Some of the rows; `codes` is how many there are.
 
-    summed: the type of numbers whose totals are asked in place of the pieces.
+    summed: the type of numbers whose totals are asked in place of the pieces. looped: has the totals of rows
+        that are not among these.
     """
     totals = None if summed is None else CodeTotals(codes, summed)
-    found = _Share(np.zeros((4, codes), np.int64), [], totals)
+    found = _Share(np.zeros((4, codes), np.int64), [], [])
     kind = np.min_scalar_type(max(0, codes - 1))
     for groups, values, is_null, is_live in rows:
         own, numbers, is_out = code_of(groups).astype(kind), values, is_null
@@ -364,7 +382,27 @@ def _share(
             totals.add(stretches_of(Piece(own, numbers), np.flatnonzero(found.counts[_NUMBERS])))
         elif len(own):
             found.pieces.append(Piece(own, numbers))
+    if totals is not None:
+        found.totals.append(totals.found)
+        if looped is not None:
+            found.counts[:] += looped.counts
+            found.totals.append((looped.each(), looped.ends(totals.ends.dtype)))
     return found
+
+
+def _rest(
+    looped: LoopedSums,
+    rows: Iterator[Rows],
+    code_of: Callable[[Sequence[Ints]], Ints],
+    spans: Sequence[Span],
+) -> Iterator[Rows]:
+    """The rows that the loop cannot add, once it has added those before them."""
+    for one in rows:
+        groups, values, is_null, is_live = one
+        codes, least = (groups[0], spans[0][0]) if len(groups) == 1 else (code_of(groups), 0)
+        done = looped.add(values, codes, least, is_null, is_live)
+        if done < len(values):
+            yield Rows([column[done:] for column in groups], values[done:], is_null[done:], is_live[done:])
 
 
 def _rows(batch: pa.RecordBatch, width: int) -> Rows:

@@ -1,1 +1,1 @@
-"""Loops compiled by numba; only updates and merges import them."""
+"""Loops compiled by numba; only updates and merges import them. jit.py also serves other packages."""

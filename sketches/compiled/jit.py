@@ -1,4 +1,4 @@
-"""The decorator that compiles a loop with numba. No other module imports numba.
+"""The decorator that compiles a loop with numba. No other module imports numba, of any package.
 
 Importing numba takes half a second, so the modules with loops are imported only inside the functions that
 update or merge. A process that only queries sketches never imports numba.

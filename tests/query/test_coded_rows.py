@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.warehouse.test_looped_sums import use_loop
 from tidemark.query.reading import number_parts, shares
 from tidemark.query.scans import coded_pieces, coded_rows, divided_rows, event_scan, plain_files
 from tidemark.query.scans.coded_pieces import CodeTotals, Piece
@@ -28,6 +29,7 @@ from tidemark.warehouse.columns.code_sums import EachSums
 from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
 from tidemark.warehouse.columns.keys import Key
+from tidemark.warehouse.columns.looped_sums import LoopedSums
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import DamagedWarehouse
 
@@ -146,12 +148,14 @@ def check_files(folder: Path) -> None:
         assert len(table) == 0 or found is None
 
 
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(("cores", "is_looped"), [(1, False), (3, False), (3, True)])
 def test_whole_files_are_read_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, is_looped: bool
 ) -> None:
     monkeypatch.setattr(shares, "SHARED", 0)
     monkeypatch.setattr(shares, "CORES", cores)
+    if is_looped:
+        use_loop(monkeypatch)
     check_files(tmp_path)
 
 
@@ -200,8 +204,26 @@ def _small_pieces_are_not_added(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CodeTotals, "add", lambda to, one: right(to, one) if len(one.numbers) > 60 else None)
 
 
+def _rows_that_the_loop_leaves_are_lost(patch: pytest.MonkeyPatch) -> None:
+    use_loop(patch)
+    right = coded_rows._rest
+    patch.setattr(coded_rows, "_rest", lambda *given: iter([one for one in right(*given) if one is None]))
+
+
+def _rows_of_the_loop_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    use_loop(patch)
+    patch.setattr(LoopedSums, "counts", 0)
+
+
 @pytest.mark.parametrize(
-    "broken", [_live_files_are_history, _null_is_the_group_0, _small_pieces_are_not_added]
+    "broken",
+    [
+        _live_files_are_history,
+        _null_is_the_group_0,
+        _small_pieces_are_not_added,
+        _rows_that_the_loop_leaves_are_lost,
+        _rows_of_the_loop_are_not_counted,
+    ],
 )
 def test_files_that_are_read_wrongly_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Callable[[pytest.MonkeyPatch], None]
@@ -328,7 +350,10 @@ def test_wrong_ranks_are_caught(
         check_ranks(monkeypatch)
 
 
-def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_looped", [False, True])
+def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch, is_looped: bool) -> None:
+    if is_looped:
+        use_loop(monkeypatch)
     check(monkeypatch)
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 
 from tests.query.ways import forced
+from tests.warehouse.test_looped_sums import use_loop
 from tidemark import query, stream, warehouse
 from tidemark.query import EmptyWindow, InputError, Summary, Warehouse
 from tidemark.query.quantiles import window_sums
@@ -28,6 +29,7 @@ from tidemark.query.scans import event_scan, grouped_rows, sums_query
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.warehouse.columns import code_sums, exact_sums
 from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.looped_sums import LoopedSums
 from tidemark.warehouse.columns.tick_sums import TickSums
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -42,8 +44,9 @@ WILD = [math.nan, math.inf, -math.inf, TINY, -TINY, 0.0, -0.0, 1e16, -1e16, 0.1,
 
 
 def drawn(rng: random.Random, count: int) -> Rows:
-    def row() -> dict[str, Any]:
+    def row(number: int) -> dict[str, Any]:
         return {
+            "status": (200, 404, None)[number % 3],
             "x": rng.choice([*WILD, *(rng.gauss(0, 1) * 10.0 ** rng.randrange(-9, 9) for _ in range(20))]),
             "whole": rng.choice([-(2**63), 2**63 - 1, 2**53 + 1, None, *range(-9, 9)]),
             "price": Decimal(rng.randrange(-(10**18) + 1, 10**18)).scaleb(-2),
@@ -52,11 +55,12 @@ def drawn(rng: random.Random, count: int) -> Rows:
             "t": rng.choice([None, *[START + timedelta(minutes=rng.randrange(7200))] * 30]),
         }
 
-    return [row() for _ in range(count)]
+    return [row(number) for number in range(count)]
 
 
 SCHEMA = pa.schema(
     {
+        "status": pa.int32(),
         "x": pa.float64(),
         "whole": pa.int64(),
         "price": pa.decimal128(18, 2),
@@ -174,6 +178,11 @@ def check_groups(wh: Warehouse, rows: Rows, week: tuple[datetime, datetime]) -> 
     for one in by_key:
         check(one, [row for row in rows if row["k"] == (one.group or {})["k"]])
     assert pickle.loads(pickle.dumps(by_key)).to_json() == by_key.to_json()
+    for measure in ("x", "whole"):
+        by_number = wh.summary(measure, by="status")
+        assert [one.group for one in by_number] == [{"status": 200}, {"status": 404}]
+        for one in by_number:
+            check(one, [row for row in rows if row["status"] == (one.group or {})["status"]])
     found = wh.summary("x", by="k", groups=["b", "never"], every="12h", between=week)
     assert len(found) == 2 * 5
     for one in found:
@@ -181,10 +190,22 @@ def check_groups(wh: Warehouse, rows: Rows, week: tuple[datetime, datetime]) -> 
         check(one, [row for row in inside(rows, *one.window) if row["k"] == (one.group or {})["k"]])
 
 
-@pytest.mark.parametrize("held", [2**20, 0])
-def test_a_summary_is_that_of_the_rows(world: tuple[Warehouse, Rows], monkeypatch: Patch, held: int) -> None:
+@pytest.mark.parametrize(("held", "is_looped"), [(2**20, False), (0, False), (2**20, True)])
+def test_a_summary_is_that_of_the_rows(
+    world: tuple[Warehouse, Rows], monkeypatch: Patch, held: int, is_looped: bool
+) -> None:
     monkeypatch.setattr(event_scan, "most_held", lambda *_: held)
+    if is_looped:
+        use_loop(monkeypatch)
     check_all(*world)
+
+
+def test_a_loop_that_leaves_rows_out_is_caught(world: tuple[Warehouse, Rows], monkeypatch: Patch) -> None:
+    use_loop(monkeypatch)
+    right = LoopedSums.add
+    monkeypatch.setattr(LoopedSums, "add", lambda *given: right(*given) + 1)
+    with pytest.raises(AssertionError):
+        check_groups(*world, (START, START + timedelta(days=4)))
 
 
 def test_all_modes_give_the_same(world: tuple[Warehouse, Rows]) -> None:

@@ -28,15 +28,19 @@ Cost: about 3 nanoseconds a row where a code has many rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.exact_sums import DIGITS, STEP, UNIT_BITS, Sums
 
+if TYPE_CHECKING:
+    from tidemark.warehouse.columns.looped_sums import LoopedSums
+
 Ints = NDArray[np.int64]
+Bits: TypeAlias = tuple[Ints, Ints]  # (bits, integers): a part of sums, integers times 2**bits
 Digits: TypeAlias = NDArray[np.float64]  # (digits, rows): the last one first
 
 # Rows of a product of vectors; see above. For more than 10,000 OpenBLAS would start threads.
@@ -55,10 +59,11 @@ _LIMBS = 19  # how many rows; the sums of d, c, b, a; the upper and lower halves
 class CodeSums:
     """Adds numbers by code.
 
-    codes: how many there are.
+    codes: how many there are. looped: adds what it can in place of numpy.
     """
 
-    def __init__(self, codes: int) -> None:
+    def __init__(self, codes: int, looped: LoopedSums | None = None) -> None:
+        self._looped = looped
         self._limbs: dict[int, Ints] = {}  # for each code, by the exponent of a unit; -UNIT_BITS for integers
         self._infinite = np.zeros((2, codes), np.int64)
         # Of a chunk a row of ones, the digits, and a product: to allocate them for each takes longer than all
@@ -83,14 +88,25 @@ class CodeSums:
             here = slice(begin - 1, end)
             edges = np.append(starts[here] - first, last - first)
             edges[0] = 0
-            if numbers.dtype.kind == "f":
-                self._add_doubles(numbers[first:last], edges, codes[here])
-            else:
-                self._add_digits(-UNIT_BITS, self._digits_of_whole(numbers[first:last]), edges, codes[here])
+            self._add_chunk(numbers[first:last], edges, codes[here])
 
     def each(self) -> EachSums:
         """The sums of each code; those of a code without numbers are 0."""
-        return EachSums(self._limbs, self._infinite)
+        found = EachSums(self._limbs, self._infinite)
+        return found if self._looped is None else EachSums.added([found, self._looped.each()])
+
+    def _add_chunk(self, numbers: NDArray[Any], edges: Ints, codes: Ints) -> None:
+        if self._looped is not None:
+            done = self._looped.add(numbers, np.repeat(codes, np.diff(edges)))
+            begins = np.flatnonzero(edges[1:] > done)
+            if not len(begins):
+                return
+            numbers, codes = numbers[done:], codes[begins]
+            edges = np.append(np.maximum(edges[begins] - done, 0), len(numbers))
+        if numbers.dtype.kind == "f":
+            self._add_doubles(numbers, edges, codes)
+        else:
+            self._add_digits(-UNIT_BITS, self._digits_of_whole(numbers), edges, codes)
 
     def _add_doubles(self, numbers: NDArray[np.float64], edges: Ints, codes: Ints) -> None:
         sizes = np.abs(numbers, out=self._room[1, : len(numbers)])
@@ -240,6 +256,25 @@ class EachSums(Sequence[Sums]):
                     found += _sums_of(unit, limbs[at].tolist())
             self._found[at] = found
         return found
+
+
+def limbs_of(codes: int, code_of: Ints, rows: Ints, total: Iterable[Bits], squares: Iterable[Bits]) -> Ints:
+    """(codes, _LIMBS) from parts of the sums of some cells.
+
+    code_of, rows: the code of each cell, and how many numbers it has. total, squares: parts of the sums of
+        the numbers and of their squares, which fit into these digits.
+    """
+    limbs = np.zeros((codes, _LIMBS), np.int64)
+    np.add.at(limbs[:, _ROWS], code_of, rows)
+    for first, step, parts in ((_DIGITS.start, 1, total), (_PRODUCTS + 1, 2, squares)):
+        for bits, integers in parts:
+            for digit in range(3):
+                own = integers >> (digit * _DIGIT)
+                if digit < 2:
+                    own &= (1 << _DIGIT) - 1
+                place, left = np.divmod(bits + digit * _DIGIT, _DIGIT)
+                np.add.at(limbs, (code_of, first + step * place), own << left)
+    return limbs
 
 
 def _blocks(rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
