@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,12 +60,16 @@ exec "{java}" "${{options[@]}}"
 
 
 def set_options() -> None:
-    """Sets the options of each driver that a test starts, here or in another process."""
-    os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED
+    """Sets the options of each driver that a test starts, here or in another process.
+
+    Before each of them Spark's scripts start another Java, the launcher, which prints its command line.
+    """
+    os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = SHORT_LIVED
     if ARCHIVE.exists():
         os.environ["SPARK_CONF_DIR"] = str(CONF)
 
 
+@cache
 def java_home() -> str:
     """The JAVA_HOME that `make setup` chose for this environment's Spark."""
     look = ["/bin/sh", str(ROOT / "jobs" / "spark" / "java_home.sh"), sys.prefix]

@@ -29,8 +29,9 @@ from tests.crash.batches import (
     write_batch,
 )
 from tests.crash.loader import Job
-from tests.crash.processes import LoaderProcess, ReaderProcess
+from tests.crash.processes import SOAK_KILLS, LoaderProcess, ReaderProcess
 from tests.crash.truth import Truth, problems, wrong_at_rest
+from tests.once import once
 from tests.stores.faults import TRIES, insist
 from tidemark import stream, warehouse
 from tidemark.warehouse.delta.store import Store
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 collect_ignore = (
     [] if sys.platform == "linux" else ["test_kills.py", "test_races.py", "test_removals.py", "test_store.py"]
 )  # /proc names the processes
+SPARK_EVERY = 2 if SOAK_KILLS else 4  # a load by Spark takes several times as long
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Attacked:
     truth: Truth
     inputs: Path
     streamed: int = 0  # how many batches the stream 'web' has brought
-    turn: int = 0  # loads and batches of this process take turns: by Spark, and without
+    turn: int = 0  # of the loads and batches of this process, one of SPARK_EVERY is by Spark
 
     @property
     def is_stored(self) -> bool:
@@ -76,15 +78,19 @@ class Attacked:
 
     def load_live(self) -> None:
         """Loads in this very process what the stream brought."""
-        self.turn += 1
-        insist(lambda: warehouse.load(self.spark if self.turn % 2 else None, self.uri))
+        spark = self._take_turn()
+        insist(lambda: warehouse.load(spark, self.uri))
 
     def _next(self, number: int) -> tuple[SparkSession | None, str, DataFrame | Path]:
         """The session, the warehouse and the rows of a batch."""
-        self.turn += 1
-        if self.spark and self.turn % 2:
-            return self.spark, self.uri, self.rows(number)
+        if spark := self._take_turn():
+            return spark, self.uri, self.rows(number)
         return None, self.uri, write_batch(self.inputs, number)
+
+    def _take_turn(self) -> SparkSession | None:
+        """The session, where it is the turn of Spark."""
+        self.turn += 1
+        return self.spark if self.turn % SPARK_EVERY == 1 else None
 
     def stream(self, number: int) -> None:
         """Brings a batch as the stream's next."""
@@ -224,9 +230,12 @@ def new_warehouse(
 @pytest.fixture(scope="session")
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the secret of the warehouses with private columns."""
-    file = tmp_path_factory.mktemp("secret") / "secret"
-    file.write_text(new_secret())
-    return file
+
+    def make(folder: Path) -> Path:
+        (folder / "secret").write_text(new_secret())
+        return folder / "secret"
+
+    return once(tmp_path_factory, "secret", make)
 
 
 @contextmanager
@@ -245,15 +254,18 @@ def _has_secret(secret: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def stage(spark: SparkSession, secret: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("crash")
     with has(secret):
-        built = _built(spark, tmp_path_factory.mktemp("crash"))
+        reader = ReaderProcess(folder)
+        made = once(tmp_path_factory, "attacked", lambda models: _built(models, reader))
+    built = Stage(spark, folder, reader, {name: Attacked(None, *one) for name, one in made.items()})
     yield built
     print(f"the reader looked {built.looks} times")
     built.reader.end()
 
 
-def _built(spark: SparkSession, folder: Path) -> Stage:
-    reader = ReaderProcess(folder)
+def _built(folder: Path, reader: ReaderProcess) -> dict[str, Any]:
+    """What is copied, by name: of each `Attacked` what follows its session."""
     # Eight steps and two live batches: the next load merges two levels. What attacks a copy is Spark's, too.
     deep = new_warehouse(None, folder, "loaded")
     reader.connect()
@@ -266,12 +278,12 @@ def _built(spark: SparkSession, folder: Path) -> Stage:
     deep.load_live()
     deep.stream(8)
     deep.stream(9)
-    built = Stage(spark, folder, reader, {"shallow": shallow, "deep": deep})
     _, journal = reader.collect(deep.uri)
     assert problems(journal, deep.truth) == []
     deep.check()
     shallow.check()
-    return built
+    models = {"shallow": shallow, "deep": deep}
+    return {name: (one.uri, one.truth, one.inputs, one.streamed) for name, one in models.items()}
 
 
 def loaded_twice(spark: SparkSession | None, folder: Path, options: dict[str, Any]) -> Attacked:

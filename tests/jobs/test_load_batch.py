@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +18,6 @@ from tests.warehouse.disk import files_of, tables_of
 from tidemark import query, stream, warehouse
 from tidemark.jobs import load_batch
 
-ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2001, 3, 1, tzinfo=UTC)
 ROWS = 60
 TABLE = pa.table(
@@ -268,31 +264,3 @@ def test_what_the_streams_brought_is_loaded(
     assert "from stream: loaded" in capsys.readouterr().out
     answer = query.open(tmp_path).quantile(1)
     assert (answer.value, answer.n, answer.m) == (4, 2, 0)
-
-
-def test_spark_submit_runs_the_job_as_a_process(tmp_path: Path, expected: list[Any]) -> None:
-    """Once loaded, once known, once refused: three lines of a crontab."""
-    pq.write_table(TABLE, tmp_path / "in.parquet")
-    submit = Path(sys.executable).parent / "spark-submit"
-    command = [
-        submit,
-        "jobs/load_batch.py",
-        "--warehouse",
-        tmp_path / "w",
-        "--input",
-        tmp_path / "in.parquet",
-        "--batch",
-        "b",
-        *OPTIONS,
-    ]
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYSPARK_GATEWAY", "PYSPARK_SUBMIT"))
-    }
-    done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "b: loaded" in done.stdout
-    assert answers(tmp_path / "w") == expected
