@@ -1,8 +1,8 @@
 """Questions about warehouses with private columns: tokens come in the body, and no value is echoed.
 
-An address is kept by proxies and browsers, so it must not have values of columns. Values are refused in place
-of tokens: the client makes the tokens, where the secret is. No error shows values of the request, neither in
-the answer nor in the log.
+An address is kept by proxies and browsers, so it must not have values of columns. A value where a token
+belongs is refused: the client makes the tokens, where the secret is. No error shows values of the request,
+neither in the answer nor in the log.
 """
 
 from __future__ import annotations

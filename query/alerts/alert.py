@@ -159,7 +159,7 @@ class Source(Protocol):
 class Alert:
     """Conditions that are asked again and again. For one thread.
 
-    unknown: the conditions of which nothing was known at the last look, since sites have still to tell.
+    unknown: the conditions of which nothing was known at the last look, because sites had not told yet.
     """
 
     def __init__(

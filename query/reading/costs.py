@@ -14,8 +14,8 @@ least estimate, later ones by the measured way with the least, k. A way that mig
 it: stopped after b, and then the known way answers. What is the best b?
 
 * The question with the trial takes k + b. If the way was stopped, it takes more than b, so from then on
-  questions take at most k / b times as long as by the better way. Whatever b is, one of the two is at least
-  1.618 times, the golden ratio, at which 1 + b / k = k / b.
+  questions take at most k / b times as long as by the better way. Whatever b is, one of the two ratios,
+  1 + b / k and k / b, is at least 1.618, the golden ratio, at which they are equal.
 * There are few trials, so b = (k - SLACK) / TIMES: all questions without a trial take at most TIMES = 1.5
   times as long as by the better way, and SLACK = 5 ms. Those with a trial take at most 5 / 3 * k; up to k =
   50 ms, for which b = k / 2 + SLACK is enough, at most 1.5 * k + SLACK.
@@ -24,10 +24,10 @@ it: stopped after b, and then the known way answers. What is the best b?
   if b is less than k, the way may take a moment more than b (and then a trial of the other kind takes 2.5
   times as long).
 * A way that is estimated to take more is never the cheapest, so rates that are too large would never be
-  corrected. It is tried if it would be faster with a thirtieth of its estimate (DOUBT): rates that are wrong
-  by ten, of estimates that may be three times too high anyhow. The first such trial is at the third question
-  of a topic, the next ones after twice as many questions each, counted from the last time that the way
-  answered. So all of them together cost about log2(questions) times 2 / 3 of a question, and what became
+  corrected. It is tried if it would be faster with a thirtieth of its estimate (DOUBT): its rates may be ten
+  times too large, and its estimate three times too high besides. The first such trial is at the third
+  question of a topic, the next ones after twice as many questions each, counted from the last time that the
+  way answered. So all of them together cost about log2(questions) times 2 / 3 of a question, and what became
   wrong is corrected. A process with one question tries nothing.
 * If a trial is stopped, the estimate is at least b then. In larger questions this may still be much less than
   they allow: where it is less than half, the way is tried once more, after which its factor has doubled.

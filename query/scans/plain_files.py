@@ -38,10 +38,11 @@ _footers: LRUCache[pq.FileMetaData] = LRUCache(FOOTER_BYTES)
 
 
 class PlainFile(NamedTuple):
-    """path: of the file. columns: the stored names of its columns: of the group, then of the measure.
+    """A file, and what is read of it.
 
-    Or, instead of a measure, the key that is counted, and the tick where windows cut the file.
-    texts: those of them that are read as text, with dictionaries.
+    columns: the stored names of the columns that are read: those of the group, then the measure, or instead
+    of a measure the key that is counted, and the tick where windows cut the file.
+    texts: those columns that are read as text, with dictionaries.
     """
 
     path: str

@@ -114,7 +114,7 @@ def check_current(rows: Input, options: Options) -> None:
 class MakeTokens:
     """Runs a task on rows with tokens in the columns at `places`.
 
-    raw   the place of the column with the text of each record, which is sealed; None: it is left out later
+    raw   the place of the column with the text of each record, which is encrypted; None: it is left out later
     """
 
     places: tuple[int, ...]

@@ -16,7 +16,7 @@ Days and weeks are two row groups of the run's key marks, with a row for each da
     content  of a day with a sample: the threshold (8 bytes, 0 if it has all keys), then the hashes,
              ascending, 8 bytes each; little endian
 
-Older marks have neither.
+Marks that earlier versions wrote have neither.
 
 Cost: O(rows), about 80 nanoseconds each; 16 bytes a day or week, and 8 a sampled key: at most 64 KB a day and
 8 MB a run.

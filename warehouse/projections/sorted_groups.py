@@ -5,7 +5,7 @@ is NaN or NULL where the measure is: these rows are the last ones of their group
 NULL in a column of the group is not stored: the marks count it in `nulls`.
 
 A block is bounded in rows and in the bytes of its distinct groups. Text columns have one dictionary in each
-block. Floats have no statistics in Parquet: it ignores NaN in statistics, so a filter could lose rows.
+block. Floats have no Parquet statistics, because these leave out NaN, so a filter could lose rows.
 """
 
 from __future__ import annotations
