@@ -2,9 +2,9 @@
 
 Model. A finite double is an integer q of 53 bits times a power of two, so each code has a cell for each
 exponent that its numbers have, in which integers are added. With q = h * 2**27 + l a cell has the sums of q,
-h * h, h * l and l * l; those of 512 numbers fit into 64 bits, then they go to sums in two halves. Nothing is
-rounded, so the sums are those of code_sums.py to the last bit, whose units they are brought to at the end.
-An integer is its own q, in the cell of the exponent 1, the unit of which is the least double.
+h * h, h * l and l * l. The sums of 512 numbers fit into 64 bits; then they are added to sums of two halves.
+At the end they are brought to the units of code_sums.py. Nothing is rounded, so they equal its sums to the
+last bit. An integer is its own q, in the cell of the exponent 1, the unit of which is the least double.
 
 The loop runs without Python's lock, so threads add at the same time. To load it takes half a second, and to
 compile it some seconds if no process on this machine did before. So no question waits for it: it is loaded by
@@ -57,7 +57,7 @@ class Loading:
         self._rows, self._is_begun, self._lock = 0, False, Lock()
 
     def added(self, rows: int) -> None:
-        """So many rows were added without the loop: from LOAD_ROWS before on it is loaded."""
+        """Counts rows that were added without the loop; loads it if LOAD_ROWS were added before them."""
         with self._lock:
             begins = self._rows >= LOAD_ROWS and not self._is_begun
             self._rows, self._is_begun = self._rows + rows, self._is_begun or begins
