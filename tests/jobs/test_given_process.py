@@ -97,6 +97,7 @@ def check_full(uri: Path, broken: str = "pass") -> None:
     for words, shell in (
         (["quantile", "1", "-w", str(uri)], ">/dev/full"),
         (["completion", "bash"], ">/dev/full"),
+        (["--version"], ">/dev/full"),
         (["--version"], ">/dev/full 2>/dev/full"),
     ):
         done = run(words, shell, broken=broken)
