@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
@@ -63,17 +62,6 @@ def is_foreign(line: str) -> bool:
     if line.startswith("error: "):
         return not is_store_failure(Exception(line))
     return "Traceback" in line or "panicked" in line
-
-
-def let_go(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Waits until each process has printed "ready", then writes a line to each at the same time."""
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -124,7 +124,8 @@ def exercise(at: Path, rows: pa.Table, key: str, separator: str = "/") -> None:
 def check_rests(found: Any, true: Counter[tuple[str, int]], number: int) -> None:
     """All rests together are the rows of the keys that some prefix of the list has."""
     rests = sum(one.rest for one in found)
-    tops = [one for one in found if one.level == min((two.level for two in found), default=1)]
+    least = min((one.level for one in found), default=1)
+    tops = [one for one in found if one.level == least]
     assert rests <= number
     assert rests >= sum(one.count for one in tops)
     assert all(0 <= one.rest <= one.count for one in found)

@@ -20,7 +20,7 @@ from deltalake.schema import PrimitiveType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.crash.processes import let_go
+from tests.warehouse.at_once import let_go
 from tests.warehouse.committing import (
     COMMITS,
     MARKS,

@@ -20,8 +20,8 @@ import pytest
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
-from tests.crash.processes import let_go
 from tests.soak import some
+from tests.warehouse.at_once import let_go
 from tests.warehouse.hereloader import Loader
 from tidemark import warehouse
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
