@@ -100,7 +100,7 @@ dist: $(READY) ## build a wheel, an sdist and a zip for spark-submit --py-files 
 wheels: $(READY) ## install the wheel alone into an empty environment of each Python that is here, and use it
 	@TIDEMARK_WHEELS=all .venv/bin/python -m pytest -v -s tests/jobs/test_wheel.py
 
-$(CLASSES): $(READY) tests/java.py tests/spark_daemon.py
+$(CLASSES): $(READY) tests/java.py tests/spark_workers/spark_daemon.py
 	@# Beside it the byte code of the tests is written, which each worker of the first run would do by itself.
 	@.venv/bin/python -m pytest --collect-only -q >/dev/null & .venv/bin/python -m tests.java; code=$$?; wait; exit $$code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import heapq
 import math
@@ -19,7 +20,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import java, one_processor, processor, soak
-from tests.spark_daemon import FAST
+from tests.spark_workers.spark_daemon import FAST
 from tidemark.query.reading import spending
 from tidemark.warehouse.columns import looped_sums
 
@@ -58,39 +59,39 @@ LONGEST = (
     "jobs/test_sql_attacks.py",
     "crash/test_kills.py",
     "docs/test_pages.py",
-    "query/test_index_changes.py",
-    "jobs/test_cluster.py",
-    "warehouse/test_repair.py",
     "query/test_sql.py",
     "crash/test_store.py",
-    "query/test_behind.py",
-    "warehouse/test_alter_measures.py",
-    "docs/test_notebooks.py",
-    "jobs/test_sql_server.py",
-    "crash/test_races.py",
-    "jobs/test_places.py",
-    "crash/test_readers.py",
-    "query/test_past.py",
+    "jobs/test_cluster.py",
+    "warehouse/test_repair.py",
     "jobs/test_given_process.py",
-    "warehouse/test_added_columns.py",
-    "warehouse/test_verify_beside.py",
-    "warehouse/test_correct.py",
+    "query/test_index_changes.py",
+    "crash/test_races.py",
     "crash/test_flips.py",
-    "query/test_included.py",
-    "stores/test_damage.py",
-    "warehouse/test_kept_rows.py",
-    "query/test_alert_sites.py",
-    "stores/test_lost_answers.py",
-    "warehouse/test_rotation.py",
-    "warehouse/test_renamed_columns.py",
+    "jobs/test_sql_server.py",
+    "docs/test_notebooks.py",
+    "warehouse/test_private_kills.py",
+    "jobs/test_places.py",
+    "query/test_past.py",
     "jobs/test_load_batch.py",
-    "warehouse/test_verify.py",
-    "warehouse/test_removal_readers.py",
-    "query/test_sites.py",
-    "jobs/test_local_engine.py",
+    "stores/test_lost_answers.py",
+    "warehouse/test_alter_measures.py",
+    "stores/test_damage.py",
+    "warehouse/test_verify_beside.py",
+    "warehouse/test_kept_rows.py",
+    "crash/test_readers.py",
     "warehouse/test_wider_types.py",
-    "warehouse/test_alter.py",
+    "warehouse/test_added_columns.py",
+    "stores/test_no_hadoop.py",
+    "warehouse/test_renamed_columns.py",
+    "warehouse/test_expire.py",
+    "warehouse/test_verify.py",
+    "jobs/test_demo.py",
+    "warehouse/test_correct.py",
     "warehouse/test_remove.py",
+    "stream/test_changes.py",
+    "warehouse/test_rotation.py",
+    "warehouse/test_key_types.py",
+    "warehouse/test_private_spark_sql.py",
 )
 # Files most of whose tests start a process, or make warehouses of many batches: most of what `make test-fast`
 # would take.
@@ -267,13 +268,9 @@ def pytest_collection_finish() -> None:
     """From here on garbage is looked for, seldom, and not in what is imported and collected."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # modules may free what they hold when Python ends; pytest looks before
     gc.enable()
     gc.set_threshold(20_000, 20, 20)
-
-
-def pytest_unconfigure() -> None:
-    """Modules may free what they hold when Python ends."""
-    gc.unfreeze()
 
 
 LAST = pytest.StashKey[bool]()  # whether a test is the last of its file that this process runs in a row

@@ -7,7 +7,7 @@ the jars, the tests are the same and take longer.
 
 An archive holds no classes of folders, and is used only where the class path begins with the archive's own
 jars. Spark puts its folder of settings first, so build/java/bin/java puts it last. In that folder is also
-which daemon of Python workers is taken (tests/spark_daemon.py), which saves most of a second for each.
+which daemon of Python workers is taken (tests/spark_workers), which saves most of a second for each.
 """
 
 from __future__ import annotations
@@ -20,19 +20,16 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.spark_workers.spark_daemon import FAST
+
 ROOT = Path(__file__).resolve().parents[1]
 HOME = ROOT / "build" / "java"
 CONF = HOME / "conf"
 ARCHIVE = HOME / "spark.jsa"
-WORKERS = HOME / "workers"  # nothing else of `tests` is in this folder
 
 # Of the jobs that tests start, and not of the session that they share: each query runs once or twice, which
 # takes less than to compile it.
-DEFAULTS = f"""\
-spark.sql.codegen.wholeStage  false
-spark.python.daemon.module  spark_daemon
-spark.executorEnv.PYTHONPATH  {WORKERS}
-"""
+DEFAULTS = {"spark.sql.codegen.wholeStage": "false", **FAST}
 
 # These processes end before the second compiler would pay off, and have one or two cores for a small heap:
 # together this halves the processor time of a start of Spark. Without the second compiler the code cache
@@ -85,9 +82,9 @@ def write_archive() -> None:
     settings = Path(pyspark.__file__).resolve().parent / "conf"
     shutil.copy(settings / "log4j2.properties", CONF)
     (CONF / "spark-env.sh").write_text(f"JAVA_HOME='{HOME}'\n: \"${{PYSPARK_PYTHON:={sys.executable}}}\"\n")
-    (CONF / "spark-defaults.conf").write_text(DEFAULTS)
-    WORKERS.mkdir()
-    shutil.copy(ROOT / "tests" / "spark_daemon.py", WORKERS)
+    (CONF / "spark-defaults.conf").write_text(
+        "".join(f"{name}  {value}\n" for name, value in DEFAULTS.items())
+    )
     java = HOME / "bin" / "java"
     java.parent.mkdir()
     java.write_text(JAVA.format(conf=CONF, archive=ARCHIVE, java=f"{java_home()}/bin/java"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.udtf import AnalyzeResult
 
 from tests.query.sqlworld import FLIGHTS, PROJECTIONS, Rows, in_another_process, make, month
 from tidemark import query, stream, warehouse
@@ -356,6 +360,23 @@ def test_a_mistake_of_another_is_told_with_its_traceback(spark: SparkSession, ur
     broken = registering.table_function(place, "no such thing", (), "x int")
     spark.udtf.register("broken", broken)
     assert "Traceback" in refused(spark, "SELECT * FROM broken()")
+
+
+def test_a_planner_has_imported_what_it_needs_before_it_is_forked(spark: SparkSession) -> None:
+    """For the sake of the tests' time; see tests/spark_workers."""
+
+    class Seen:
+        @staticmethod
+        def analyze() -> AnalyzeResult:
+            name = "forked" if "tidemark.query" in sys.modules else "bare"
+            return AnalyzeResult(StructType().add(name, IntegerType()))
+
+        def eval(self) -> Iterator[tuple[int]]:
+            yield (1,)
+
+    made: Any = udtf(Seen)
+    spark.udtf.register("seen", made)
+    assert spark.sql("SELECT * FROM seen()").columns == ["forked"]
 
 
 def test_all_is_fresh_after_another_process_has_streamed_and_loaded(spark: SparkSession, own: Path) -> None:
