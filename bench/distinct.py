@@ -24,8 +24,8 @@ from bench.report import Section, say
 from bench.turns import turns_of
 from tidemark import query, warehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector
-from tidemark.warehouse.projections.persistent_keys import PersistentCollector
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector
+from tidemark.warehouse.projections.persistent_marks import PersistentCollector
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
 
 WEEK = 7

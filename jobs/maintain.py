@@ -79,8 +79,8 @@ def _print(report: MaintenanceReport) -> None:
         print(f"{name}: {count} files deleted")
     for name, (before, after) in report.compacted.items():
         print(f"{name}: {before} files compacted to {after}")
-    for name, retention in report.lengthened.items():
-        print(f"{name}: the log is now kept for {retention.removeprefix('interval ')}")
+    for name, kept_for in report.lengthened.items():
+        print(f"{name}: the log is now kept for {kept_for.removeprefix('interval ')}")
     for name, reason in report.held.items():
         print(f"{name}: nothing deleted, {reason}")
     for path in report.links:

@@ -12,13 +12,13 @@ its calls:
 
 The rooms, from the lowest floor to the highest:
 
-    append, records, changes
-              one batch: rows, summaries and ledger rows; text records as rows; changes as a correction
+    append, feeds, records
+              one batch: rows, summaries and ledger rows; change feeds as corrections; text records as rows
     start     every batch of a streaming DataFrame
 """
 
 from tidemark.stream.append import append
-from tidemark.stream.changes import parse_changes
+from tidemark.stream.feeds import parse_changes
 from tidemark.stream.records import parse
 from tidemark.stream.start import BatchReport, start
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 from tidemark.stream.append import append_batch, checked_source
-from tidemark.stream.changes import FeedCorrections, newest_correction
+from tidemark.stream.feeds import FeedCorrections, newest_correction
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration
 from tidemark.warehouse.correct import Missing

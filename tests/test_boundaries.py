@@ -42,7 +42,7 @@ FLOORS = {
         "alter remove repair verify",
         "copy correct expire restore",
     ],
-    "stream": ["append changes records", "start"],
+    "stream": ["append feeds records", "start"],
     "query": [
         "answers",
         "reading",

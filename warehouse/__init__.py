@@ -59,7 +59,7 @@ The rooms, from the lowest floor to the highest:
                       from any crash, and beside other loaders
     repairs           how damaged tables are made again
     alter, remove, repair, verify
-                      measures, keys and groups that come and go; unload and delete; what is damaged, made
+                      measures, keys and groups, added and dropped; unload and delete; what is damaged, made
                       again; every invariant, checked
     copy, correct, expire, restore
                       a copy of a warehouse, of one moment; rows replaced by others; rows that are too old

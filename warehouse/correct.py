@@ -34,8 +34,8 @@ from tidemark.warehouse.removals.conditions import given_conditions
 from tidemark.warehouse.removals.given_rows import given_input, rows_of
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.removals.row_values import all_of
+from tidemark.warehouse.removals.rows_to_remove import Wanted
 from tidemark.warehouse.removals.value_ranges import EventTime
-from tidemark.warehouse.removals.wanted import Wanted
 from tidemark.warehouse.remove import remove, work_on
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work

@@ -34,7 +34,7 @@ from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import BeforeTick
 from tidemark.warehouse.removals.reports import RemovalReport
-from tidemark.warehouse.removals.wanted import Wanted
+from tidemark.warehouse.removals.rows_to_remove import Wanted
 from tidemark.warehouse.remove import remove, work_on
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning

@@ -1,4 +1,4 @@
-"""Maintenance: deletes files past their retention, and joins small files.
+"""Maintenance: deletes files past the grace, and joins small files.
 
 Retention is the grace period. A file is deleted only when the grace has passed since it left its table or, if
 no version of the table ever named it, since it was written. So a reader whose snapshot is younger than the
@@ -29,8 +29,8 @@ from tidemark.warehouse.delta import data_files, table_open, tables
 from tidemark.warehouse.delta.clock import check_clock
 from tidemark.warehouse.delta.commits import first_line
 from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.grace import expired
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
@@ -53,7 +53,7 @@ from tidemark.warehouse.ingest.event_files import JoinFiles
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.ledger.ledger_compaction import write_compaction
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.removals import gone, upkeep
+from tidemark.warehouse.removals import purge_files, upkeep
 from tidemark.warehouse.removals.finish import finish_open
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
@@ -81,7 +81,7 @@ class MaintenanceReport:
     compacted            by table, the number of files before and after joining; only tables that changed
     ledger_rows_expired  rows that left the ledger
     marks_expired        files of marks that left their table
-    lengthened           by table, the new retention of its log, which was shorter than the grace
+    lengthened           by table, how long its log is now kept; it was shorter than the grace
     held                 by table, why none of its files were deleted, or why it keeps its runs
     links                symbolic links in tables; they are not followed and not deleted
     purged               the certificates of purges whose rows left a grace ago: of those whose files are gone
@@ -108,7 +108,7 @@ def maintain(
     progress: Callable[[str], None] | None = None,
     tuning: Tuning | None = None,
 ) -> MaintenanceReport:
-    """Deletes files past their retention and joins small files.
+    """Deletes files past the grace and joins small files.
 
     spark     a Spark session, whose tasks join files of `events`; None: this process joins them, one group
               after the other
@@ -123,7 +123,7 @@ def maintain(
     In an object store, parts of uploads that a kill left unfinished are not deleted: no library here can list
     them. A lifecycle rule of the bucket aborts them, see docs/guides/object_stores.md.
 
-    The retention of a table's log is lengthened if it is shorter than the grace. Raises DamagedWarehouse,
+    A table's log that is kept for less than the grace is now kept for longer. Raises DamagedWarehouse,
     before anything is changed, if a path of a table leads out of the warehouse's folder, or if the log of a
     table is behind the others: files that it does not name any more would be deleted. Raises SystemRefused if
     this machine's clock differs from the store's by more than a minute.
@@ -144,7 +144,7 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     is_signed = SIGNED in options.features
     names = _maintained(store, projections, is_signed=is_signed)
-    waiting = gone.due(store, grace_us)
+    waiting = purge_files.due(store, grace_us)
     for name in names:
         tables.check_no_links(store, name)
     check_clock(store)
@@ -152,8 +152,8 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
     if finish_open(replace(work, options=options), with_kept=True).runs:
         runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     for name in names:
-        if (retention := extend_log_retention(store, name, grace_us)) is not None:
-            report.lengthened[name] = retention
+        if (kept_for := extend_log_retention(store, name, grace_us)) is not None:
+            report.lengthened[name] = kept_for
     for projection in projections:
         work.reached(f"marks of {projection.title}")
         report.marks_expired += _expire_marks(store, projection, runs[projection.runs_table], grace_us)
@@ -161,7 +161,7 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
         for name in (projection.runs_table, projection.marks_table):
             _sweep(store, name, grace_us, report)
     work.reached("ledger and steps")
-    purged = gone.newest_step(waiting)
+    purged = purge_files.newest_step(waiting)
     report.ledger_rows_expired = _compact_ledger(store, options, runs, grace_us, report, purged)
     for name in (LEDGER, STEPS, REJECTED, *_existing(store, PURGES)):
         _sweep(store, name, grace_us, report)
@@ -174,7 +174,7 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
     work.reached("events")
     _compact_events(work.executor, store, report)
     _sweep(store, EVENTS, grace_us, report)
-    report.purged = gone.certify(store, options, waiting, grace_us)
+    report.purged = purge_files.certify(store, options, waiting, grace_us)
     _LOG.info(
         "%s: maintained: %d files swept, %d ledger rows and %d marks expired, compacted: %s",
         without_secrets(store.uri),
@@ -274,7 +274,7 @@ def _expire_marks(store: Store, projection: Projection[Any], runs: list[_Committ
 def _sweep(
     store: Store, name: str, grace_us: int, report: MaintenanceReport, *, removed_too: bool = False
 ) -> None:
-    """Deletes the files of a table that are past their retention; `removed_too` as in `vacuum_table`."""
+    """Deletes the files of a table that are past the grace; `removed_too` as in `vacuum_table`."""
     wanted = partial(upkeep.wanted_files, store) if name == EVENTS else None
     vacuumed = vacuum_table(store, name, grace_us, wanted, removed_too=removed_too)
     report.swept[name] = vacuumed.files
@@ -330,7 +330,7 @@ def _last_step(store: Store, name: str) -> int:
 
 
 def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> None:
-    """Removes files of removals that never happened, and deletes files past their retention."""
+    """Removes files of removals that never happened, and deletes files past the grace."""
     upkeep.forget_kept(store, read_options(store).projections)
     upkeep.expire_removed(store, grace_us)
     for name in (REMOVALS, REMOVED):

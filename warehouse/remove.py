@@ -7,7 +7,7 @@
               makes the tables of removals meanwhile
     record    the removal is planned, by the very next version of `removals`
     finish    it is decided by one commit to `events`, and applied to each projection (removals/finish.py)
-    purge     if wanted: no table keeps values or hashes of the removed rows (removals/forget.py)
+    purge     if wanted: no table keeps values or hashes of the removed rows (removals/purge_traces.py)
 
 docs/signed_steps.md has the protocol. A crash before the record leaves nothing to finish; after it any writer
 finishes the removal.
@@ -61,15 +61,13 @@ from tidemark.warehouse.maintain import maintain_store
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.removals.conditions import RowCondition, given_conditions
 from tidemark.warehouse.removals.finish import Finished, finish_open
-from tidemark.warehouse.removals.forget import certificate_of, forget
 from tidemark.warehouse.removals.given_rows import rows_of
+from tidemark.warehouse.removals.purge_traces import certificate_of, forget
 from tidemark.warehouse.removals.reports import RemovalReport, known_report, planned, report_of
 from tidemark.warehouse.removals.rewrite import RewriteTask, Rewritten
-from tidemark.warehouse.removals.room import Room, room_for
+from tidemark.warehouse.removals.room_to_keep import Room, room_for
 from tidemark.warehouse.removals.row_values import RowValues, all_of
-from tidemark.warehouse.removals.select import Selected, select
-from tidemark.warehouse.removals.value_ranges import EventTime
-from tidemark.warehouse.removals.wanted import (
+from tidemark.warehouse.removals.rows_to_remove import (
     Wanted,
     open_complete,
     parts_of,
@@ -77,6 +75,8 @@ from tidemark.warehouse.removals.wanted import (
     rows_with_steps,
     select_live,
 )
+from tidemark.warehouse.removals.select import Selected, select
+from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.settings.features import KNOWN, SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning

@@ -42,7 +42,7 @@ from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.private.secrets import Secret, newest_secret
 from tidemark.warehouse.private.tokens import Token, made_by, text_prefix, token_of
 from tidemark.warehouse.removals.finish import finish_open
-from tidemark.warehouse.removals.forget import forget_digests
+from tidemark.warehouse.removals.purge_traces import forget_digests
 from tidemark.warehouse.settings.alterations import changed_properties
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work

@@ -34,7 +34,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.retention import retention_us
+from tidemark.warehouse.delta.grace import retention_us
 from tidemark.warehouse.delta.retries import Patience
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, PURGES, REJECTED, STEPS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import Scope, nonzero_counts
+from tidemark.query.answers.all_answers import Scope, nonzero_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import Renderable, nonzero_counts
+from tidemark.query.answers.all_answers import Renderable, nonzero_counts
 from tidemark.query.answers.key_answers import KeyScope
 from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.plan import Plan

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tidemark.query.answers.common import PromisedFields, PromisedScope, nonzero_counts
+from tidemark.query.answers.all_answers import PromisedFields, PromisedScope, nonzero_counts
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.columns.keys import Key, Names, name_at

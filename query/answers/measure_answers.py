@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 import pyarrow as pa
 
-from tidemark.query.answers.answer_columns import AnswerColumns
-from tidemark.query.answers.common import (
+from tidemark.query.answers.all_answers import (
     PromisedFields,
     PromisedScope,
     Renderable,
@@ -28,6 +27,7 @@ from tidemark.query.answers.common import (
     fields_by_name,
     nonzero_counts,
 )
+from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.flat_rows import flat_rows
 from tidemark.query.answers.one_value import OneValue, Several
 from tidemark.query.answers.plan import Plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import nonzero_counts
+from tidemark.query.answers.all_answers import nonzero_counts
 from tidemark.query.answers.key_answers import KeyFields, KeyScope
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tidemark.query.answers.common import field_values
+from tidemark.query.answers.all_answers import field_values
 from tidemark.query.answers.measure_answers import MeasureScope, first_line
 from tidemark.query.answers.one_value import Several
 from tidemark.query.answers.rendering import text_table

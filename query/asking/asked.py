@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
+from tidemark.query.answers.all_answers import Scope
 from tidemark.query.answers.answer_columns import AnswerColumns
-from tidemark.query.answers.common import Scope
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.plan import Plan
 from tidemark.query.reading.spending import current_plan

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.common import SharedFields
+from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session

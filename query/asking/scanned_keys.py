@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.answer_columns import AnswerColumns, Computed, Picked
-from tidemark.query.answers.common import SharedFields
 from tidemark.query.answers.key_answers import ScannedFields
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress

@@ -26,7 +26,7 @@ from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Names, find_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.projections.persistent_keys import PersistentKeys
+from tidemark.warehouse.projections.persistent_marks import PersistentKeys
 
 Ints = NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.sketches.sampling import ALL
 from tidemark.sketches.sampling.key_sample import Hashes
-from tidemark.warehouse.projections.distinct_keys import DistinctKeys
+from tidemark.warehouse.projections.distinct_marks import DistinctKeys
 from tidemark.warehouse.projections.key_days import KeyDays, Periods
 
 NO_HASHES = np.empty(0, np.uint64)

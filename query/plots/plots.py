@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from tidemark.query.answers.common import PromisedScope
+from tidemark.query.answers.all_answers import PromisedScope
 from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.answers.measure_answers import Answer, Answers, CdfAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer

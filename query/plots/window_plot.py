@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.common import Scope
+from tidemark.query.answers.all_answers import Scope
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import LAST_US, from_epoch_us, parse_duration

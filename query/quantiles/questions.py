@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.common import SharedFields
+from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.measure_answers import MeasureFields
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates

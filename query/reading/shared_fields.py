@@ -1,12 +1,12 @@
 """The fields that all answers to one question share: what was read for them, and how.
 
-A field of all answers is declared in query/answers/common.py and filled in here.
+A field of all answers is declared in query/answers/all_answers.py and filled in here.
 """
 
 from __future__ import annotations
 
+from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.by_site import BySite, SiteRows
-from tidemark.query.answers.common import SharedFields
 from tidemark.query.reading.spending import current_plan
 from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
 from tidemark.warehouse.snapshots.views import AnyView

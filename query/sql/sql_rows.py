@@ -22,7 +22,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from tidemark.query.answers.common import Scope
+from tidemark.query.answers.all_answers import Scope
 from tidemark.query.answers.distinct_answers import DistinctAnswer, OverlapAnswer, OverlapPart
 from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.key_answers import (

@@ -21,9 +21,8 @@ from tidemark.sketches.sampling import SampleSize
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.integrity.digests import name_words
-from tidemark.warehouse.projections import distinct_keys as distinct_marks
-from tidemark.warehouse.projections import key_days
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector
+from tidemark.warehouse.projections import distinct_marks, key_days
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector
 from tidemark.warehouse.projections.key_days import DayCollector, join_days
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows

@@ -26,8 +26,8 @@ from tidemark.sketches.sampling import KeySample, SampleSize, key_sample
 from tidemark.warehouse.columns.ticks import ALL_TIME, Window
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger import key_summaries
-from tidemark.warehouse.projections import distinct_keys
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector
+from tidemark.warehouse.projections import distinct_marks
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
 
 SOME = settings(max_examples=draws(4), suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -45,7 +45,7 @@ Edges = tuple[datetime | None, datetime | None] | None
 def sample_sizes(keys: int, entries: int) -> Iterator[None]:
     """Samples of this size in runs and in the ledger."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct_keys, "RUN_SAMPLE", SampleSize(keys, entries))
+        patch.setattr(distinct_marks, "RUN_SAMPLE", SampleSize(keys, entries))
         patch.setattr(key_summaries, "LEDGER_SAMPLE", SampleSize(keys, keys))
         yield
 

@@ -28,7 +28,7 @@ from tidemark.query import InputError
 from tidemark.query.keys import counted_slots, listed_slots, slot_presence, slots
 from tidemark.sketches.sampling import SampleSize
 from tidemark.warehouse.ledger import key_summaries
-from tidemark.warehouse.projections import persistent_keys
+from tidemark.warehouse.projections import persistent_marks
 
 Edges = tuple[datetime | None, datetime | None] | None
 
@@ -57,8 +57,8 @@ ALPHAS = st.sampled_from([0.01, 0.25, 0.5, 0.8, 1])
 def sizes(listing: int, complete: int, sample: int) -> Iterator[None]:
     """Listings of this many bytes, with complete ticks of this many rows, and samples of batches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persistent_keys, "BYTES", listing)
-        patch.setattr(persistent_keys, "COMPLETE_ROWS", complete)
+        patch.setattr(persistent_marks, "BYTES", listing)
+        patch.setattr(persistent_marks, "COMPLETE_ROWS", complete)
         patch.setattr(key_summaries, "LEDGER_SAMPLE", SampleSize(sample, sample))
         yield
 
@@ -328,13 +328,13 @@ def many_keys() -> list[Any]:
 
 def test_a_floor_that_is_off_by_one_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that lists keys from floor + 1 on: a key is missed, and verify finds the run."""
-    floors, real = [], persistent_keys._listed
+    floors, real = [], persistent_marks._listed
     with sizes(200, 0, 4096):
         for broken in (False, True):
             with monkeypatch.context() as patch:
                 if broken:
                     patch.setattr(
-                        persistent_keys, "_listed", lambda rows, floor, ticks: real(rows, floor + 1, ticks)
+                        persistent_marks, "_listed", lambda rows, floor, ticks: real(rows, floor + 1, ticks)
                     )
                 world = GroupWorld.of(tmp_path, [(True, many_keys())], **KEYED)
             (marks,) = world.open()._session.newest_keys_view().runs

@@ -13,7 +13,7 @@ from tidemark import query
 from tidemark.query.answers.distinct_answers import KeyNumber
 from tidemark.query.keys import distinct_keys
 from tidemark.sketches.sampling import SampleSize
-from tidemark.warehouse.projections import distinct_keys as distinct_marks
+from tidemark.warehouse.projections import distinct_marks
 
 # No site has more rows of `both` than of its own group, and together they have the most.
 GROUPS = {"here": "both both both here here here here", "there": "both both both there there there there"}

@@ -15,8 +15,8 @@ from deltalake.fs import DeltaStorageHandler
 from tests.stores.conftest import Place
 from tests.stores.gate import Fault
 from tidemark.warehouse.delta import data_files, log_replica
+from tidemark.warehouse.delta.grace import RETENTION
 from tidemark.warehouse.delta.log_replica import LogReplica
-from tidemark.warehouse.delta.retention import RETENTION
 from tidemark.warehouse.delta.round_trips import in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse

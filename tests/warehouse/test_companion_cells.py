@@ -31,7 +31,7 @@ from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.companions import kinds
 from tidemark.warehouse.companions.cells import Cell, fit_cells, join_by_tick, join_cells, summarise
 from tidemark.warehouse.ledger import ledger_table
-from tidemark.warehouse.runs import companion_cells
+from tidemark.warehouse.runs import companion_marks
 
 
 class Concatenation:
@@ -155,10 +155,10 @@ def test_cells_of_runs_that_begin_at_different_ticks_never_chain() -> None:
 def test_cells_that_lack_rows_of_the_run_are_refused() -> None:
     totals = TickCounts(np.array([1, 2, 5]), np.array([2, 1, 3]), np.array([0, 1, 0]), np.array([1, 0, 0]))
     right = [cell("ab", 1, nulls=1), cell("cdefg", 2, 5)]
-    companion_cells.check_cells("x", right, totals)
+    companion_marks.check_cells("x", right, totals)
     for wrong in ([], right[:1], right[::-1], [right[0], cell("cd", 2)], [right[0], cell("cdefgh", 2, 5)]):
         with pytest.raises(DamagedWarehouse, match="'x'"):
-            companion_cells.check_cells("x", wrong, totals)
+            companion_marks.check_cells("x", wrong, totals)
 
 
 class Stopped(Exception):

@@ -17,8 +17,8 @@ from tidemark.sketches.sampling import KeySample, SampleSize
 from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger import key_summaries, live_summaries
-from tidemark.warehouse.projections import distinct_keys, key_marks, key_marks_writer
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections import distinct_marks, key_marks, key_marks_writer
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import count_pairs
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("small_samples")
 
 @pytest.fixture
 def small_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distinct_keys, "RUN_SAMPLE", SampleSize(12, 30))
+    monkeypatch.setattr(distinct_marks, "RUN_SAMPLE", SampleSize(12, 30))
     monkeypatch.setattr(key_summaries, "LEDGER_SAMPLE", SampleSize(10, 10))
 
 
@@ -40,7 +40,7 @@ def sample_of(world: KeyWorld, steps: range) -> KeySample:
     pieces = count_pairs(key.encode(table), table.column("_tick").to_numpy())
     assert int(pieces.counts.sum()) == pairs.total()
     words = name_words(pieces.names)[pieces.codes]
-    return KeySample.of(distinct_keys.RUN_SAMPLE, words, pieces.ticks, pieces.counts)
+    return KeySample.of(distinct_marks.RUN_SAMPLE, words, pieces.ticks, pieces.counts)
 
 
 def check(world: KeyWorld, marks: KeyMarks) -> None:
@@ -110,7 +110,7 @@ def test_a_wide_range_has_the_sample_of_its_batches(tmp_path: Path) -> None:
 
 
 def forgets_shared_keys(parts: Any, _: int, ticks: int) -> DistinctKeys:
-    return distinct_keys.join_distinct(parts, 0, ticks)
+    return distinct_marks.join_distinct(parts, 0, ticks)
 
 
 class CountsPieces(DistinctCollector):

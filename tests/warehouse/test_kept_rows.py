@@ -24,7 +24,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import REMOVALS, REMOVED
 from tidemark.warehouse.events.removals import read_removals
 from tidemark.warehouse.events.removed_rows import has_rows
-from tidemark.warehouse.removals.room import Room
+from tidemark.warehouse.removals.room_to_keep import Room
 
 WINDOWS: list[tuple[datetime, datetime] | None] = [
     None,

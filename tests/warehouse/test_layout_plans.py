@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemark.warehouse.removals.finish import joined_runs
-from tidemark.warehouse.repairs.layouts import layout_of_steps, plan_layout
+from tidemark.warehouse.repairs.layouts import plan_layout
 from tidemark.warehouse.runs.levels import Layout, Run
 
 
 def test_a_layout_is_the_one_that_so_many_loads_leave() -> None:
-    assert [run.name for run in layout_of_steps(4, 2).runs] == [
+    assert [run.name for run in Layout.of_loads(4, 2).runs] == [
         "L01-0000000000-0000000002",
         "L00-0000000003-0000000003",
     ]
-    assert layout_of_steps(0, 3).runs == ()
+    assert Layout.of_loads(0, 3).runs == ()
 
 
 @settings(max_examples=200, deadline=None)
@@ -26,7 +26,7 @@ def test_what_stays_and_is_built_partitions_the_steps_up_to_its_newest_run(
     data: st.DataObject, steps: int, kappa: int
 ) -> None:
     """Any runs of two layouts, of which any may be unsound; sound ones that stay are not built."""
-    both = {*layout_of_steps(steps, kappa).runs, *layout_of_steps(data.draw(st.integers(0, 45)), kappa).runs}
+    both = {*Layout.of_loads(steps, kappa).runs, *Layout.of_loads(data.draw(st.integers(0, 45)), kappa).runs}
     present = {run for run in sorted(both) if data.draw(st.booleans())}
     sound = {run for run in sorted(present) if data.draw(st.booleans())}
     plan = plan_layout(present, sound, steps - 1, kappa)
@@ -35,13 +35,13 @@ def test_what_stays_and_is_built_partitions_the_steps_up_to_its_newest_run(
     whole = Layout.of([*(present - set(plan.leaves)), *plan.built])
     assert whole.last_step < steps
     if not present:
-        assert whole == layout_of_steps(steps, kappa)
-    if whole.runs == layout_of_steps(whole.last_step + 1, kappa).runs:
+        assert whole == Layout.of_loads(steps, kappa)
+    if whole.runs == Layout.of_loads(whole.last_step + 1, kappa).runs:
         assert plan_layout(whole.runs, whole.runs, steps - 1, kappa).leaves == ()
 
 
 def test_a_layout_that_is_whole_stays_as_it_is() -> None:
-    layout = layout_of_steps(23, 3)
+    layout = Layout.of_loads(23, 3)
     plan = plan_layout(layout.runs, layout.runs, 22, 3)
     assert (plan.leaves, plan.built) == ((), ())
 
@@ -59,7 +59,7 @@ def test_runs_are_joined_where_neighbours_of_a_level_have_no_row_left(
     data: st.DataObject, steps: int, kappa: int
 ) -> None:
     """Of the runs that lose rows some have none left: what is written and what stays is a layout."""
-    runs = layout_of_steps(steps, kappa).runs
+    runs = Layout.of_loads(steps, kappa).runs
     left = {step: data.draw(st.sampled_from([0, 0, 0, 5])) for step in range(steps)}
     losing = [run for run in runs if data.draw(st.integers(0, 3))]
     joined = joined_runs({run: [] for run in losing}, left)

@@ -20,10 +20,10 @@ from tidemark import warehouse
 from tidemark.warehouse.columns.keys import Key, KeyColumn, name_at
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
-from tidemark.warehouse.projections import key_marks, persistent_keys
+from tidemark.warehouse.projections import key_marks, persistent_marks
 from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
-from tidemark.warehouse.projections.persistent_keys import (
+from tidemark.warehouse.projections.persistent_marks import (
     ROW_BYTES,
     PersistentCollector,
     PersistentKeys,
@@ -67,7 +67,7 @@ def expected(pairs: Pairs, sizes: dict[Any, int], totals: TickCounts, limits: tu
 def limit(patch: pytest.MonkeyPatch, limits: tuple[int, ...]) -> None:
     """Marks list no more than this."""
     for name, most in zip(("BYTES", "COMPLETE_ROWS", "COMPLETE_BYTES"), limits, strict=True):
-        patch.setattr(persistent_keys, name, most)
+        patch.setattr(persistent_marks, name, most)
 
 
 def check(world: KeyWorld, marks: KeyMarks, limits: tuple[int, int, int]) -> None:
@@ -114,8 +114,8 @@ def test_any_division_of_the_rows_lists_the_same(rows: Any, cuts: list[int], fil
                 collector.add(piece, totals.ticks.searchsorted(piece.ticks))
             parts.append(collector.finish())
         found = join_persistent(LONG, parts, totals)
-        stored = persistent_keys.to_arrow(LONG, found)
-        again = persistent_keys.from_arrow(LONG, stored, totals.ticks)
+        stored = persistent_marks.to_arrow(LONG, found)
+        again = persistent_marks.from_arrow(LONG, stored, totals.ticks)
         names = [name_at(sorted_rows.names, int(code)) for code in sorted_rows.codes]
         pairs = dict(
             zip(zip(names, sorted_rows.ticks.tolist(), strict=True), sorted_rows.counts.tolist(), strict=True)

@@ -23,7 +23,7 @@ from tidemark.warehouse.events.removals import removed_at
 from tidemark.warehouse.events.removed_rows import read_batches
 from tidemark.warehouse.events.step_facts import read_facts
 from tidemark.warehouse.ingest import same_rows
-from tidemark.warehouse.removals import forget, gone, upkeep
+from tidemark.warehouse.removals import purge_files, purge_traces, upkeep
 
 KEY = 'zebra-"k\u00e9y'
 WHERE = f"origin = '{KEY}'"
@@ -256,9 +256,9 @@ def nothing(*_: object) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "broken", "has"),
     [
-        (gone, "_cut_logs", nothing, {"events log", "keys log"}),
-        (forget, "_forget_records", lambda *_: [], {"rejected"}),
-        (forget, "forget_digests", nothing, {"removed"}),
+        (purge_files, "_cut_logs", nothing, {"events log", "keys log"}),
+        (purge_traces, "_forget_records", lambda *_: [], {"rejected"}),
+        (purge_traces, "forget_digests", nothing, {"removed"}),
     ],
 )
 def test_without_a_part_of_a_purge_the_search_finds_the_rows(
@@ -279,8 +279,8 @@ def test_without_a_part_of_a_purge_the_search_finds_the_rows(
 def test_what_may_have_the_rows_holds_the_certificate_back(world: GroupWorld) -> None:
     (key_file, *_) = (world.path / "keys" / "origin").rglob("*.parquet")
     purge(world)
-    (waiting,) = gone.certify(
-        store_of(world), warehouse.read_options(store_of(world)), gone.due(store_of(world), 0), 0
+    (waiting,) = purge_files.certify(
+        store_of(world), warehouse.read_options(store_of(world)), purge_files.due(store_of(world), 0), 0
     )
     assert waiting.stage == "left"
     told = " ".join(waiting.waits)

@@ -20,7 +20,7 @@ from tidemark.warehouse import DamagedWarehouse
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.events import reader, removals
 from tidemark.warehouse.loads import history, run_builder, tasks
-from tidemark.warehouse.projections import distinct_keys, span_marks, spans
+from tidemark.warehouse.projections import distinct_marks, span_marks, spans
 from tidemark.warehouse.settings.options import read_options
 
 WHERE = "origin = 'a'"
@@ -68,7 +68,7 @@ def test_a_sample_that_keeps_a_removed_key_is_noticed(
         return kept[-1]
 
     def keeps(builder: SampleBuilder) -> Any:
-        return merge_samples([finish(builder), *kept], distinct_keys.RUN_SAMPLE)
+        return merge_samples([finish(builder), *kept], distinct_marks.RUN_SAMPLE)
 
     with monkeypatch.context() as patch:
         patch.setattr(SampleBuilder, "finish", finished)

@@ -469,7 +469,7 @@ def test_a_repair_that_keeps_a_wrong_hint_is_caught(loader: Loader, monkeypatch:
 
 
 def test_a_repair_that_builds_no_gap_is_caught(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layouts, "layout_of_steps", lambda *_: Layout(()))
+    monkeypatch.setattr(Layout, "of_loads", lambda *_: Layout(()))
     monkeypatch.setattr(run_builder, "sort_runs", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         test_what_is_damaged_is_made_again(loader, "runs gone")

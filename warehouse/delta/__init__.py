@@ -4,11 +4,13 @@ addresses, store  where a warehouse is, and the options of its store
 files             its files: near_files on a disk (containment), far_files in an object store: it chooses
                   object_client or delta-rs
 object_client, s3_options
-                  one request for an object; S3 alone so far, other stores go through delta-rs
+                  one request for an object, of S3 alone so far: other stores, such as Azure, go through
+                  delta-rs. A further store gets a file like s3_options, and far_files chooses it
 served_files, served_client, served_ranges
                   its files behind `tidemark serve`
-retries, round_trips, disk_cache, write_behind, probe
-                  requests to a store: made again, sent together, kept; uploads; the test of a store
+retries           when anything here is tried again: pauses and counts, for all loops of tries
+round_trips, disk_cache, write_behind, probe
+                  requests to a store: sent together, kept; uploads; the test of a store
 tables, table_open, table_names, table_facts, idle_tables, data_files
                   tables: opened, read, kept open, and their files
 changes, commits, races, lost_races, own_files
@@ -16,6 +18,6 @@ changes, commits, races, lost_races, own_files
                   many races were lost; files of this writer
 log_files, log_replica, log_versions, log_nesting, log_repair, metadata_watch
                   the logs of tables
-retention, vacuum, fences, clock
+grace, vacuum, fences, clock
                   old files and entries of logs: how long they are kept, and when they are deleted
 """

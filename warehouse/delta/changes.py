@@ -18,7 +18,7 @@ from deltalake.transaction import (
 )
 
 from tidemark.warehouse.delta.data_files import table_without_rows
-from tidemark.warehouse.delta.retention import CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS
+from tidemark.warehouse.delta.grace import CHECKPOINT_INTERVAL, COMMITS_OF_STREAMS
 
 _BLIND_RETRIES = 10  # by delta-rs, without a pause
 

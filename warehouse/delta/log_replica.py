@@ -38,6 +38,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.delta import table_open
 from tidemark.warehouse.delta.changes import Change
+from tidemark.warehouse.delta.grace import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.log_files import (
     LAST_CHECKPOINT,
     CachedLog,
@@ -48,7 +49,6 @@ from tidemark.warehouse.delta.log_files import (
     read_cached_log,
 )
 from tidemark.warehouse.delta.log_nesting import check_nesting
-from tidemark.warehouse.delta.retention import commits_between_checkpoints, retention_us
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import TidemarkError

@@ -19,13 +19,13 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 from tidemark.warehouse.delta import commits, idle_tables, retries
 from tidemark.warehouse.delta.changes import FileChange
 from tidemark.warehouse.delta.data_files import list_files
-from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
-from tidemark.warehouse.delta.retention import (
+from tidemark.warehouse.delta.grace import (
     CHECKPOINT_INTERVAL,
     RETENTION,
     commits_between_checkpoints,
     retention_interval,
 )
+from tidemark.warehouse.delta.log_replica import LogReplica, replica_of
 from tidemark.warehouse.delta.round_trips import at_once, in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_facts import facts_of, know_newest

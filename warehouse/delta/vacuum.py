@@ -1,9 +1,9 @@
-"""Vacuum: deletes files of a table that are past their retention (the grace).
+"""Vacuum: deletes files of a table that are past the grace.
 
 A file is deleted only if all of this holds: it lies in the table's folder and not behind a symbolic link; the
 newest snapshot does not contain it; it was written before the grace began; and no commit within the grace
 removed it. The log has all commits within the grace, because it is kept for longer than the grace
-(retention.py). If the log was cleaned while the grace was shorter, and does not reach back so far, no file is
+(grace.py). If the log was cleaned while the grace was shorter, and does not reach back so far, no file is
 deleted. Symbolic links are never deleted; the result lists them.
 """
 
@@ -18,9 +18,9 @@ from pyarrow import fs
 from tidemark.warehouse.delta import data_files
 from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.fences import fence_of, read_actions
+from tidemark.warehouse.delta.grace import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.races import Race
-from tidemark.warehouse.delta.retention import RETENTION, expired, retention_interval, retention_us
 from tidemark.warehouse.delta.retries import delete_file
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_open import open_directly
@@ -52,7 +52,7 @@ def vacuum_table(
     *,
     removed_too: bool = False,
 ) -> VacuumResult:
-    """Deletes the files that are past their retention, writes a checkpoint, and cleans the log.
+    """Deletes the files that are past the grace, writes a checkpoint, and cleans the log.
 
     wanted        called after the files are listed; returns files that stay: a writer is about to commit them
     removed_too   delete also files that a commit removed within the grace: nobody has needed them for longer

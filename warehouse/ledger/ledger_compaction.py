@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import data_files
-from tidemark.warehouse.delta.retention import expired
+from tidemark.warehouse.delta.grace import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import LEDGER
 from tidemark.warehouse.events.reader import BatchRange

@@ -24,7 +24,7 @@ from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.loads import tasks
 from tidemark.warehouse.loads.run_paths import Attempt
-from tidemark.warehouse.runs import companion_cells, run_tables
+from tidemark.warehouse.runs import companion_marks, run_tables
 from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
 from tidemark.warehouse.runs.levels import Merge, Run
 from tidemark.warehouse.runs.marks import COMPANIONS_GROUP
@@ -199,7 +199,7 @@ def _new_run(
     """The run that consists of these files, with its marks; `cells` are those of its tasks or inputs."""
     marks = projection.marks_tables(files, totals)
     if projection.companions:
-        marks = {**marks, COMPANIONS_GROUP: companion_cells.to_arrow(projection.companions, cells, totals)}
+        marks = {**marks, COMPANIONS_GROUP: companion_marks.to_arrow(projection.companions, cells, totals)}
     return NewRun(attempt.run, attempt.name, tuple(files), totals, marks)
 
 

@@ -2,7 +2,7 @@
 
 The projection is like that of a measure whose values are all NULL: a run stores no row, and its marks have
 the numbers of rows by tick. The marks also have the row group ``companions`` with the cells
-(runs/companion_cells.py). So loads, merges and verify treat companions as any other projection, and need no
+(runs/companion_marks.py). So loads, merges and verify treat companions as any other projection, and need no
 measure for them.
 """
 
@@ -24,7 +24,7 @@ from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.runs import companion_cells
+from tidemark.warehouse.runs import companion_marks
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import MarksFile
 from tidemark.warehouse.runs.projection import NO_COMPANIONS
@@ -37,12 +37,12 @@ class CellMarks(ValueMarks):
     def cells(self) -> Cells:
         """The cells of each companion by name, ascending by tick; read on every call."""
         with self.source.open() as file:
-            return companion_cells.from_file(file, self.totals)
+            return companion_marks.from_file(file, self.totals)
 
     def cells_of(self, companion: Companion) -> Sequence[Cell]:
         """The cells of a companion; DamagedWarehouse unless they stand for all rows and are of its kind."""
         with self.source.open() as file:
-            cells = companion_cells.from_file(file, self.totals).get(companion.name, ())
+            cells = companion_marks.from_file(file, self.totals).get(companion.name, ())
             if not cells and self.totals.rows:
                 raise DamagedWarehouse(f"it has no cells of the companion {companion.name!r}")
             if any(cell.kind != companion.kind for cell in cells):

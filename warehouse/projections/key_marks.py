@@ -18,9 +18,9 @@ A run's marks are one file of the table ``key_marks`` (runs/marks.py), with thes
     marks    file and position; key and tick, which are the pair s; count, the rows of `events` before it
     heavy    key, tick, count: the keys that reach their tick's floor. With a NULL tick: the keys that reach
              the floor of the run. columns/heavy_keys.py states what floors guarantee.
-    distinct the numbers of distinct keys and a sample of them, see distinct_keys.py
+    distinct the numbers of distinct keys and a sample of them, see distinct_marks.py
     days, weeks  the numbers of distinct keys of each and samples of them, see key_days.py
-    persistent   the rows of keys that are in many ticks, see persistent_keys.py
+    persistent   the rows of keys that are in many ticks, see persistent_marks.py
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections import distinct_keys, key_days, persistent_keys
-from tidemark.warehouse.projections.distinct_keys import DistinctKeys, join_distinct
+from tidemark.warehouse.projections import distinct_marks, key_days, persistent_marks
+from tidemark.warehouse.projections.distinct_marks import DistinctKeys, join_distinct
 from tidemark.warehouse.projections.key_days import KeyDays
 from tidemark.warehouse.projections.key_marks_writer import KeyFileSummary
-from tidemark.warehouse.projections.persistent_keys import PersistentKeys, join_persistent
+from tidemark.warehouse.projections.persistent_marks import PersistentKeys, join_persistent
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
@@ -132,7 +132,7 @@ class KeyMarks:
         """The distinct keys."""
         with self.source.open() as file:
             stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
-            return distinct_keys.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
+            return distinct_marks.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
 
     def days(self) -> KeyDays | None:
         """The distinct keys of days and weeks; None where ticks do not divide a day, and in older marks."""
@@ -150,7 +150,7 @@ class KeyMarks:
         with self.source.open() as file:
             stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
             ticks = flatten(file.read(HEADER_GROUP).column("ticks"))
-            return persistent_keys.from_arrow(self.key, stored, ticks)
+            return persistent_marks.from_arrow(self.key, stored, ticks)
 
     def check_invariants(self) -> None:
         """Every file's first pair has a mark; positions and counts ascend; else DamagedWarehouse."""
@@ -212,8 +212,8 @@ def to_arrow(
     distinct = _distinct_of_run(files, totals)
     return {
         **tables,
-        DISTINCT_GROUP: distinct_keys.to_arrow(distinct, totals.ticks),
-        PERSISTENT_GROUP: persistent_keys.to_arrow(key, persistent),
+        DISTINCT_GROUP: distinct_marks.to_arrow(distinct, totals.ticks),
+        PERSISTENT_GROUP: persistent_marks.to_arrow(key, persistent),
         **_days_of_run(files, totals, ticks_a_day, distinct.sample.detail),
     }
 

@@ -17,11 +17,11 @@ from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, names_fro
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import NO_TICK
 from tidemark.warehouse.integrity.digests import name_words
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_days import DayCollector, DayPart
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.key_statistics import key_statistics
-from tidemark.warehouse.projections.persistent_keys import PersistentCollector, PersistentPart
+from tidemark.warehouse.projections.persistent_marks import PersistentCollector, PersistentPart
 from tidemark.warehouse.runs.projection import MarkedFile
 
 

@@ -8,12 +8,12 @@ from tidemark.warehouse.columns.heavy_keys import HeavyKeys
 from tidemark.warehouse.columns.keys import Key, Name, join_names, name_at, same_names, unify_names
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.digests import name_words
-from tidemark.warehouse.projections.distinct_keys import DistinctCollector, DistinctKeys
+from tidemark.warehouse.projections.distinct_marks import DistinctCollector, DistinctKeys
 from tidemark.warehouse.projections.key_days import DayCollector, join_days
 from tidemark.warehouse.projections.key_marks import KeyMarks, names_and_ticks
 from tidemark.warehouse.projections.key_marks_writer import KeyMarkCollector
 from tidemark.warehouse.projections.key_rows import KeyRows
-from tidemark.warehouse.projections.persistent_keys import (
+from tidemark.warehouse.projections.persistent_marks import (
     PersistentCollector,
     PersistentKeys,
     join_persistent,

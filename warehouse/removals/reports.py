@@ -14,9 +14,9 @@ from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import RemovedFile, read_batches, read_replaced
 from tidemark.warehouse.events.steps import planned_batches
-from tidemark.warehouse.removals.room import room_for
+from tidemark.warehouse.removals.room_to_keep import room_for
+from tidemark.warehouse.removals.rows_to_remove import Wanted, open_complete, parts_of, select_live
 from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
-from tidemark.warehouse.removals.wanted import Wanted, open_complete, parts_of, select_live
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.work import Work
 

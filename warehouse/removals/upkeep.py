@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.warehouse.delta import data_files, table_open, tables
+from tidemark.warehouse.delta.grace import expired
 from tidemark.warehouse.delta.races import Race, replace_files
-from tidemark.warehouse.delta.retention import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED
 from tidemark.warehouse.errors import DamagedWarehouse

@@ -6,8 +6,9 @@
     leaves           runs of steps without a plan, and runs whose steps an older run has
 
 Levels never rise towards newer steps, so a run for a gap takes a level between those of its neighbours. If
-no run is left, or those that are left are the first ones of the layout that a load of each step would leave,
-then the other runs of this layout are built. Otherwise a load adds the steps after the last run.
+no run is left, or those that are left are the first ones of the layout that a load of each step would leave
+(`Layout.of_loads`), then the other runs of this layout are built. Otherwise a load adds the steps after the
+last run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
+from tidemark.warehouse.runs.levels import Layout, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +36,10 @@ def plan_layout(present: Collection[Run], sound: Collection[Run], last_step: int
         if after < run.first <= run.last <= last_step and falls:
             kept.append(run)
     built = [run for run in kept if run not in sound]
-    whole = layout_of_steps(last_step + 1, kappa).runs
+    whole = Layout.of_loads(last_step + 1, kappa).runs
     built += whole[len(kept) :] if tuple(kept) == whole[: len(kept)] else _gaps(kept)
     leaves = [run for run in present if run not in kept or run not in sound]
     return LayoutPlan(tuple(sorted(leaves)), tuple(sorted(built)))
-
-
-def layout_of_steps(steps: int, kappa: int) -> Layout:
-    """The layout that so many loads leave. O(steps * kappa)."""
-    layout = Layout(())
-    for _ in range(steps):
-        layout = Layout((*layout.runs, layout.add_step()))
-        if (merge := plan_merge(layout, kappa)) is not None:
-            layout = layout.apply(merge)
-    return layout
 
 
 def _gaps(kept: list[Run]) -> Iterator[Run]:

@@ -67,6 +67,16 @@ class Layout:
         layout.check_invariants(table)
         return layout
 
+    @classmethod
+    def of_loads(cls, steps: int, kappa: int) -> Layout:
+        """The layout that so many loads of one step leave. O(steps * kappa)."""
+        layout = cls(())
+        for _ in range(steps):
+            layout = cls((*layout.runs, layout.add_step()))
+            while (merge := plan_merge(layout, kappa)) is not None:
+                layout = layout.apply(merge)
+        return layout
+
     @property
     def last_step(self) -> int:
         """The newest step in history; -1 if history is empty."""

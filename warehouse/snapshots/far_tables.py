@@ -25,8 +25,8 @@ from deltalake import DeltaTable
 
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.data_files import DataFile, list_files
+from tidemark.warehouse.delta.grace import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.log_replica import LogReplica
-from tidemark.warehouse.delta.retention import COMMITS_OF_STREAMS
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, fetching, in_rounds
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, REMOVALS, STEPS

@@ -41,7 +41,7 @@ def opened_sites(
 
     InputError without a warehouse, for a name or an address that comes twice, for the number of a step, for
     the same batches where they are refused, and for warehouses that cannot be asked together
-    (settings/common_options.py). Errors of one name it.
+    (settings/equal_options.py). Errors of one name it.
     """
     by_name = _named(uris)
     options = _options_by_name(by_name, storage_options)

@@ -28,7 +28,7 @@ from tidemark.warehouse.errors import (
 )
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.settings.common_options import common_options
+from tidemark.warehouse.settings.equal_options import common_options
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.quiet_logs import QuietLogs, united_logs

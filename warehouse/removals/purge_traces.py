@@ -14,7 +14,7 @@ of a run has removed rows. Then the other traces are removed, table by table:
 
 Each part does only what is missing, so the same call goes on after a crash. A purge covers all rows that were
 ever removed, also by earlier deletes and unloads, because conditions are not stored. Old files and entries of
-logs stay for the grace, for readers; then gone.py deletes them.
+logs stay for the grace, for readers; then purge_files.py deletes them.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from tidemark.warehouse.events.steps import StepPlan, newest_plan
 from tidemark.warehouse.ingest import rejected
 from tidemark.warehouse.ingest.overlaps import sample_of_batch
 from tidemark.warehouse.removals.finish import finish_open
-from tidemark.warehouse.removals.gone import files_of_warehouse
+from tidemark.warehouse.removals.purge_files import files_of_warehouse
+from tidemark.warehouse.removals.rows_to_remove import open_complete
 from tidemark.warehouse.removals.upkeep import put_files, take_marks
-from tidemark.warehouse.removals.wanted import open_complete
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.work import Work
 

@@ -17,7 +17,7 @@ from tests.warehouse.disk import files_of
 from tidemark import query, stream, warehouse
 from tidemark.jobs import stream_events
 from tidemark.jobs.cli.main import main
-from tidemark.stream.changes import FeedCorrections, newest_correction
+from tidemark.stream.feeds import FeedCorrections, newest_correction
 from tidemark.warehouse import InputError
 from tidemark.warehouse.correct import correct
 from tidemark.warehouse.delta.store import Store

@@ -1,7 +1,7 @@
 """The second stage of a purge: files and log entries with the rows are deleted, and the certificate says so.
 
-`maintain` calls it, once the grace has passed since the first stage (forget.py). `maintain` first takes the
-summaries of loaded batches out of the ledger, and deletes old files that no table names. Then, here:
+`maintain` calls it, once the grace has passed since the first stage (purge_traces.py). `maintain` first takes
+the summaries of loaded batches out of the ledger, and deletes old files that no table names. Then, here:
 
     waits     files that may still have the rows are looked for. If there are any, the purge stays at stage
               'left', and the next maintenance looks again
@@ -26,7 +26,7 @@ from pyarrow import fs
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.clock import TOLERANCE
 from tidemark.warehouse.delta.fences import cut_log, has_fence, removed_after
-from tidemark.warehouse.delta.retention import expired
+from tidemark.warehouse.delta.grace import expired
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
@@ -67,7 +67,7 @@ def certify(
 ) -> list[Certificate]:
     """Finishes purges, the oldest first; the certificates, each with what it waits for.
 
-    Files past their retention were deleted before.
+    Files past the grace were deleted before.
     """
     certificates = []
     for one in waiting:

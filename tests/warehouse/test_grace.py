@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from tests.warehouse.disk import backdate, table_names
 from tidemark import warehouse
 from tidemark.warehouse.columns.ticks import DAY_US
-from tidemark.warehouse.delta import data_files, retention, tables, vacuum
+from tidemark.warehouse.delta import data_files, grace, tables, vacuum
 from tidemark.warehouse.delta.data_files import append_actions
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.vacuum import VacuumResult
@@ -75,7 +75,7 @@ def test_tables_that_the_first_load_makes_keep_theirs_too(spark: SparkSession, t
 
 @given(st.integers(0, 2**53))
 def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> None:
-    found = retention.retention_us({retention.RETENTION: retention.retention_interval(grace_us)})
+    found = grace.retention_us({grace.RETENTION: grace.retention_interval(grace_us)})
     assert found >= max(30 * DAY_US, grace_us)
 
 
@@ -90,7 +90,7 @@ def test_what_is_kept_is_longer_than_the_grace_and_read_back(grace_us: int) -> N
     ],
 )
 def test_a_retention_is_read_as_delta_says_it(said: str | None, days: int) -> None:
-    assert retention.retention_us({retention.RETENTION: said}) == days * DAY_US
+    assert grace.retention_us({grace.RETENTION: said}) == days * DAY_US
 
 
 def test_verify_tells_and_maintenance_mends_a_log_that_is_kept_for_less_than_the_grace(

@@ -1,4 +1,4 @@
-"""Retention: how long files are kept after they left a table, and how long a table keeps its log.
+"""The grace: how long files are kept after they left a table, and how long a table keeps its log.
 
 The grace is an option of the warehouse. vacuum.py deletes the files that are past it. The log (the property
 `delta.logRetentionDuration`) is kept for longer than the grace. So a reader with a snapshot that is younger
