@@ -196,7 +196,7 @@ class _NewestTables:
 
 def _run_check(name: str, check: _CheckFunction, newest: _NewestTables) -> Check:
     """Runs the check until it holds, is broken for certain, or the pauses are used up (see the module)."""
-    pauses = PATIENCE.pauses()
+    tries = PATIENCE.begin()
     causes: set[object] = set()  # one per repetition: files of a pending merge, or None for deleted files
     failed_before = False
     while True:
@@ -216,14 +216,12 @@ def _run_check(name: str, check: _CheckFunction, newest: _NewestTables) -> Check
                 failed_before = True
                 continue
             causes.add(None)
-        pause = next(pauses, None)
-        if pause is None:
+        if not tries.again():
             if len(causes) == 1 and None not in causes:  # the folder never changed: no merge is in progress
                 return Check(name, "broken", detail)
             return Check(
                 name, "busy", f"{detail}; other writers changed the tables each time, verify again later"
             )
-        PATIENCE.pause(pause)
         newest.pin_again()
 
 

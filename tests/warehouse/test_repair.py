@@ -26,7 +26,7 @@ from tidemark.warehouse import CommitFailed, DamagedWarehouse, RepairReport
 from tidemark.warehouse.delta import idle_tables, log_repair
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import missing_summaries, run_builder
-from tidemark.warehouse.repairs import layouts, plans, runs
+from tidemark.warehouse.repairs import plans, runs
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.snapshots.near_tables import NearTable

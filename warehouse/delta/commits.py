@@ -130,7 +130,7 @@ def commit_change(table: DeltaTable, change: Change, notes: Mapping[str, str] = 
 def _commit(table: DeltaTable, change: Change, metadata: Mapping[str, str]) -> LostRace | None:
     """Commits to the table, or to the copy of its log, until the log shows that it succeeded or cannot."""
     planned, copy, log = table.version(), replica_of(table), _Log(table)
-    operation, pauses = f"the commit to {log.place}", retries.PATIENCE.store_pauses()
+    operation, tries = f"the commit to {log.place}", retries.PATIENCE.begin(retries.PATIENCE.store_tries)
     while True:
         try:
             if copy is None:
@@ -146,13 +146,13 @@ def _commit(table: DeltaTable, change: Change, metadata: Mapping[str, str]) -> L
             if found:
                 return found
             remedy = log.remedy(planned, error)
-            wait_or_fail(pauses, error, operation, f"{operation} was refused", remedy)
+            wait_or_fail(tries, error, operation, f"{operation} was refused", remedy)
 
 
-def wait_or_fail(pauses: Iterator[float], error: Exception, operation: str, failed: str, remedy: str) -> None:
+def wait_or_fail(tries: retries.Tries, error: Exception, operation: str, failed: str, remedy: str) -> None:
     """Waits if a store did not answer: then a write that raised this error, and is not there, is made again.
 
-    pauses     those that are left
+    tries      of the write
     operation  names the write where the operating system refused it
     failed, remedy   the beginning and the end of the message of CommitFailed, where the write was refused
 
@@ -162,21 +162,11 @@ def wait_or_fail(pauses: Iterator[float], error: Exception, operation: str, fail
         if as_system_refused(operation, error):
             raise error  # the caller converts it, see os_errors.py
         raise CommitFailed(f"{failed}: {first_line(error)}. {remedy}") from error
-    pause = next(pauses, None)
-    if pause is None:
+    if not tries.again():
         raise CommitFailed(
             f"the store did not confirm {operation}: {first_line(error)}. It is not there so far, but a "
             "request that was sent may still arrive. Run the same again: nothing is done twice."
         ) from error
-    retries.PATIENCE.pause(pause)
-
-
-def looks() -> Iterator[bool]:
-    """Repeated looks, with pauses, at data that a store may show late; yields whether a look is the last."""
-    for pause in retries.PATIENCE.log_read_pauses:
-        yield False
-        retries.PATIENCE.pause(pause)
-    yield True
 
 
 class _Log:
@@ -197,7 +187,7 @@ class _Log:
 
         A lost race if all newer commits are of other writers. Raises CommitFailed if the log is unreadable.
         """
-        for is_last in looks():
+        for is_last in retries.PATIENCE.look():
             try:
                 if found := self._has(planned, commit_id, added, error):
                     return found
@@ -258,7 +248,7 @@ class _Log:
     def _entry(self, version: int) -> Commit | None:
         """The commit of a version, None if there is none; its entry may be looked at while it is written."""
         path = f"_delta_log/{commit_name(version)}"
-        for is_last in looks() if self.has_entry(version) else ():
+        for is_last in retries.PATIENCE.look() if self.has_entry(version) else ():
             with self._files.open_input_stream(path) as stream:
                 text = stream.read()
             try:

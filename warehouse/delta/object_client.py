@@ -41,7 +41,7 @@ class ObjectClient:
         from obstore import get, get_range
 
         options: Any = {"range": {"offset": start}} if start else None
-        pauses = retries.PATIENCE.store_pauses(_READS)
+        tries = retries.PATIENCE.begin(_READS)
         while True:
             try:
                 with _as_os_errors():
@@ -51,10 +51,8 @@ class ObjectClient:
             except FileNotFoundError:
                 return None
             except OSError as error:
-                pause = next(pauses, None)
-                if pause is None or _STOPPED not in str(error):
+                if _STOPPED not in str(error) or not tries.again():
                     raise
-                retries.PATIENCE.pause(pause)
 
     def put(self, path: str, content: bytes) -> None:
         """Puts an object; replaces one that is there."""

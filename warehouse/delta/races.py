@@ -43,9 +43,8 @@ class Race:
 
     def __init__(self, store: Store, name: str, first: DeltaTable | None = None) -> None:
         self._store, self.name, self._table = store, name, first
-        self._started, self._pauses = time.monotonic(), retries.PATIENCE.pauses()
+        self._started, self._tries = time.monotonic(), retries.PATIENCE.begin()
         self._winners: list[Commit] = []
-        self._tries = 0
         self._lost = 0  # since the last commit
 
     @property
@@ -94,7 +93,6 @@ class Race:
         return {LOST: str(self._lost)} if self._lost else NO_NOTES
 
     def _is_won(self, lost: LostRace | None) -> bool:
-        self._tries += 1
         self._lost = 0 if lost is None else self._lost + 1
         if lost is not None:
             self._table = None
@@ -103,12 +101,10 @@ class Race:
 
     def _wait(self, lost: LostRace) -> None:
         self._winners += lost.winners
-        pause = next(self._pauses, None)
-        if pause is None:
-            raise Contended(self._contended(lost))
         winner = lost.winners[-1].description if lost.winners else "others"
-        _LOG.warning("%s: try %d lost the race to %s; again in %.2f s", self.name, self._tries, winner, pause)
-        retries.PATIENCE.pause(pause)
+        _LOG.warning("%s: try %d lost the race to %s", self.name, self._tries.failed + 1, winner)
+        if not self._tries.again():
+            raise Contended(self._contended(lost))
 
     def _contended(self, lost: LostRace) -> str:
         newest = {commit.description: commit for commit in self._winners}
@@ -118,9 +114,9 @@ class Race:
         )
         seconds = time.monotonic() - self._started
         return (
-            f"{self._tries} tries in {seconds:.0f} s to commit to {self.name} lost the race to others: "
-            f"{writers or 'not known'}. The last error: {lost.error}. Nothing was lost, and nothing was done "
-            "twice: run the same again when they are done, or let fewer processes write at once."
+            f"{self._tries.failed} tries in {seconds:.0f} s to commit to {self.name} lost the race to "
+            f"others: {writers or 'not known'}. The last error: {lost.error}. Nothing was lost, and nothing "
+            "was done twice: run the same again when they are done, or let fewer processes write at once."
         )
 
 

@@ -1,8 +1,9 @@
-"""Patience: how many tries there are and the pauses between them; and deletions, which are tried again.
+"""Tries: how often something is tried, counted and with pauses between; and deletions, which are tried again.
 
-The loops with these pauses, each with its own condition: commits.py and tables.py for what a store did not
-confirm, `Race` of races.py for lost races, object_client.py for reads that were cut off, served_client.py for
-requests to a server, `_delete` below; and verify.py, with a `Patience` of its own.
+Whatever the package tries again goes through `Tries.again`, with a condition of its own: commits.py and
+tables.py for what a store did not confirm, `Race` of races.py for lost races, object_client.py for reads that
+were cut off, served_client.py for requests to a server, `_delete` below; and verify.py, with a `Patience` of
+its own. What delta-rs tries again by itself is not seen here.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. An object
 store lets one delete what is gone, so `_delete` repeats it.
@@ -14,7 +15,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from pyarrow import fs
 
@@ -54,9 +54,38 @@ class Patience:
             remaining -= pause
             yield pause
 
-    def store_pauses(self, tries: int | None = None) -> Iterator[float]:
-        """The pauses between `tries` tries, by default `store_tries`, while a store does not answer."""
-        return islice(self.pauses(), (tries or self.store_tries) - 1)
+    def begin(self, tries: int | None = None) -> Tries:
+        """The tries of one operation: at most `tries`, or those of this patience if that is less or None."""
+        return Tries(self, self.tries if tries is None else tries)
+
+    def look(self) -> Iterator[bool]:
+        """Looks, with pauses, at a log that a store may show late; yields whether a look is the last."""
+        for pause in self.log_read_pauses:
+            yield False
+            self.pause(pause)
+        yield True
+
+
+class Tries:
+    """The tries of one operation.
+
+    failed   how many failed so far
+    """
+
+    def __init__(self, patience: Patience, most: int) -> None:
+        self._patience, self._pauses, self._most = patience, patience.pauses(), most
+        self.failed = 0
+
+    def again(self, wait: float | None = None) -> bool:
+        """Counts a try that failed, and pauses; whether there is another one. If not, there is no pause.
+
+        wait   the seconds of this pause, if something else than the patience decides them
+        """
+        self.failed += 1
+        pause = next(self._pauses, None) if self.failed < self._most else None
+        if pause is not None:
+            self._patience.pause(pause if wait is None else wait)
+        return pause is not None
 
 
 PATIENCE = Patience()  # of this process; verify.py has its own
@@ -73,7 +102,7 @@ def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
 
 
 def _delete(filesystem: fs.FileSystem, path: str, *, is_folder: bool) -> None:
-    pauses = PATIENCE.store_pauses()
+    tries = PATIENCE.begin(PATIENCE.store_tries)
     while True:
         try:
             if is_folder:
@@ -82,7 +111,5 @@ def _delete(filesystem: fs.FileSystem, path: str, *, is_folder: bool) -> None:
                 filesystem.delete_file(path)
             return
         except OSError as error:
-            pause = next(pauses, None)
-            if pause is None or not is_store_failure(error):
+            if not is_store_failure(error) or not tries.again():
                 raise
-            PATIENCE.pause(pause)

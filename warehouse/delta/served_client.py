@@ -106,15 +106,13 @@ class ServedClient:
         NotAWarehouse if the server answers with such an error.
         """
         content = json.dumps({"warehouse": self.address.warehouse, **body}).encode()
-        pauses, failed = PATIENCE.pauses(), _Failed("")
-        for number in range(TRIES):
+        tries = PATIENCE.begin(TRIES)
+        while True:
             try:
                 return self._once(path, content, most)
             except _Failed as error:
-                failed, wait = error, error.wait
-            if number + 1 < TRIES:
-                PATIENCE.pause(next(pauses, 0.0) if wait is None else min(wait, LONGEST_WAIT))
-        raise self._unavailable(f"{failed}, {TRIES} times", _COMES_BACK)
+                if not tries.again(None if error.wait is None else min(error.wait, LONGEST_WAIT)):
+                    raise self._unavailable(f"{error}, {tries.failed} times", _COMES_BACK) from None
 
     def _once(self, path: str, content: bytes, most: int) -> bytes:
         with self._lock:

@@ -53,7 +53,7 @@ def create(
         RETENTION: retention_interval(grace_us),
         **(properties or {}),
     }
-    pauses = retries.PATIENCE.store_pauses()
+    tries = retries.PATIENCE.begin(retries.PATIENCE.store_tries)
     while True:
         try:
             table = DeltaTable.create(
@@ -72,7 +72,7 @@ def create(
             if _appears(store, name):
                 return
             commits.wait_or_fail(
-                pauses,
+                tries,
                 error,
                 f"the creation of the table {name}",
                 f"the table {name} could not be created",
@@ -82,7 +82,7 @@ def create(
 
 def _appears(store: Store, name: str) -> bool:
     """Whether the table exists, made by this process or by another one; it is looked for several times."""
-    for _is_last in commits.looks():
+    for _is_last in retries.PATIENCE.look():
         with suppress(OSError, DeltaError):  # the table cannot be read either
             if exists(store, name):
                 return True
