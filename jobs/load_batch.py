@@ -39,7 +39,7 @@ from tidemark.warehouse.ingest.row_filter import DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.loads.history import LoadReport
 from tidemark.warehouse.settings.given_options import parse_options
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.text.types import Wanted, arrow_schema
+from tidemark.warehouse.text.guessed_types import Wanted, arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Reads a batch without Spark: files of Parquet, CSV or JSON lines, on this machine or in an object store.
 
 Parquet files have their own types. CSV and JSON are read with the types of the warehouse's columns; the first
-batch of a warehouse gives them (`warehouse/text/types.py`).
+batch of a warehouse gives them (`warehouse/text/guessed_types.py`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, parquet_rows
 from tidemark.warehouse.execution.input_files import find_inputs, format_of
 from tidemark.warehouse.ingest.private_rows import text_columns
+from tidemark.warehouse.text.guessed_types import ANY_TYPES, Wanted, guess_types
 from tidemark.warehouse.text.rows import text_rows
-from tidemark.warehouse.text.types import ANY_TYPES, Wanted, guess_types
 
 if TYPE_CHECKING:
     from tidemark.warehouse.settings.options import Options

@@ -25,8 +25,8 @@ from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US
 from tidemark.warehouse.execution.arrow_inputs import check_same_columns
 from tidemark.warehouse.execution.input_files import FORMATS, described, find_inputs, format_of
 from tidemark.warehouse.ingest.private_rows import as_text
+from tidemark.warehouse.text.guessed_types import ANY_TYPES, Wanted
 from tidemark.warehouse.text.rows import TEXT_FORMATS
-from tidemark.warehouse.text.types import ANY_TYPES, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession

@@ -19,11 +19,11 @@ import pyarrow as pa
 from tidemark.warehouse.columns.schema import column_types, ddl, delta_fields
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.execution.executors import raise_task_errors
+from tidemark.warehouse.text.guessed_types import Guesses, Wanted, check_guessed, guess_part
 from tidemark.warehouse.text.json_records import decoded_objects
 from tidemark.warehouse.text.parts import Chunks, Part, by_part
 from tidemark.warehouse.text.records import TextColumns
 from tidemark.warehouse.text.rows import SEPARATORS, csv_schema, part_rows
-from tidemark.warehouse.text.types import Guesses, Wanted, check_guessed, guess_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from tidemark.query.answers.by_site import SiteFacts
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.moments import exact_us
-from tidemark.warehouse.delta.lost_races import LostRaces
+from tidemark.warehouse.delta.lost_race_counter import LostRaces
 from tidemark.warehouse.errors import EmptyWindow, TidemarkError
 
 WAIT_SECONDS = 0.8  # for newer data; then the last view answers

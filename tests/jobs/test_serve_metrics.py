@@ -30,7 +30,7 @@ from tidemark.jobs.cli.named_warehouses import named_warehouses
 from tidemark.jobs.serve import metrics
 from tidemark.jobs.serve.tokens import Grant, Tokens, digest_of, parse_rights
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.lost_races import LostRaces
+from tidemark.warehouse.delta.lost_race_counter import LostRaces
 from tidemark.warehouse.delta.races import Race
 
 PROMTOOL = shutil.which("promtool")

@@ -36,7 +36,7 @@ from tidemark.warehouse.delta.changes import NewColumns
 from tidemark.warehouse.delta.commits import LOST, commit_change
 from tidemark.warehouse.delta.log_files import commit_name
 from tidemark.warehouse.delta.log_versions import LogOfTable, newest_versions
-from tidemark.warehouse.delta.lost_races import LostRaces
+from tidemark.warehouse.delta.lost_race_counter import LostRaces
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.retries import Patience
 from tidemark.warehouse.delta.store import Store

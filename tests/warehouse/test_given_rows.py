@@ -16,7 +16,7 @@ from tidemark.warehouse import BatchMismatch, InputError
 from tidemark.warehouse.execution import arrow_inputs, input_files
 from tidemark.warehouse.ingest import column_casts
 from tidemark.warehouse.text import given as given_files
-from tidemark.warehouse.text import types
+from tidemark.warehouse.text import guessed_types
 
 SCHEMA = pa.schema([("x", pa.float64()), ("n", pa.int32()), ("k", pa.string())])
 COLUMNS: dict[str, list[Any]] = {"x": [1.5, None, 2.5], "n": [1, 2, -3], "k": ["a", None, "é"]}
@@ -100,10 +100,10 @@ def test_the_first_batch_of_text_chooses_the_types_and_keys_are_text(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
-        ("Wanted", lambda **_: types.ANY_TYPES),
+        ("Wanted", lambda **_: guessed_types.ANY_TYPES),
         (
             "guess_types",
-            lambda *_: types.arrow_schema(dict.fromkeys(("x", "zip", "sku"), "long")),
+            lambda *_: guessed_types.arrow_schema(dict.fromkeys(("x", "zip", "sku"), "long")),
         ),
     ],
 )

@@ -13,7 +13,7 @@ round_trips, disk_cache, write_behind, probe
                   requests to a store: sent together, kept; uploads; the test of a store
 tables, table_open, table_names, table_facts, idle_tables, data_files
                   tables: opened, read, kept open, and their files
-changes, commits, races, lost_races, own_files
+changes, commits, races, lost_race_counter, own_files
                   a commit: what it changes, whether it was done, planned anew after a lost race; how
                   many races were lost; files of this writer
 log_files, log_replica, log_versions, log_nesting, log_repair, metadata_watch

@@ -7,7 +7,7 @@
 
 Each commit names the version that it was planned on, so a writer that loses a race has changed nothing. If a
 writer loses, another one has committed: a table always makes progress. A commit notes how many races it lost
-before, for lost_races.py.
+before, for lost_race_counter.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows, are_paths
 from tidemark.warehouse.execution.input_files import LocalPlaces, find_inputs, format_of, local_path
+from tidemark.warehouse.text.guessed_types import Wanted, guess_types
 from tidemark.warehouse.text.rows import TEXT_FORMATS, text_rows
-from tidemark.warehouse.text.types import Wanted, guess_types
 
 
 @dataclass(frozen=True, slots=True)
