@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE
@@ -15,9 +16,6 @@ from tidemark.warehouse.alter import check_changes
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.text_values import parse_columns
 from tidemark.warehouse.delta.store import Store
-
-if TYPE_CHECKING:
-    import argparse
 
 _COLUMNS = ("add_measure", "drop_measure", "add_index", "drop_index")
 _KEYS = ("add_key", "add_group", "drop_key", "drop_group")

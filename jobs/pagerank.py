@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from tidemark.sketches.errors import EmptySketch, InvalidInput
 from tidemark.sketches.pagerank import PageRank
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
-
-if TYPE_CHECKING:
-    import argparse
 
 DELTA = 0.01
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from tidemark import warehouse
 from tidemark.jobs.cli.exit_codes import DONE, FAILED
@@ -12,9 +12,6 @@ from tidemark.jobs.inputs.engine import engine_for_rows, session_for
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.repair import events_rows
-
-if TYPE_CHECKING:
-    import argparse
 
 _WORDS = {
     "sound": "nothing is damaged",

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from functools import _lru_cache_wrapper
+from functools import _lru_cache_wrapper, cache
+from typing import TypeVar
 
 T = TypeVar("T")
 

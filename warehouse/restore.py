@@ -10,10 +10,11 @@ Rows that expired are not restored: they would expire again.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -39,10 +40,6 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
-
-if TYPE_CHECKING:
-    import os
-
 
 _UNDONE = ("unload", "delete")  # kinds of removals
 

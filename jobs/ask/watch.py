@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any
 
 from tidemark import query
 from tidemark.jobs.ask.quantiles import opened, parse_phi, rich_table, window_and_mode
@@ -14,11 +16,6 @@ from tidemark.jobs.cli.exit_codes import DONE
 from tidemark.jobs.cli.terminal import console
 from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.errors import EmptyWindow, InputError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
 
 def run(given: argparse.Namespace) -> int:

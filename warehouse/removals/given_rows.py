@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,9 +18,6 @@ from tidemark.warehouse.ingest.private_rows import text_columns, with_tokens
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.text.given import text_files
 from tidemark.warehouse.work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ files may disappear: maintenance deletes those that left their table longer ago 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -29,9 +30,6 @@ from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.snapshots.behind import check_removed
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import open_snapshot
-
-if TYPE_CHECKING:
-    import os
 
 # A table, the error that was raised when it was opened, or None if it does not exist.
 Opened = DeltaTable | TidemarkError | None
