@@ -38,7 +38,6 @@ from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REJECTED, STEPS
 from tidemark.warehouse.delta.vacuum import extend_log_retention
 from tidemark.warehouse.errors import without_secrets
 from tidemark.warehouse.events.steps import newest_step
-from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.wider_types import widen as widen_columns
 from tidemark.warehouse.ledger import ledger_table
 from tidemark.warehouse.ledger.key_summaries import KeyPromise
@@ -162,12 +161,9 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
         key_eps=key_eps,
         retention=retention,
     )
-    store.files.check_place(writing=True)
-    executor = executor_for(spark, store.tuning)
-    before = read_options(store)
+    work = Work.on(spark, store, progress)
+    before = work.options
     _check(before, asked)
-    executor.check_sendable(before.companions.known_kinds())
-    work = Work(executor, store, before, progress)
     if asked.widen:
         widen_columns(work, asked.widen)
         _check(read_options(store), asked)  # another call may have given a column another type

@@ -44,7 +44,6 @@ from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import RemovedFile, ReplacedFile
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
-from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import (
@@ -290,12 +289,7 @@ def work_on(
     """The context of a removal; InputError if `request` is no name."""
     if request is not None:
         name_text("request", request)
-    store = Store.from_uri(uri, storage_options, tuning)
-    store.files.check_place(writing=True)
-    executor = executor_for(spark, store.tuning)
-    options = read_options(store)
-    executor.check_sendable(options.companions.known_kinds())
-    return Work(executor, store, options, progress)
+    return Work.on(spark, Store.from_uri(uri, storage_options, tuning), progress)
 
 
 def _range_of_stream(

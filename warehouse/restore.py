@@ -32,12 +32,11 @@ from tidemark.warehouse.events.removals import Removal, removed_at
 from tidemark.warehouse.events.removed_rows import ReplacedFile, read_replaced
 from tidemark.warehouse.events.steps import read_planned_times
 from tidemark.warehouse.execution.arrow_inputs import ArrowRows
-from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.integrity.digests import row_hashes
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.load import account, bulk_batch, catch_up, load
 from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
 
@@ -96,12 +95,8 @@ def restore(
     if (removal is None) == (step is None):
         raise InputError("restore takes a removal or a step. Example: restore(uri, removal=5).")
     store = Store.from_uri(uri, storage_options, tuning)
-    store.files.check_place(writing=True)
-    executor = executor_for(None, store.tuning)
-    options = read_options(store)
-    executor.check_sendable(options.companions.known_kinds())
+    work = Work.on(None, store, progress)
     wanted = _wanted(store, removal, step)
-    work = Work(executor, store, options, progress)
     if not dry_run:
         account(work)  # what an interrupted restore had begun
         catch_up(work)
@@ -114,7 +109,7 @@ def restore(
     _check_not_purged(store, new)
     report = RestoreReport("known" if wanted else "empty", [one.number for one in new])
     report.rows = sum(one.rows for one in new)
-    sources = [_RemovedRows(store, options, one, tuple(read_replaced(store, one.file))) for one in new]
+    sources = [_RemovedRows(store, work.options, one, tuple(read_replaced(store, one.file))) for one in new]
     for source in sources:
         source.check()
     if new and not dry_run:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.execution.executors import Executor, executor_for
+from tidemark.warehouse.settings.options import Options, read_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tidemark.warehouse.execution.executors import Executor
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,14 @@ class Work:
     def __post_init__(self) -> None:
         """Gives the store the names of the columns."""
         object.__setattr__(self, "store", replace(self.store, names=self.options.names))
+
+    @classmethod
+    def on(cls, spark: SparkSession | None, store: Store, progress: Callable[[str], None] | None) -> Work:
+        """The work on a warehouse whose place may be written, with what Spark's tasks can be sent."""
+        store.files.check_place(writing=True)
+        executor, options = executor_for(spark, store.tuning), read_options(store)
+        executor.check_sendable(options.companions.known_kinds())
+        return cls(executor, store, options, progress)
 
     def reached(self, point: str) -> None:
         """Tells the caller that the point is reached: the one place that calls the caller's function."""

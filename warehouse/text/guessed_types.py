@@ -41,10 +41,6 @@ class Wanted:
     given: Mapping[str, str] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
 
-    def arrow(self) -> pa.Schema:
-        """The given types as Arrow's; InputError for an unknown one."""
-        return arrow_schema(self.given)
-
 
 ANY_TYPES = Wanted()
 _NO_COLUMNS = pa.schema([])
