@@ -27,6 +27,7 @@ from tidemark.query.answers.measure_answers import (
 )
 from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.asking.about import repr_of
+from tidemark.query.asking.ask import ask
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import CompanionRequest
 from tidemark.query.asking.key_reader import KeyReader
@@ -170,7 +171,7 @@ class Reader(KeyReader):
         possible time (the last microsecond of the year 9999). Raises EmptyWindow if no tick of the data lies
         in the window. Reads no blocks.
         """
-        return self._session.ask(SpanRequest(measure, AskedWindow(last, between, as_of)))
+        return ask(self._session, SpanRequest(measure, AskedWindow(last, between, as_of)))
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any. Every question does so by itself."""
@@ -245,7 +246,7 @@ class Reader(KeyReader):
         the kind of the companion is not registered in this process; EmptyWindow if the window has no rows
         with a value.
         """
-        return self._session.ask(CompanionRequest(name, AskedWindow(last, between, as_of)))
+        return ask(self._session, CompanionRequest(name, AskedWindow(last, between, as_of)))
 
     def info(self) -> Info:
         """Facts about the warehouse: columns, grain, span, steps, runs, batches, bytes and table versions.
@@ -296,7 +297,7 @@ class Reader(KeyReader):
         phi = plain_share(phi)
         several = is_sequence(phi)
         wanted = Quantiles.of(phi if several else [phi])
-        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        asked = ask(self._session, MeasureRequest.of(wanted, measure, **options))
         return asked.answers(Answer, one=not several)
 
     @overload
@@ -331,7 +332,7 @@ class Reader(KeyReader):
         x = plain_all(x)
         several = is_sequence(x)
         wanted = RanksOf(list(x) if several else [x])
-        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        asked = ask(self._session, MeasureRequest.of(wanted, measure, **options))
         return asked.answers(RankAnswer, one=not several)
 
     @overload
@@ -365,7 +366,7 @@ class Reader(KeyReader):
         x = plain_all(x)
         several = is_sequence(x)
         wanted = SharesAt(list(x) if several else [x])
-        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        asked = ask(self._session, MeasureRequest.of(wanted, measure, **options))
         return asked.answers(CdfAnswer, one=not several)
 
     @overload
@@ -395,7 +396,7 @@ class Reader(KeyReader):
         at once.
         """
         wanted = Histograms.of(plain_all(bins))
-        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        asked = ask(self._session, MeasureRequest.of(wanted, measure, **options))
         answer: Histogram | Answers[Histogram] = asked.answers(Histogram, one=True)
         if isinstance(answer, Histogram) and not answer.bins:
             raise EmptyWindow(
@@ -424,7 +425,7 @@ class Reader(KeyReader):
         return self._extremes(Extremes.of(plain(k), largest=False), measure, options)
 
     def _extremes(self, wanted: Extremes, measure: str | None, options: GroupOptions) -> Answers[Extreme]:
-        asked = self._session.ask(MeasureRequest.of(wanted, measure, **options))
+        asked = ask(self._session, MeasureRequest.of(wanted, measure, **options))
         answers = cast("Answers[Extreme]", asked.answers(Extreme, one=False))
         if not answers and not (asked.by or asked.windows):
             raise EmptyWindow("the window has no numbers: all of its rows are NaN.")
@@ -455,6 +456,6 @@ class Reader(KeyReader):
         be read whole. Otherwise, and where a run was written before there were sums, a scan of the rows of
         the window in `events`; `rows_scanned` says how many.
         """
-        asked = self._session.ask(MeasureRequest.of(Summaries(), measure, **options))
+        asked = ask(self._session, MeasureRequest.of(Summaries(), measure, **options))
         answer: Summary | Answers[Summary] = asked.answers(Summary, one=True)
         return answer

@@ -64,7 +64,7 @@ class AllRows(Generic[M]):
         if view.silent:  # the index answers without their rows
             return _Ways(self.session, self.request, self.mode, view, *asked, has_ways=False).alone()
         estimates, reading = self._estimates(view, asked[1])
-        errs = self.mode == "accurate" and not self.session.live_fits(view)
+        errs = self.mode == "accurate" and not self.session.live.fits(view)
         ways = _Ways(self.session, self.request, self.mode, view, *asked, len(estimates) > 1 and not errs)
         if errs:  # and other ways' answers do not: one way answers while the rows stay
             estimates, reading = cheapest(estimates), None
@@ -146,7 +146,7 @@ class _Ways(Generic[M]):
         return WindowQuestion(
             counts=bounds,
             bounds=bounds,
-            source=self.session.source(view, window.ticks),
+            source=self.session.source,
             sums=sums,
             has_ways=self.has_ways,
             window=window.shown,

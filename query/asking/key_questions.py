@@ -10,10 +10,11 @@ from operator import attrgetter
 from typing import Any, Generic, TypedDict, TypeVar
 
 from tidemark.query.answers.key_answers import CountAnswer
+from tidemark.query.asking.ask import Plan, ask
 from tidemark.query.asking.event_keys import EventKeys
 from tidemark.query.asking.scan_choice import choose_scan
 from tidemark.query.asking.scanned_keys import ScannedKeys
-from tidemark.query.asking.session import Plan, Session
+from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments, by_columns
 from tidemark.query.groups.group_order import order_of
 from tidemark.query.keys.frequencies import InnerProduct
@@ -178,7 +179,7 @@ class Join(WantedKeys[CountAnswer]):
 
     def answers(self, questions: Sequence[KeyQuestion]) -> CountAnswer:
         """The number of pairs."""
-        (answer,) = self.other.ask(KeyRequest.of(InnerProduct(*questions), **self.options))
+        (answer,) = ask(self.other, KeyRequest.of(InnerProduct(*questions), **self.options))
         return answer
 
 

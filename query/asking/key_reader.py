@@ -20,6 +20,7 @@ from tidemark.query.answers.key_answers import (
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.plan import Plan
+from tidemark.query.asking.ask import ask
 from tidemark.query.asking.asked import Asked, answers_of
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.key_questions import (
@@ -71,7 +72,7 @@ class KeyReader:
         Raises InputError if the warehouse has no key.
         """
         request = KeyRequest.of(Frequencies(plain_all(value)), **options)
-        results = self._session.ask(request)
+        results = ask(self._session, request)
         lists = [answers for answers, _ in results]
         asked = self._asked(list(chain.from_iterable(lists)), len(lists), request)
         return asked.answers(FrequencyAnswer, one=not any(several for _, several in results))
@@ -157,7 +158,7 @@ class KeyReader:
             raise InputError(
                 f"other must be a reader of a warehouse, as query.open returns it, got {shortened(other)}."
             )
-        (answer,) = self._session.ask(KeyRequest.of(Join(other._session, options), **options))
+        (answer,) = ask(self._session, KeyRequest.of(Join(other._session, options), **options))
         return answer
 
     @overload
@@ -183,7 +184,7 @@ class KeyReader:
         whole. Rounds of requests, which are not known before, and the comparison of files with their digests,
         once in a process, are not counted.
         """
-        (plan,) = self._session.ask(KeyRequest.of(PlannedScan(), **options))
+        (plan,) = ask(self._session, KeyRequest.of(PlannedScan(), **options))
         return plan
 
     def overlap(self, a: Any, b: Any, *, key: Any = None, mode: KeyMode = "approximate") -> OverlapAnswer:
@@ -195,7 +196,7 @@ class KeyReader:
         With two weeks, `both` are the keys of the first that stayed. The cost is that of `distinct`.
         """
         wanted = Overlap(AskedWindow(between=b))
-        (answer,) = self._session.ask(KeyRequest.of(wanted, key=key, between=a, mode=mode))
+        (answer,) = ask(self._session, KeyRequest.of(wanted, key=key, between=a, mode=mode))
         return answer
 
     @overload
@@ -229,7 +230,7 @@ class KeyReader:
         and `rows_scanned` says how many rows that were. Raises InputError if the warehouse has no key.
         """
         wanted = Persistent(plain(slot), plain_share(alpha), plain(most))
-        ((found, scope),) = self._session.ask(KeyRequest.of(wanted, **options))
+        ((found, scope),) = ask(self._session, KeyRequest.of(wanted, **options))
         return answers_of(found, PersistentAnswer, next(iter(found), scope))
 
     def persistence(self, value: Any, *, slot: Any = None, **options: Unpack[KeyOptions]) -> Any:
@@ -242,12 +243,12 @@ class KeyReader:
         list.
         """
         wanted = Persistence(plain(slot), plain_all(value))
-        (((found, scope), several),) = self._session.ask(KeyRequest.of(wanted, **options))
+        (((found, scope), several),) = ask(self._session, KeyRequest.of(wanted, **options))
         return answers_of(found, PersistenceAnswer, next(iter(found), scope)) if several else found[0]
 
     def _listed(self, kind: type[S], request: KeyRequest[tuple[list[S], KeyScope]]) -> Answers[S]:
         """The answers about keys or prefixes; there may be none, so they get the scope of the question."""
-        results = self._session.ask(request)
+        results = ask(self._session, request)
         if request.every is not None or request.by:
             lists = [found for found, _ in results]
             asked = self._asked(list(chain.from_iterable(lists)), len(lists), request)
@@ -257,7 +258,7 @@ class KeyReader:
 
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
         """One answer, or one for each group and window."""
-        answers = self._session.ask(request)
+        answers = ask(self._session, request)
         return self._asked(answers, len(answers), request).answers(kind, one=True)
 
     def _asked(self, answers: Sequence[S], parts: int, request: KeyRequest[Any]) -> Asked[S]:

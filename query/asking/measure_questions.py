@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.asking.all_rows import AllRows
+from tidemark.query.asking.ask import Plan
 from tidemark.query.asking.asked import Asked
 from tidemark.query.asking.declared_groups import DeclaredGroups
 from tidemark.query.asking.measure_arguments import MeasureArguments
 from tidemark.query.asking.measure_scans import MeasureScan, scan_of
 from tidemark.query.asking.scan_choice import choose_scan
-from tidemark.query.asking.session import Plan, Session
+from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import choose_group
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.modes import MODES, check_mode

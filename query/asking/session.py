@@ -1,15 +1,13 @@
-"""What the questions to an open warehouse share: its snapshot, its caches, and the retry on newer views."""
+"""What the questions to an open warehouse share: its snapshot, and caches."""
 
 from __future__ import annotations
 
 import copy
-import operator
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tidemark.query.asking.about import about, about_several
 from tidemark.query.groups.group_questions import GroupReader
@@ -24,15 +22,11 @@ from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.budgets import LIVE, shared_budget
 from tidemark.query.reading.costs import Costs
-from tidemark.query.reading.live_cache import LiveCache, LiveValues
-from tidemark.query.reading.spending import check_stop, limited, spending
+from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.time_limit import TimeLimit
-from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable, TidemarkError, shortened
+from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.os_errors import report_os_errors
-from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
@@ -43,35 +37,9 @@ from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
-T = TypeVar("T")
 V = TypeVar("V", View, KeysView, GroupView)
-W = TypeVar("W")
-A_co = TypeVar("A_co", covariant=True)
 
 CACHED_SIZES = 2**18  # groups whose numbers of rows are cached
-_GUESSES = 8  # at once in a process; further questions do without a thread
-ATTEMPTS = 3  # files missing from three views in a row are damage, not maintenance
-
-
-class Asks(Protocol[A_co]):
-    """A question as the caller gave it."""
-
-    def plan(self, session: Session, /) -> Plan[Any, A_co]:
-        """How it is answered; InputError if the question does not fit the options of the session."""
-
-
-class Plan(Protocol[W, A_co]):
-    """A question that is understood: which view answers it, and how."""
-
-    @property
-    def topic(self) -> Hashable:
-        """Names its view among those of other questions; None for a question that reads little or all."""
-
-    def newest(self) -> W:
-        """The newest view."""
-
-    def answer(self, view: W, /) -> A_co:
-        """The answer from a view. DamagedWarehouse if a file of the view is missing or damaged."""
 
 
 class Session:
@@ -84,7 +52,8 @@ class Session:
     progress: called with the share of a scan that is done, from 0 to 1; None shows it where a person looks.
     max_staleness: for how many seconds what was seen of the tables is taken for the newest.
 
-    `time_limit` is the limit of each question, if there is one.
+    `time_limit` is the limit of each question, if there is one. `views` has the view of the last question of
+    each topic, and whether the next one is answered from it (ask.py).
     """
 
     def __init__(
@@ -111,8 +80,7 @@ class Session:
         self.many_groups = ManyGroups(self.blocks, self.memory, self.live, self.costs)
         self.many_windows = ManyWindows(self.blocks, self.memory, self.live, self.costs)
         self._lock = threading.Lock()
-        # The view of the last question of each topic, and whether the next one is answered from it.
-        self._views: dict[Hashable, tuple[Any, bool]] = {}
+        self.views: dict[Hashable, tuple[Any, bool]] = {}
 
     @property
     def is_far(self) -> bool:
@@ -140,43 +108,11 @@ class Session:
                 "column, and each has steps of its own. Leave it out, or ask one warehouse."
             )
 
-    def newest_options(self) -> Options:
-        """The options after a look for newer ones."""
+    def newest_options(self, *, since: float = math.inf) -> Options:
+        """The options after a look for newer ones; after `since`, of time.monotonic(), one look is enough."""
         with self._lock:
-            self.snapshot.refresh_options(max_age=self._max_staleness)
+            self.snapshot.refresh_options(max_age=max(time.monotonic() - since, self._max_staleness))
             return self.options
-
-    def ask(self, request: Asks[T]) -> T:
-        """The answer to a request, by the newest options.
-
-        The request is interpreted with the options that were read last. The check for newer data brings newer
-        options, too, without a round of requests of its own; if they changed, the request is interpreted
-        again. One that does not fit is refused only after a check: a column, key or group may have come
-        since. Errors of the operating system and of the store become those of tidemark. If a store stops
-        answering and silent warehouses may be bounded, the question is asked again.
-        """
-        limit = None if self.time_limit is None else self.time_limit.begin()
-        tries = 2 if isinstance(self.snapshot, SitesReader) and self.snapshot.bounds_silent else 1
-        with report_os_errors("a question"), limited(limit):
-            while True:
-                options, began = self.options, time.monotonic()
-                try:
-                    plan = request.plan(self)
-                    view, guess = self._look(plan)
-                    answer = self._answer(plan, view, guess) if self.options is options else None
-                except InputError:
-                    with self._lock:
-                        age = time.monotonic() - began
-                        self.snapshot.refresh_options(max_age=max(age, self._max_staleness))
-                    if self.options is options:
-                        raise
-                except StoreUnavailable:
-                    tries -= 1
-                    if not tries:
-                        raise
-                else:
-                    if self.options is options:
-                        return cast("T", answer)
 
     def refresh(self) -> bool:
         """Looks for newer data and returns whether there was any."""
@@ -188,7 +124,7 @@ class Session:
         """What the last look at each warehouse found: the same objects until a look finds newer data."""
         return tuple(site.seen for site in self.snapshot.sites)
 
-    def _look_everywhere(self) -> bool:
+    def look_everywhere(self) -> bool:
         """Looks for newer data, and for newer files of `events`, whenever the last look was."""
         with self._lock:
             found = self.snapshot.refresh_events()
@@ -315,59 +251,21 @@ class Session:
             key = newest.keys_beside(view) if with_key else None
             return view, key and self._use(key)
 
-    def _look(self, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
-        """The newest view of a plan, and the future of its answer if a thread has begun to find it.
-
-        In an object store the question is answered from the last view of its topic while a newer view is
-        looked for. If there is no newer view, this answer is returned: its reads ran beside the check. If
-        there is one, the next question of the topic waits for its check, as further views may come.
-        """
-        topic = plan.topic
-        known, is_settled = self._views.get(topic, (None, False))
-        options, guess = self.options, None
-        if is_settled:
-            guess = _guesses().submit(copy_context().run, self._found, plan, known)
-        view = plan.newest()
-        is_same = _is_same(view, known)
-        if topic is not None and self._looks_take_a_round and not (is_same and is_settled):
-            nothing_newer = is_same or known is None
-            others = self._views if nothing_newer and self.options is options else {}
-            self._views = {**others, topic: (view, nothing_newer)}
-        return view, guess if guess is not None and not guess.cancel() and is_same else None
-
-    def _answer(self, plan: Plan[W, T], view: W, guess: Future[T] | None) -> T:
-        """The answer from the newest view; if a file is missing, from newer views, ATTEMPTS in all."""
-        if guess is not None and not isinstance(guess.exception(), TidemarkError | OSError):
-            return guess.result()  # one that failed is asked again, and a fault of ours is raised
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return self._found(plan, view)
-            except DamagedWarehouse:
-                found = self._look_everywhere()
-                newer = plan.newest()
-                if newer is view and not found:
-                    raise
-                view = newer
-        return self._found(plan, view)
-
-    def _found(self, plan: Plan[W, T], view: W) -> T:
-        """The answer from a view, which tells what was read for it."""
-        check_stop()
-        with spending():
-            return plan.answer(view)
-
     @property
-    def _looks_take_a_round(self) -> bool:
+    def looks_take_a_round(self) -> bool:
+        """Whether each question looks for newer data by a round of requests."""
         looks = isinstance(self.snapshot, SnapshotReader | SitesReader) and not self._max_staleness
         return looks and self._waits_for_stores
 
-    def source(self, view: View, window: Window) -> Source:
-        """The source from which rows of a window of a measure are read."""
-        return Source(self.blocks, LiveValues(self.live, self.snapshot, view, window, self.live_fits(view)))
+    @property
+    def bounds_silent(self) -> bool:
+        """Whether warehouses whose store does not answer may be bounded."""
+        return isinstance(self.snapshot, SitesReader) and self.snapshot.bounds_silent
 
-    def live_fits(self, view: View) -> bool:
-        """Whether the live rows of a measure fit into memory: then accurate answers have no error."""
-        return self.live.fits(view)
+    @property
+    def source(self) -> Source:
+        """The source from which rows of a measure are read."""
+        return Source(self.blocks, self.live, self.snapshot)
 
     def pinned(self) -> Session:
         """A session of the warehouse as it is now. It does not refresh, and shares the caches."""
@@ -380,15 +278,3 @@ class Session:
 
 def _info(snapshot: Snapshot) -> dict[str, Any]:
     return {"warehouse": "", **about(snapshot), **snapshot.info()}
-
-
-def _is_same(view: Any, other: Any) -> bool:
-    """Whether these are the same objects, one or several."""
-    if isinstance(view, tuple) and isinstance(other, tuple):
-        return all(map(operator.is_, view, other))
-    return view is other
-
-
-@per_process
-def _guesses() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_GUESSES, thread_name_prefix="tidemark-answers")

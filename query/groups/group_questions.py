@@ -41,7 +41,7 @@ class GroupReader:
     def __init__(
         self, blocks: BlockReader, memory: LRUCache[Any], live: LiveCache, spans: SpanCache, eps: float
     ) -> None:
-        self._blocks = blocks
+        self._blocks, self._live = blocks, live
         self._bounds = GroupBounds(SliceReader(blocks, memory, spans), live, eps)
 
     def questions(
@@ -65,7 +65,7 @@ class GroupReader:
         bounds, blocks_read = self._bounds.get(
             snapshot, view, selections, [window.ticks for window in windows]
         )
-        source = Source(self._blocks, None, rows_a_run=_ALL_MARKS)
+        source = Source(self._blocks, self._live, snapshot, rows_a_run=_ALL_MARKS)
         common = {**fields, "blocks_read": blocks_read}
         questions: list[ReadQuestion] = []
         for values, selection in zip(groups, selections, strict=True):

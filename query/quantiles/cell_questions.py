@@ -67,21 +67,20 @@ class CellQuestions:
 
     def _each_answers(self, wanted: Wanted[A]) -> Iterator[list[A]]:
         """The answers of each question, all of which find their values, and then their ranks, together."""
-        cells, questions = self.cells, self._questions
-        ranks = [wanted.ranks(one) for one in questions]
+        cells, questions, measure = self.cells, self._questions, self.fields["measure"]
+        ranks = [wanted.ranks(one.counts) for one in questions]
         of_numbers = [own[own <= one.counts.stored] for own, one in zip(ranks, questions, strict=True)]
         values = cells.each_values_at(of_numbers)
-        points = [wanted.points(one, own, own) for one, (own, _) in zip(questions, values, strict=True)]
-        stored = [of.places(one.measure) for one, of in zip(questions, points, strict=True)]
+        points = [wanted.points(measure, own, own) for own, _ in values]
+        stored = [of.places(measure) for of in points]
         found = cells.each_ranks_at([numbers for _, numbers in stored])
         sums = cells.sums() if wanted.needs_sums else [None] * len(questions)
         for at, question in enumerate(questions):
             ranks_le = np.zeros(len(points[at].stored), np.int64)
             ranks_le[stored[at][0]] = found[at]
             exact = Candidates.exact(*values[at]) if len(ranks[at]) else None
-            yield wanted.answers(
-                question, Found(ranks[at], exact, points[at], ranks_le, ranks_le, 0, sums[at])
-            )
+            of_rows = ranks[at], exact, points[at], ranks_le, ranks_le, sums[at]
+            yield wanted.answers(Found(question.counts, measure, question.scope(0), *of_rows))
 
     @property
     def _questions(self) -> list[Question]:

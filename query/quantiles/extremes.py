@@ -9,7 +9,8 @@ import numpy as np
 
 from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.quantiles.combined_bounds import Ranks
-from tidemark.query.quantiles.questions import Found, Question, Wanted
+from tidemark.query.quantiles.questions import Found, Wanted
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.warehouse.errors import whole_number
 
 
@@ -32,20 +33,20 @@ class Extremes(Wanted[Extreme]):
         """See `Wanted.targets`."""
         return self.k
 
-    def ranks(self, question: Question) -> Ranks:
+    def ranks(self, counts: RowCounts) -> Ranks:
         """The last ranks of numbers, or the first; fewer than k if there are fewer numbers."""
-        stored = question.counts.stored
+        stored = counts.stored
         first = max(0, stored - self.k) if self.largest else 0
         return np.arange(first + 1, min(stored, first + self.k) + 1)
 
-    def answers(self, question: Question, found: Found) -> list[Extreme]:
+    def answers(self, found: Found) -> list[Extreme]:
         """An answer for each number; none without numbers."""
         if found.values is None:
             return []
-        numbers, scope = found.values.values.tolist(), question.scope(found.blocks_read)
+        numbers, decode = found.values.values.tolist(), found.measure.decode
         if self.largest:
             numbers.reverse()
-        decode = question.measure.decode
         return [
-            Extreme(place=place, value=decode(number), **scope) for place, number in enumerate(numbers, 1)
+            Extreme(place=place, value=decode(number), **found.scope)
+            for place, number in enumerate(numbers, 1)
         ]

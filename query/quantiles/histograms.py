@@ -21,7 +21,8 @@ import numpy as np
 
 from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
-from tidemark.query.quantiles.questions import NO_POINTS, Found, Points, Question, Wanted
+from tidemark.query.quantiles.questions import NO_POINTS, Found, Points, Wanted
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.warehouse.columns.given_values import Standing, standing
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -46,17 +47,17 @@ class Histograms(Wanted[Histogram]):
             raise InputError(f"bins given by edges need at least two edges, got {shortened(edges)}.")
         return cls(edges)
 
-    def ranks(self, question: Question) -> Ranks:
+    def ranks(self, counts: RowCounts) -> Ranks:
         """The ends of bins of equal width; without numbers there are none."""
-        stored = question.counts.stored
+        stored = counts.stored
         return np.array([1, stored] if isinstance(self.bins, int) and stored else [], dtype=np.int64)
 
-    def points(self, question: Question, low: Values, high: Values) -> Points:
+    def points(self, measure: Measure, low: Values, high: Values) -> Points:
         """The edges. Raises InputError if they descend, and for bins of equal width that reach to infinity.
 
         Bins of equal width hold every number of the window.
         """
-        measure, edges = question.measure, self.bins
+        edges = self.bins
         if isinstance(edges, int):
             if not len(low):
                 return NO_POINTS
@@ -72,7 +73,7 @@ class Histograms(Wanted[Histogram]):
         # One rank per edge: the rows below it, and for the last edge, which is inclusive, the rows up to it.
         return Points(edges, [*(place.below for place in places[:-1]), places[-1].at])
 
-    def answers(self, question: Question, found: Found) -> list[Histogram]:
+    def answers(self, found: Found) -> list[Histogram]:
         """One histogram; without bins if all rows are NaN and the edges were not given."""
         lo, hi, midpoint = found.lo, found.hi, (found.lo + found.hi) // 2
         counted = tuple(
@@ -85,8 +86,7 @@ class Histograms(Wanted[Histogram]):
             )
             for i, (left, right) in enumerate(pairwise(found.points.given))
         )
-        bins = Answers(counted, Bin, question.measure.name)
-        return [Histogram(bins=bins, **question.scope(found.blocks_read))]
+        return [Histogram(bins=Answers(counted, Bin, found.measure.name), **found.scope)]
 
 
 def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:

@@ -104,17 +104,19 @@ NO_POINTS = Points()
 class Found(NamedTuple):
     """The results for a question.
 
+    counts, measure: those of the question. scope: the fields of `MeasureScope`, by name.
     ranks: the wanted ranks. values: the values at the ranks of numbers; None if there are none.
-    lo, hi: bounds of the rank of each point. blocks_read: how many row groups were read for it.
-    sums: the sums of the rows, if they were wanted.
+    lo, hi: bounds of the rank of each point. sums: the sums of the rows, if they were wanted.
     """
 
+    counts: RowCounts
+    measure: Measure
+    scope: MeasureFields
     ranks: Ranks
     values: Candidates | None
     points: Points
     lo: Ranks
     hi: Ranks
-    blocks_read: int
     sums: Sums | None = None
 
 
@@ -145,11 +147,11 @@ class Wanted(ABC, Generic[A]):
         """How many ranks or points are looked for."""
         return 1
 
-    def ranks(self, question: Question) -> Ranks:  # noqa: ARG002
+    def ranks(self, counts: RowCounts) -> Ranks:  # noqa: ARG002
         """The ranks whose values are wanted, from 1 to `counts.rows`; above `counts.stored` all are NaN."""
         return _NOTHING
 
-    def points(self, question: Question, low: Values, high: Values) -> Points:  # noqa: ARG002
+    def points(self, measure: Measure, low: Values, high: Values) -> Points:  # noqa: ARG002
         """The points whose ranks are wanted.
 
         low, high: the certified ends of the values of `ranks`, as far as these are numbers.
@@ -157,7 +159,7 @@ class Wanted(ABC, Generic[A]):
         return NO_POINTS
 
     @abstractmethod
-    def answers(self, question: Question, found: Found) -> list[A]:
+    def answers(self, found: Found) -> list[A]:
         """The answers."""
 
     def columns(self, cells: Cells, measure: Measure) -> Columns[A] | None:  # noqa: ARG002
@@ -187,21 +189,23 @@ class ReadQuestion(Question, ABC):
 
     def answers(self, wanted: Wanted[A]) -> list[A]:
         """The answers, after at most two rounds of reads; errors as above."""
-        ranks = wanted.ranks(self)
+        counts, measure = self.counts, self.measure
+        ranks = wanted.ranks(counts)
         values, blocks_read, low, high = None, 0, _NOTHING, _NOTHING
-        of_numbers = ranks[ranks <= self.counts.stored] if self.counts.nans else ranks
+        of_numbers = ranks[ranks <= counts.stored] if counts.nans else ranks
         if len(of_numbers):
             values, blocks_read = self.values_at(of_numbers)
             low, high = values.low, values.high
-        points = wanted.points(self, low, high)
+        points = wanted.points(measure, low, high)
         lo, hi = _NOTHING, _NOTHING
         if points.stored:
             lo, hi = np.zeros((2, len(points.stored)), np.int64)
-            places, stored = points.places(self.measure)
+            places, stored = points.places(measure)
             if len(places):
                 lo[places], hi[places], more = self.ranks_at(stored)
                 blocks_read += more
-        return wanted.answers(self, Found(ranks, values, points, lo, hi, blocks_read, self.sums))
+        scope = self.scope(blocks_read)
+        return wanted.answers(Found(counts, measure, scope, ranks, values, points, lo, hi, self.sums))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,18 +43,18 @@ from tidemark.query.quantiles.likely_ranks import SketchGaps
 from tidemark.query.quantiles.read_plan import Interval, Reading, merge_intervals
 from tidemark.query.quantiles.window_bounds import WindowBounds, promised_error
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.live_cache import LiveValues
+from tidemark.query.reading.live_cache import LiveCache
 from tidemark.sketches import RankBounds
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.sizes import DEFAULT
+from tidemark.warehouse.snapshots.sites import AnySnapshot
+from tidemark.warehouse.snapshots.views import View
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The sources of rows: history's blocks, and the live rows of the window.
+    """The sources of rows: history's blocks, and the live rows of a snapshot.
 
-    live: the live values of the window, without NaN and NULL; None if these are
-        rows of `History`, in memory.
     rows_a_run: if a plan has more rows than this per run and rank, on average, the footers are read first for
         finer marks. The default is four row groups. With the usual grain, a quarter of a row group, a plan
         reads half a row group per run and rank, so the footers are not needed.
@@ -63,7 +63,8 @@ class Source:
     """
 
     blocks: BlockReader
-    live: LiveValues | None
+    live: LiveCache
+    snapshot: AnySnapshot
     _: KW_ONLY
     rows_a_run: int = 4 * DEFAULT.block_rows
     rows_a_round: int = 2**17
@@ -129,9 +130,9 @@ def next_storable(point: Any) -> Any:
 
 def _reads_live_rows(source: Source, bounds: WindowBounds, mode: str) -> bool:
     """Whether live rows are read for an answer that the staircases in memory do not give."""
-    if source.live is None or not bounds.live_stored or bounds.live_is_exact:
+    if not bounds.live_stored or bounds.live_is_exact:
         return False
-    return source.live.fit or mode == "exact"
+    return mode == "exact" or source.live.fits(bounds.view)
 
 
 def _brackets(staircase: RankBounds, ranks: Ranks) -> list[tuple[Any, Any]]:
@@ -219,7 +220,8 @@ def _read_live_rows(source: Source, bounds: WindowBounds, intervals: Sequence[In
     uppers = np.array([interval.upper for interval in intervals], dtype=bounds.history.dtype)
     below, rows = np.zeros(len(lowers), dtype=np.int64), 0
     pieces = [[lowers[:0]] for _ in intervals]
-    for values in source.live.read() if source.live else ():
+    view = cast("View", bounds.view)  # the live rows of groups are rows of `History`, in memory
+    for values in source.live.values(source.snapshot, view, bounds.window):
         starts = values.searchsorted(lowers, side="right")
         stops = values.searchsorted(uppers, side="left")
         below += starts

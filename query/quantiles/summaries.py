@@ -14,7 +14,8 @@ from tidemark.query.answers.answer_columns import Column, Computed, Marked
 from tidemark.query.answers.summary_answer import Summary
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.combined_bounds import Ranks
-from tidemark.query.quantiles.questions import Columns, Found, Question, Wanted
+from tidemark.query.quantiles.questions import Columns, Found, Wanted
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.warehouse.columns.exact_sums import Sums, deviation_of, mean_of, sum_of, variance_of
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import StoreUnavailable
@@ -27,9 +28,9 @@ class Summaries(Wanted[Summary]):
     needs_sums: ClassVar = True
     is_exact: ClassVar = True
 
-    def ranks(self, question: Question) -> Ranks:
+    def ranks(self, counts: RowCounts) -> Ranks:
         """The first and the last rank of a number; none without numbers."""
-        stored = question.counts.stored
+        stored = counts.stored
         return np.array([1, stored] if stored else [], dtype=np.int64)
 
     def columns(self, cells: Cells, measure: Measure) -> Columns[Summary]:
@@ -47,9 +48,9 @@ class Summaries(Wanted[Summary]):
             own[name] = Computed(sums, attrgetter(field))
         return Columns(Summary, own, {})
 
-    def answers(self, question: Question, found: Found) -> list[Summary]:
+    def answers(self, found: Found) -> list[Summary]:
         """One summary."""
-        measure, sums = question.measure, found.sums or Sums()
+        measure, sums = found.measure, found.sums or Sums()
         if found.values is not None and np.any(found.values.low != found.values.high):
             raise StoreUnavailable(
                 "a warehouse does not answer, and its least and greatest value in this window are not known."
@@ -67,6 +68,6 @@ class Summaries(Wanted[Summary]):
                 stddev=deviation_of(measure, sums),
                 negative_infinities=sums.negative,
                 positive_infinities=sums.positive,
-                **question.scope(found.blocks_read),
+                **found.scope,
             )
         ]

@@ -14,7 +14,8 @@ from tidemark.query.answers.measure_answers import Answer, CdfAnswer, MeasureFie
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
-from tidemark.query.quantiles.questions import Columns, Found, Points, Question, Wanted
+from tidemark.query.quantiles.questions import Columns, Found, Points, Wanted
+from tidemark.query.reading.row_counts import RowCounts
 from tidemark.sketches import InvalidInput, target_rank
 from tidemark.sketches.bounds.target_rank import target_ranks
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -60,14 +61,14 @@ class Quantiles(Wanted[Answer]):
         own = {"phi": phi, "value": value, "low": value, "high": value, "rank_lo": rank, "rank_hi": rank}
         return Columns(Answer, own, {"error_bound": 0})
 
-    def ranks(self, question: Question) -> Ranks:
+    def ranks(self, counts: RowCounts) -> Ranks:
         """See `Wanted.ranks`; none for a group without rows."""
-        rows = question.counts.rows
+        rows = counts.rows
         return np.array([target_rank(phi, rows) for phi in self.phis] if rows else [], dtype=np.int64)
 
-    def answers(self, question: Question, found: Found) -> list[Answer]:
+    def answers(self, found: Found) -> list[Answer]:
         """One per quantile: NaN for a rank above those of all numbers, and no value without rows."""
-        scope, decode, counts = question.scope(found.blocks_read), question.measure.decode, question.counts
+        scope, decode, counts = found.scope, found.measure.decode, found.counts
         if not counts.rows:
             return [_without_error(phi, None, 0, scope) for phi in self.phis]
         numbers, answers = _rows(found.values), []
@@ -116,8 +117,8 @@ class _AtPoints(Wanted[A]):
         """See `Wanted.targets`."""
         return len(self.given)
 
-    def points(self, question: Question, low: Values, high: Values) -> Points:  # noqa: ARG002
-        return self._points(question.measure)
+    def points(self, measure: Measure, low: Values, high: Values) -> Points:  # noqa: ARG002
+        return self._points(measure)
 
     def _points(self, measure: Measure) -> Points:
         return Points(self.given, [measure.floor(point) for point in self.given])
@@ -133,11 +134,10 @@ class _AtPoints(Wanted[A]):
 class RanksOf(_AtPoints[RankAnswer]):
     """The numbers of rows <= points."""
 
-    def answers(self, question: Question, found: Found) -> list[RankAnswer]:
+    def answers(self, found: Found) -> list[RankAnswer]:
         """One per point."""
-        scope = question.scope(found.blocks_read)
         return [
-            RankAnswer(value=point, rank=(lo + hi) // 2, rank_lo=lo, rank_hi=hi, **scope)
+            RankAnswer(value=point, rank=(lo + hi) // 2, rank_lo=lo, rank_hi=hi, **found.scope)
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)
         ]
 
@@ -151,9 +151,9 @@ class RanksOf(_AtPoints[RankAnswer]):
 class SharesAt(_AtPoints[CdfAnswer]):
     """The shares of the rows that are <= points."""
 
-    def answers(self, question: Question, found: Found) -> list[CdfAnswer]:
+    def answers(self, found: Found) -> list[CdfAnswer]:
         """One per point; a group without rows has no shares."""
-        rows, scope = question.counts.rows or math.nan, question.scope(found.blocks_read)
+        rows, scope = found.counts.rows or math.nan, found.scope
         return [
             CdfAnswer(value=point, cdf=(lo + hi) // 2 / rows, cdf_lo=lo / rows, cdf_hi=hi / rows, **scope)
             for point, lo, hi in zip(self.given, found.lo.tolist(), found.hi.tolist(), strict=True)

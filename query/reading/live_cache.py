@@ -152,24 +152,6 @@ class LiveCache:
         return live
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveValues:
-    """The live values of a measure in a window, not read yet.
-
-    fit: whether they are kept in memory, so that they are cheap to read again.
-    """
-
-    cache: LiveCache
-    snapshot: AnySnapshot
-    view: View
-    window: Window
-    fit: bool
-
-    def read(self) -> Iterator[NDArray[Any]]:
-        """See `LiveCache.values`."""
-        return self.cache.values(self.snapshot, self.view, self.window)
-
-
 def _values_in(rows: ValueRows, window: Window) -> NDArray[Any]:
     values: NDArray[Any] = rows.values[window.holds(rows.ticks)]
     return values

@@ -21,7 +21,7 @@ from threading import Lock
 from typing import TypeVar
 
 from tidemark.query.answers.plan import SCAN, Plan, Way
-from tidemark.query.reading.time_limit import BegunLimit
+from tidemark.query.reading.time_limit import BegunLimit, TimeLimit
 
 T = TypeVar("T")
 
@@ -91,15 +91,15 @@ _limit: ContextVar[BegunLimit | None] = ContextVar("tidemark_limit", default=Non
 
 
 @contextmanager
-def limited(limit: BegunLimit | None) -> Iterator[None]:
-    """Inside, questions of this thread check the limit often.
+def limited(limit: TimeLimit | None) -> Iterator[None]:
+    """The limit begins, and inside questions of this thread check it often.
 
     None: a question inside another one is stopped only with that one.
     """
     if limit is None:
         yield
         return
-    token = _limit.set(limit)
+    token = _limit.set(limit.begin())
     try:
         yield
     finally:

@@ -218,11 +218,11 @@ class CodedRows:
 
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
-        return self._totals[0] if self.totals or self._has_few else self.parts.sums()
+        return self.parts.sums() if self._totals is None else self._totals[0]
 
     def ends(self) -> NDArray[Any]:
         """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
-        return self._totals[1] if self.totals or self._has_few else self.parts.ends()
+        return self.parts.ends() if self._totals is None else self._totals[1]
 
     def _of_tails(self, ranks: Ints) -> RankedValues | None:
         """The same of a few high ranks in a few large groups; None for others, and if the samples mislead."""
@@ -293,9 +293,9 @@ class CodedRows:
         return NumberParts(found, edges)
 
     @cached_property
-    def _totals(self) -> tuple[Sequence[Sums], NDArray[Any]]:
-        """The sums and the ends of each group."""
-        if self.totals is not None:
+    def _totals(self) -> tuple[Sequence[Sums], NDArray[Any]] | None:
+        """The sums and the ends of each group; None for many groups: `parts` finds them."""
+        if self.totals is not None or not self._has_few:
             return self.totals
 
         def add(share: int, _: int) -> Totals:

@@ -32,6 +32,7 @@ from tidemark.warehouse.os_errors import report_unreadable_file
 T = TypeVar("T")
 
 AHEAD = 16  # row groups that are decoded ahead
+READ_WEIGHT = 8  # how many times as long as to go through a row it takes to read it
 FOOTER_BYTES = 2**24  # as they are stored; in memory they take a few times as much
 
 _footers: LRUCache[pq.FileMetaData] = LRUCache(FOOTER_BYTES)

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.costs import most_numbers
 from tidemark.query.reading.shares import each_share, shares_of
-from tidemark.query.scans.number_counts import READ_WEIGHT
-from tidemark.query.scans.plain_files import FileReading, PlainFile, read_row_groups
+from tidemark.query.scans.plain_files import READ_WEIGHT, FileReading, PlainFile, read_row_groups
 from tidemark.query.scans.row_source import RowSource, group_name
 from tidemark.warehouse.columns.arrow_buffers import arrow_table
 from tidemark.warehouse.columns.codes import combine_codes

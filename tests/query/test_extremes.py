@@ -126,9 +126,9 @@ def test_they_are_the_ends_of_the_sorted_rows(world: tuple[Path, Rows]) -> None:
 def _nan_is_a_number(patch: Patch) -> None:
     right = extremes.Extremes.ranks
 
-    def ranks(self: Any, question: Any) -> Any:
-        found = right(self, question)
-        return found + question.counts.nans if self.largest else found
+    def ranks(self: Any, counts: Any) -> Any:
+        found = right(self, counts)
+        return found + counts.nans if self.largest else found
 
     patch.setattr(extremes.Extremes, "ranks", ranks)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark import query, warehouse
+from tidemark.query.asking import ask as asking
 from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, StoreUnavailable
 
 
@@ -27,15 +28,16 @@ from tidemark.warehouse.errors import DamagedWarehouse, EmptyWindow, StoreUnavai
     ],
 )
 def test_a_guess_that_failed_is_asked_again_unless_the_fault_is_ours(
-    tmp_path: Path, error: Exception, is_ours: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_ours: bool
 ) -> None:
     warehouse.create(None, tmp_path, ["x"], schema=pa.schema([("x", pa.float64())]))
-    session: Any = query.open(tmp_path)._session
     guess: Future[int] = Future()
     guess.set_exception(error)
-    plan = SimpleNamespace(answer=lambda view: view + 1)
+    monkeypatch.setattr(asking, "_look", lambda *_: (6, guess))
+    request: Any = SimpleNamespace(plan=lambda _: SimpleNamespace(answer=lambda view: view + 1))
+    session = query.open(tmp_path)._session
     if is_ours:
         with pytest.raises(type(error)):
-            session._answer(plan, 6, guess)
+            asking.ask(session, request)
     else:
-        assert session._answer(plan, 6, guess) == 7
+        assert asking.ask(session, request) == 7

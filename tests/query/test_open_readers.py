@@ -19,6 +19,9 @@ from tests.query.keyoracle import check_key
 from tests.query.tally import Tally
 from tests.warehouse.test_alter import rows as rows_of_world
 from tidemark import query, stream, warehouse
+from tidemark.query import reader
+from tidemark.query.asking import ask as asking
+from tidemark.query.asking import key_reader
 from tidemark.query.asking.session import Session
 from tidemark.warehouse.companions import kinds
 from tidemark.warehouse.delta.metadata_watch import MetadataWatch
@@ -110,7 +113,8 @@ def test_open_readers_answer_as_new_ones_after_each_change(tmp_path: Path, chang
 
 def ask_once(session: Session, request: Any) -> Any:
     plan = request.plan(session)
-    return session._answer(plan, *session._look(plan))
+    view, _ = asking._look(session, plan)
+    return asking._answer(plan, view)
 
 
 @pytest.mark.parametrize("broken", ["watch", "understood"])
@@ -121,7 +125,8 @@ def test_readers_that_do_not_look_for_options_are_caught(
     if broken == "watch":
         monkeypatch.setattr(MetadataWatch, "may_have_changed", lambda _: False)
     else:
-        monkeypatch.setattr(Session, "ask", ask_once)
+        for module in (reader, key_reader):
+            monkeypatch.setattr(module, "ask", ask_once)
     path = tmp_path / "w"
     warehouse.create(None, path, "v", key="k", schema=ROWS.schema)
     CHANGES["load"](path)

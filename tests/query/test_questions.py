@@ -238,7 +238,8 @@ def test_a_question_overtaken_by_a_merge_is_put_to_the_newer_view(tmp_path: Path
     old_path = old._session.newest_view(None).runs[0].files[0]
     assert old_path.path  # both have the same names, so the old one's root is made another
     moved = replace(old._session.newest_view(None), projection=SortedValues(Measure("gone", "double")))
-    views = iter([moved, new._session.newest_view(None)])
+    newest = new._session.newest_view(None)
+    views = iter([moved, newest, newest])
     assert single(HandMade(snapshot, world).rank(4.5)).rank == 5
 
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -185,16 +184,18 @@ class HandMadeSession(Session):
         self.many_windows = cast("Any", SimpleNamespace(cost=lambda *_: None))
         self.costs.rates = Rates(statement=1e15)  # there are no events to scan
 
-    def source(self, view: View, window: Window) -> Source:
-        chunks = partial(self._live_chunks, view, window)
+    @property
+    def source(self) -> Source:
+        live = SimpleNamespace(values=self._live_chunks, fits=lambda _: self.world.live_fits)
         return Source(
             self.blocks,
-            cast("Any", SimpleNamespace(read=chunks, fit=self.world.live_fits)),
+            cast("Any", live),
+            self.snapshot,
             rows_a_run=self.world.rows_a_run,
             rows_a_round=self.world.rows_a_round,
         )
 
-    def _live_chunks(self, view: View, window: Window) -> Iterator[NDArray[Any]]:
+    def _live_chunks(self, _: FakeSnapshot, view: View, window: Window) -> Iterator[NDArray[Any]]:
         for batch in self.world.live:
             rows = [row for row in batch if window.holds(np.array([row[1]]))[0]]
             yield np.sort(_numbers_of(rows, view.measure.dtype)[0])

@@ -18,7 +18,7 @@ from tests.stores.filled import Filled
 from tests.stores.gate import Fault
 from tests.stores.rows import check
 from tidemark import query, warehouse
-from tidemark.query.asking import session
+from tidemark.query.asking import ask
 from tidemark.warehouse.delta import far_files
 from tidemark.warehouse.delta.far_files import FarFiles
 from tidemark.warehouse.delta.round_trips import ByteRange, Rounds, in_rounds
@@ -55,7 +55,7 @@ def test_what_is_answered_during_a_look_is_given_only_if_nothing_is_newer(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_broken: bool
 ) -> None:
     if is_broken:
-        monkeypatch.setattr(session, "_is_same", lambda *_: True)
+        monkeypatch.setattr(ask, "_is_same", lambda *_: True)
     filled = Filled(place, 2, 2)
     wh = filled.open()
     right: list[bool] = []
@@ -125,7 +125,7 @@ def test_commits_between_the_requests_of_a_reader(
     """Whatever comes between two requests, an answer is that of one moment."""
     if is_broken:
         monkeypatch.setattr(FarTables, "_look_again", looks_once)
-        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks again, too
+        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: (None, False))  # it looks again, too
     get, wrong = FarFiles.get, 0
     warm = filled.open()
     warm.quantile(0.5)
@@ -203,7 +203,7 @@ def test_a_look_that_the_store_interrupts(
             return look(self, needed, self.state, max_age)
 
         monkeypatch.setattr(FarTables, "look", forgetting)
-        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: None)  # it looks at all tables, too
+        monkeypatch.setattr(SnapshotReader, "_compare", lambda *_: (None, False))  # it looks, too
     wh = filled.open()
     wh.quantile(0.5, mode="exact")
     filled.append()

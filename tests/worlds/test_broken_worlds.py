@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.worlds.test_random_worlds import live_through
-from tidemark.query.asking.session import Session
+from tidemark.query.asking import ask as asking
 from tidemark.query.keys import slots
 from tidemark.query.sql import shown_types
 from tidemark.warehouse.columns import scalars
@@ -37,9 +37,9 @@ VARIANTS: dict[str, tuple[Callable[..., Any], str, str, int]] = {
         3,
     ),
     "a refused question is not understood anew": (
-        Session.ask,
-        "self.snapshot.refresh_options(max_age=max(age, self._max_staleness))",
-        "pass",
+        asking.ask,
+        "session.newest_options(since=began)",
+        "session.options",
         12,
     ),
     "a batch that comes again is taken for the same": (

@@ -138,27 +138,22 @@ class SnapshotReader:
         known, tables_known = self._whole
         if state is before.state and state is known and runs_tables == tables_known:
             return
-        told = self._compare(runs_tables)
+        told, is_whole = self._compare(runs_tables)
         state = self._tables.state
-        self._whole = (state, runs_tables) if told is None and self._is_whole(runs_tables) else (None, ())
+        self._whole = (state, runs_tables) if is_whole else (None, ())
         if state is not before.state or told not in (None, before.told):
             self._snapshot = Snapshot(state, self._tables, told)
 
-    def _is_whole(self, runs_tables: Sequence[str]) -> bool:
-        """Whether the tables have the same steps, and show all of each removal or nothing."""
-        with suppress(DamagedWarehouse):
-            state = self._tables.state
-            return not state.lacks_steps(runs_tables) and not state.is_torn(runs_tables)
-        return False
+    def _compare(self, runs_tables: Sequence[str]) -> tuple[StepsTold | None, bool]:
+        """What the tables say of the steps, and whether they are whole: readable, at one step, removals not torn.
 
-    def _compare(self, runs_tables: Sequence[str]) -> StepsTold | None:
-        """What the tables say of the steps; None if no table lacks a step that another one has.
+        The first is None if no table lacks a step that another one has.
 
         If one lacks a step, or shows a part of a removal, all tables are looked at again, as long as that
         finds newer versions. A view of a table that then still lacks a step is refused, see behind.py.
         """
         told = None
-        with suppress(DamagedWarehouse):  # the view that reads the table raises it
+        try:
             self._look_until_whole(runs_tables)
             while self._tables.state.lacks_steps(runs_tables):
                 has_moved = self._look_at_all()
@@ -167,7 +162,10 @@ class SnapshotReader:
                 if not has_moved or not any(told.damage(name) for name in runs_tables):
                     break
             self._look_until_whole(runs_tables)
-        return told
+            state = self._tables.state
+            return told, not (told or state.lacks_steps(runs_tables) or state.is_torn(runs_tables))
+        except DamagedWarehouse:  # the view that reads the table raises it
+            return told, False
 
     def _look_until_whole(self, runs_tables: Sequence[str]) -> None:
         """Looks at all tables while one shows a part of a removal and newer versions are found."""
