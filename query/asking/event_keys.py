@@ -14,9 +14,10 @@ from tidemark.query.asking.session import Session
 from tidemark.query.keys.key_relation import EventRows
 from tidemark.query.reading.connections import run_watched
 from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.asked_rows import LIVE, TICK, key_name
 from tidemark.query.scans.number_counts import NumberCounts, are_few, count_numbers
 from tidemark.query.scans.plain_files import FileReading
-from tidemark.query.scans.row_source import LIVE, TICK, RowSource, key_name
+from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.snapshots.views import KeysView

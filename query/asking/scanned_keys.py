@@ -27,8 +27,8 @@ from tidemark.query.keys.scanned_parts import ScannedKey
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.windows import rows_of
+from tidemark.query.scans.asked_rows import TimeRange, key_of
 from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
-from tidemark.query.scans.row_source import TimeRange, key_of
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.site_contents import AnyContents

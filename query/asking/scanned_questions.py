@@ -18,8 +18,8 @@ from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.windows import ShownWindow, rows_of
+from tidemark.query.scans.asked_rows import key_of
 from tidemark.query.scans.event_scan import EventScan
-from tidemark.query.scans.row_source import key_of
 from tidemark.query.scans.scanned_rows import ScannedGroups
 from tidemark.warehouse.columns.codes import combine_codes
 from tidemark.warehouse.columns.exact_sums import Sums

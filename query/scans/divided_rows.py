@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.sorted_parts import Ints
 from tidemark.query.reading.sql_text import quoted
-from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
+from tidemark.query.scans.asked_rows import LIVE, VALUE
+from tidemark.query.scans.row_source import RowSource
 from tidemark.query.scans.scanned_rows import Asker
 from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.value_encoding import as_numpy, as_numpy_bools, single_array

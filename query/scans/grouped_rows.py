@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
-from tidemark.query.scans.row_source import LIVE, VALUE, RowSource, group_name
+from tidemark.query.scans.asked_rows import LIVE, VALUE, group_name
+from tidemark.query.scans.row_source import RowSource
 from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
 from tidemark.query.scans.sums_query import sums_of_rows, sums_query
 from tidemark.warehouse.columns.arrow_buffers import arrow_table

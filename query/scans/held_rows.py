@@ -16,10 +16,11 @@ from tidemark.query.answers.answer_columns import Picked
 from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
+from tidemark.query.scans.asked_rows import LIVE, VALUE
 from tidemark.query.scans.coded_rows import MOST_CODES, CodedRows
 from tidemark.query.scans.divided_rows import divided_rows, present, without
 from tidemark.query.scans.plain_files import FileReading
-from tidemark.query.scans.row_source import LIVE, VALUE, RowSource
+from tidemark.query.scans.row_source import RowSource
 from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import as_numpy

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sql_text import quoted, with_most
+from tidemark.query.scans.asked_rows import LIVE, key_name
 from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.plain_files import FileReading
-from tidemark.query.scans.row_source import LIVE, key_name
 from tidemark.query.scans.sorted_pairs import count_pairs
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys, take_names

@@ -23,8 +23,9 @@ from tidemark.query.reading.connections import (
     take_connection,
 )
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
+from tidemark.query.scans.asked_rows import ROWS, WINDOWS, TimeRange, key_of
 from tidemark.query.scans.expressions import Expression, unfit
-from tidemark.query.scans.row_source import ROWS, WINDOWS, RowSource, TimeRange, key_of
+from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.costs import most_numbers
 from tidemark.query.reading.shares import each_share, shares_of
+from tidemark.query.scans.asked_rows import group_name
 from tidemark.query.scans.plain_files import READ_WEIGHT, FileReading, PlainFile, read_row_groups
-from tidemark.query.scans.row_source import RowSource, group_name
+from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.arrow_buffers import arrow_table
 from tidemark.warehouse.columns.codes import combine_codes
 from tidemark.warehouse.columns.keys import Names, encode_keys, take_names, unify_names

@@ -13,7 +13,7 @@ import pytest
 from tests.query.groupworld import HOUR, START, GroupWorld, Row, Truth, check_quantile, group_of
 from tidemark.query import EmptyWindow, InputError
 from tidemark.query.reading import checked_files
-from tidemark.query.scans import row_source
+from tidemark.query.scans import asked_rows
 from tidemark.query.scans.duckdb_files import ScannedColumns
 from tidemark.warehouse.memory_cache import LRUCache
 
@@ -131,7 +131,7 @@ def test_values_are_computed_of_selected_rows_alone(
 ) -> None:
     """A cast fails on all other rows. The broken variant asks no guards."""
     if is_broken:
-        monkeypatch.setattr(row_source, "_guarded", lambda expression, *_: f"({expression.sql})")
+        monkeypatch.setattr(asked_rows, "_guarded", lambda expression, *_: f"({expression.sql})")
         monkeypatch.setattr(checked_files, "_checked", LRUCache(99))
     end = START + 11 * HOUR
     asked: dict[str, Any] = {

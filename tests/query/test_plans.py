@@ -18,7 +18,7 @@ from tidemark.query.answers.plan import Plan
 from tidemark.query.keys import key_relation
 from tidemark.query.reading import block_reader, sql_text
 from tidemark.query.reading.costs import Rates
-from tidemark.query.scans import row_source
+from tidemark.query.scans import asked_rows
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ class Counted:
                 self.bytes += Path(path).stat().st_size
             return paths(files)
 
-        patch.setattr(row_source, "parquet_rows", of_events)
+        patch.setattr(asked_rows, "parquet_rows", of_events)
         patch.setattr(key_relation, "parquet_rows", of_keys)
 
     def _add(self, group: Any, columns: set[str]) -> None:
