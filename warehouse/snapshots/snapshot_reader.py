@@ -145,7 +145,7 @@ class SnapshotReader:
             self._snapshot = Snapshot(state, self._tables, told)
 
     def _compare(self, runs_tables: Sequence[str]) -> tuple[StepsTold | None, bool]:
-        """What the tables say of the steps, and whether they are whole: readable, at one step, removals not torn.
+        """What the tables say of the steps, and whether they are whole: at one step, and no removal is torn.
 
         The first is None if no table lacks a step that another one has.
 
