@@ -114,7 +114,9 @@ def test_an_output_that_takes_no_more_is_one_error(uri: Path) -> None:
 
 def test_an_output_that_nobody_catches_is_caught(uri: Path) -> None:
     with pytest.raises(AssertionError):
-        check_full(uri, "main.OSError = KeyError")
+        check_full(
+            uri, "from tidemark.jobs.cli import exit_codes; exit_codes.OSError = main.OSError = KeyError"
+        )
 
 
 def test_a_path_from_a_folder_that_was_deleted_is_bad_input(tmp_path: Path) -> None:
