@@ -39,6 +39,7 @@ _OF_WAYS = {
         "key_row",
         "event_key_row",
         "counted_row",
+        "paired_row",
         "event_row",
         "grouped",
         "grouped_row",

@@ -6,21 +6,30 @@ have rows of many ticks in each block.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.key_relation import EventRows
+from tidemark.query.keys.window_counts import PairCounts
+from tidemark.query.reading.budgets import scan_memory
 from tidemark.query.reading.connections import run_watched
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.asked_rows import LIVE, TICK, key_name
 from tidemark.query.scans.number_counts import NumberCounts, are_few, count_numbers
 from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.row_source import RowSource
+from tidemark.query.scans.sorted_pairs import PairRows, rows_of_pairs
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.snapshots.views import KeysView
+
+T = TypeVar("T")
+
+MOST_TICKS = 2**62  # from the first window to the last: their distances are numbers of 64 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +60,24 @@ class EventKeys:
         count = partial(_counted, source, window) if are_counted else None
         return EventRows(sql, source.has_live, source.paths, folders, count)
 
+    def counted(self, windows: Sequence[Window]) -> PairCounts | None:
+        """The rows of each key in each of some windows of whole ticks, which ascend.
+
+        None if a sort of whole files cannot count them, and where `Session.contents_of` is None. Errors as
+        those of `rows`.
+        """
+        if windows[-1].stop - windows[0].start > MOST_TICKS:  # one has no start, or no end
+            return None
+        source = self._source(*windows, ticks=False)
+        if source is None or source.buckets is None or not source.buckets.are_windows:
+            return None
+        source.relation(None)
+        found = _paired(source) if source.plain else None
+        if found is None:
+            return None
+        part = source.buckets.windows_of(found.bucket)
+        return PairCounts(part, found.code, found.history, found.live, found.names_of, len(windows))
+
     def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
         """The files that `rows` would read, by their whole paths; None: the runs. Reads nothing itself."""
         source = self._source(window)
@@ -58,20 +85,25 @@ class EventKeys:
             return None
         return [(f"{store.uri}/{one.file.path}", one.file) for store, one in source.located]
 
-    def _source(self, window: Window) -> RowSource | None:
+    def _source(self, *windows: Window, ticks: bool = True) -> RowSource | None:
         contents = self.session.contents_of(self.view)
         if contents is None:
             return None
-        return RowSource(contents, [window], None, (), {}, None, key=self.view.key.parts, ticks=True)
+        return RowSource(contents, windows, None, (), {}, None, key=self.view.key.parts, ticks=ticks)
 
 
 def _counted(source: RowSource, window: Window) -> NumberCounts | None:
-    """The rows of each number of the key, which are read now; another thread waits for those that read."""
-    (key,), (span,), reading = source.key, source.key_spans, FileReading(source.plain)
-    context = copy_context()  # its reads are of the question of this thread
-    return run_watched(
-        lambda: context.run(count_numbers, source.plain, key, span, window, reading),
-        reading.stop,
-        None,
-        lambda: reading.share,
-    )
+    """The rows of each number of the key, which are read now."""
+    (key,), (span,) = source.key, source.key_spans
+    return _watched(source, lambda reading: count_numbers(source.plain, key, span, window, reading))
+
+
+def _paired(source: RowSource) -> PairRows | None:
+    """The rows of each key in each window, which are read now."""
+    return _watched(source, lambda reading: rows_of_pairs(source, memory=scan_memory(), reading=reading))
+
+
+def _watched(source: RowSource, read: Callable[[FileReading], T]) -> T:
+    """What is read of the plain files; another thread waits for those that read."""
+    context, reading = copy_context(), FileReading(source.plain)  # reads are of the question of this thread
+    return run_watched(lambda: context.run(read, reading), reading.stop, None, lambda: reading.share)

@@ -149,12 +149,12 @@ class _Windows(Generic[A]):
     def answer(self, view: KeysView) -> list[A]:
         session, grid = self.session, self.session.options.grid
         windows = key_windows(view, self.request.window, self.request.every, grid, self.request.width)
+        if not windows:
+            return self.request.wanted.each_answers([])
         asked = [self.request.wanted.windows(window, view, grid) for window in windows]
-        questions = [
-            [key_question(session, view, window, self.mode, self.request.key) for window in together]
-            for together in asked
-        ]
-        if self.request.every is None or not asked or view.silent:
+        first = key_question(session, view, windows[0], self.mode, self.request.key)
+        questions = [[replace(first, window=window) for window in together] for together in asked]
+        if self.request.every is None or view.silent:
             return self.request.wanted.each_answers(questions)
         apart = None if self.request.width is None else windows
         with closing(_scan(session, view, apart or _apart(chain.from_iterable(asked)))) as scan:
@@ -196,7 +196,7 @@ def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> Win
     """One scan for windows of whole ticks, which ascend."""
     ticks = [window.overlapping for window in windows]
     whole = KeyWindow(Window(ticks[0].start, ticks[-1].stop), (), None)
-    return WindowScan(key_question(session, view, whole, "exact").rows(), ticks, session.keys)
+    return WindowScan(key_question(session, view, whole, "exact"), ticks)
 
 
 def key_question(

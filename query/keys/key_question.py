@@ -19,6 +19,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals, exact_counts
 from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.silent_keys import SilentKeys
+from tidemark.query.keys.window_counts import WindowCounts
 from tidemark.query.keys.window_scan import ScannedWindow
 from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.warehouse.columns.keys import Key, Names
@@ -41,6 +42,12 @@ class KeyEvents(Protocol):
 
     def files(self, window: Window) -> list[tuple[str, DataFile]] | None:
         """The files that `rows` reads, each with its whole path; nothing is read."""
+
+    def counted(self, windows: Sequence[Window]) -> WindowCounts | None:
+        """The rows of each key in each of some windows of whole ticks, which ascend.
+
+        None if a sort cannot count them.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +133,16 @@ class KeyQuestion:
         read = events.rows(window) if events is not None and self._prefers_events(summed=summed) else None
         return WindowRows(self.history(window), self.window.partial_ticks, self.live_rows(), read)
 
+    def counted(self, windows: Sequence[Window]) -> WindowCounts | None:
+        """The rows of each key in each of several windows of this one, counted by a sort.
+
+        None if it cannot count them, or is more work than a scan by DuckDB.
+        """
+        rows = self.history(self.window.overlapping).rows + self.live_totals.rows
+        if self.events is None or not self._has_events or self.scan_cost() < self.source.costs.pairs(rows):
+            return None
+        return self.events.counted(windows)
+
     def event_files(self) -> list[tuple[str, DataFile]] | None:
         """The files of `events` that summed `rows` read, with whole paths; None if they are of the runs."""
         if self.events is None or not self._prefers_events(summed=True):
@@ -150,11 +167,16 @@ class KeyQuestion:
         """The cost by the runs, and by `events` if that has the same rows and the window cuts no tick."""
         history, source = self.history(self.window.overlapping), self.source
         by_runs = source.scan_cost(history)
-        is_other = self.view.is_behind or self.window.partial_ticks
-        if is_other or source.is_far or len(self.key.parts) > 1:
+        if not self._has_events:
             return by_runs, math.inf
         rows = history.rows + self.live_totals.rows
         return by_runs, source.costs.event_keys(rows, history.numbers if summed else math.inf)
+
+    @property
+    def _has_events(self) -> bool:
+        """Whether `events` has the rows of the window, and a scan of them is quick."""
+        is_other = self.view.is_behind or self.window.partial_ticks
+        return not (is_other or self.source.is_far or len(self.key.parts) > 1)
 
     def sampled_keys(self) -> WindowKeys:
         """The keys of the window as far as samples tell them."""

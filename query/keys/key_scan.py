@@ -262,7 +262,7 @@ def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
 def second_moment(rows: WindowRows) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
     if (counted := _counted(rows)) is not None:
-        return _rounded([_sum_of_squares(counted.rows)] * 3)
+        return _rounded([sum_of_squares(counted.rows)] * 3)
     with database(rows) as opened:
         if not rows.partial:  # each count is certain
             certain = "certain::HUGEINT"
@@ -271,7 +271,7 @@ def second_moment(rows: WindowRows) -> BoundedEstimate:
         return _bounds(opened, "a.{0} * a.{0}", f"{_found(opened, rows)} AS a")
 
 
-def _sum_of_squares(rows: Ints) -> int:
+def sum_of_squares(rows: Ints) -> int:
     """The exact sum, which is at most the square of all rows together."""
     if rows.sum() < 2**31:
         return int(rows @ rows)

@@ -1,8 +1,9 @@
-"""Aggregates over all keys of several windows (`every`): one scan of the blocks and live rows for all.
+"""Aggregates over all keys of several windows (`every`): one scan of their rows for all windows.
 
-The rows are summed by key and window, by DuckDB as in key_scan.py, on first use. Each aggregate is then one
-query for all windows. Windows are whole ticks, so nothing is uncertain. Cost: a scan of all blocks of the
-runs that have rows in any window, however many windows there are.
+The rows are summed by key and window on first use: in arrays where a sort of the rows of `events` counts them
+(`KeyQuestion.counted`), else by DuckDB as in key_scan.py. Each aggregate is then found for all windows at
+once. Windows are whole ticks, so nothing is uncertain. Cost: a scan of all blocks of the runs that have rows
+in any window, or of these rows in `events`, however many windows there are.
 """
 
 from __future__ import annotations
@@ -12,19 +13,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidemark.query.answers.key_answers import KeyValues
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.key_scan import MOST_ROWS, CountedNames
-from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.scanned_parts import ScannedKey
+from tidemark.query.keys.window_counts import KeysInWindows, WindowCounts
+from tidemark.query.reading import spending
 from tidemark.query.reading.sql_text import with_most
 from tidemark.warehouse.columns.keys import Key, take_names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
+
+if TYPE_CHECKING:
+    from tidemark.query.keys.key_question import KeyQuestion
 
 _SUMS = """
 SELECT *, history + live AS rows FROM (
@@ -48,13 +54,13 @@ _RANKED = "SELECT *, row_number() OVER (PARTITION BY part ORDER BY rows DESC, na
 class WindowScan:
     """The rows of each key in each of several windows. `close` ends it.
 
-    rows: the rows of a range of ticks that has all windows.
+    question: about a range of ticks that has all windows; it knows the rows, and the cost of a scan.
     windows: ascending. If they overlap, keys are counted between all of their ends first.
-    source: it knows the cost of a scan.
     """
 
-    def __init__(self, rows: WindowRows, windows: Sequence[Window], source: KeySource) -> None:
-        self._rows, self.windows, self._source, self._opened = rows, windows, source, ExitStack()
+    def __init__(self, question: KeyQuestion, windows: Sequence[Window]) -> None:
+        self._question, self.windows, self._opened = question, windows, ExitStack()
+        self._history = question.history(question.window.overlapping)
         self._tops: dict[int, list[CountedNames]] = {}
 
     def close(self) -> None:
@@ -64,19 +70,20 @@ class WindowScan:
     @property
     def stored_rows(self) -> int:
         """See `WindowRows.stored_rows`."""
-        return self._rows.stored_rows
+        return self._history.rows if self._counted is not None else self._rows.stored_rows
 
     @property
     def is_quick(self) -> bool:
         """See `ScannedWindow.is_quick`; in an object store a scan waits for more requests."""
-        source, lists = self._source, self._source.costs.lists(len(self.windows))
-        return not source.is_far and source.scan_cost(self._rows.history) <= lists
+        source = self._question.source
+        lists = source.costs.lists(len(self.windows))
+        return not source.is_far and source.scan_cost(self._history) <= lists
 
     def top(self, part: int, k: int) -> CountedNames:
-        """The k names with the most rows in the window with this number; one query for all windows."""
+        """The k names with the most rows in the window with this number; one look for all windows."""
         if k not in self._tops:
             kept = min(k, MOST_ROWS)
-            found = self._names(f"{self._ranked(kept + 1)} ORDER BY part, name")
+            found = self._named(self._found.most(kept + 1, by_name=True))
             self._tops[k] = [one.first(kept) for one in found]
         return self._tops[k][part]
 
@@ -85,75 +92,106 @@ class WindowScan:
 
         key: has its columns in the order in which values have them.
         """
-        ranked = self._ranked(min(k, MOST_ROWS))
-        table = self._found.columns(f"SELECT part, name, history, live {ranked} ORDER BY part, place")
-        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
-        values = KeyValues(key, stored_names(self._rows.key, table))
-        found = list(map(ScannedKey, values, history.tolist(), live.tolist()))
-        edges = part.searchsorted(np.arange(len(self.windows) + 1)).tolist()
-        return [found[start:stop] for start, stop in pairwise(edges)]
-
-    def _ranked(self, k: int) -> str:
-        """SQL of the k names with the most rows in each window, with their places from 1."""
-        ranked = _RANKED.format(with_most("found", k, "part", "rows", len(self.windows)))
-        return f"FROM ({ranked}) WHERE place <= {k}"
+        most = self._found.most(min(k, MOST_ROWS))
+        values = KeyValues(key, most.names)
+        found = list(map(ScannedKey, values, most.history.tolist(), most.live.tolist()))
+        return [found[start:stop] for start, stop in self._ranges(most)]
 
     def names_with(self, part: int, least: int) -> CountedNames:
         """The names with at least `least` rows in the window with this number."""
-        condition = f"part = {part} AND rows >= {least}"
-        return self._names(f"FROM found WHERE {condition} ORDER BY part, name")[part]
-
-    def _names(self, selected: str) -> list[CountedNames]:
-        """The names of rows of `found`, for each window."""
-        table = self._found.columns(f"SELECT part, name, history, live {selected}")
-        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
-        names, zeros = stored_names(self._rows.key, table), np.zeros(len(table), np.int64)
-        edges = part.searchsorted(np.arange(len(self.windows) + 1)).tolist()
-        return [
-            CountedNames(
-                take_names(names, np.arange(start, stop)),
-                history[start:stop],
-                zeros[start:stop].astype(np.float64),
-                zeros[start:stop],
-                live[start:stop],
-                0,
-            )
-            for start, stop in pairwise(edges)
-        ]
+        return self._named(self._found.names_with(part, least))[part]
 
     @cached_property
     def second_moments(self) -> dict[int, int]:
         """The sum over all keys of the square of their rows, by the number of the window; 0 is left out."""
-        return self._numbers(_SQUARES)
+        return self._found.second_moments()
 
     @cached_property
     def keys(self) -> dict[int, int]:
         """The number of keys, by the number of the window; 0 is left out."""
-        return self._numbers(_KEYS)
+        return self._found.keys()
 
     @cached_property
     def new_keys(self) -> dict[int, int]:
         """The number of keys that no window before has; 0 is left out."""
-        return self._numbers(_NEW_KEYS)
+        return self._found.new_keys()
 
-    def _numbers(self, statement: str) -> dict[int, int]:
-        return {part: int(number) for part, number in self._found.rows(statement)}
+    def _named(self, found: KeysInWindows) -> list[CountedNames]:
+        """The names that were found in each window; those of a window ascend."""
+        parts = []
+        for start, stop in self._ranges(found):
+            names = take_names(found.names, np.arange(start, stop))
+            parts.append(CountedNames.certain(names, found.history[start:stop], found.live[start:stop]))
+        return parts
+
+    def _ranges(self, found: KeysInWindows) -> list[tuple[int, int]]:
+        """Where the keys of each window are."""
+        edges: list[int] = found.part.searchsorted(np.arange(len(self.windows) + 1)).tolist()
+        return list(pairwise(edges))
 
     @cached_property
-    def _found(self) -> KeyDatabase:
-        opened = self._opened.enter_context(database(self._rows))
-        if len(disjoint_windows(self.windows)) <= 1:
-            relation = opened.relation(self._rows, partial(window_codes, windows=self.windows))
-            opened.keep("found", _SUMS.format(*self._rows.sums(), relation))
-            return opened
-        ends = sorted({end for window in self.windows for end in (window.start, window.stop)})
+    def _found(self) -> WindowCounts:
+        if self._counted is not None:
+            spending.scans_keys()
+            return self._counted
+        return _Tables(self._opened.enter_context(database(self._rows)), self._rows, self.windows)
+
+    @cached_property
+    def _counted(self) -> WindowCounts | None:
+        return self._question.counted(self.windows)
+
+    @cached_property
+    def _rows(self) -> WindowRows:
+        return self._question.rows()
+
+
+class _Tables:
+    """As `WindowCounts`, by DuckDB, which reads the rows now."""
+
+    def __init__(self, opened: KeyDatabase, rows: WindowRows, windows: Sequence[Window]) -> None:
+        self._opened, self._key, self._windows = opened, rows.key, len(windows)
+        if len(disjoint_windows(windows)) <= 1:
+            relation = opened.relation(rows, partial(window_codes, windows=windows))
+            opened.keep("found", _SUMS.format(*rows.sums(), relation))
+            return
+        ends = sorted({end for window in windows for end in (window.start, window.stop)})
         pieces = [Window(start, stop) for start, stop in pairwise(ends)]
-        relation = opened.relation(self._rows, partial(window_codes, windows=pieces))
-        opened.keep("pieces", _SUMS.format(*self._rows.sums(), relation))
+        relation = opened.relation(rows, partial(window_codes, windows=pieces))
+        opened.keep("pieces", _SUMS.format(*rows.sums(), relation))
         places = {end: place for place, end in enumerate(ends)}
-        spans = (f"({i}, {places[one.start]}, {places[one.stop]})" for i, one in enumerate(self.windows))
+        spans = (f"({i}, {places[one.start]}, {places[one.stop]})" for i, one in enumerate(windows))
         opened.keep("found", _SPREAD.format(", ".join(spans)))
-        return opened
+
+    def most(self, k: int, *, by_name: bool = False) -> KeysInWindows:
+        """See `WindowCounts.most`."""
+        ranked = _RANKED.format(with_most("found", k, "part", "rows", self._windows))
+        order = "name" if by_name else "place"
+        return self._keys(f"FROM ({ranked}) WHERE place <= {k} ORDER BY part, {order}")
+
+    def names_with(self, part: int, least: int) -> KeysInWindows:
+        """See `WindowCounts.names_with`."""
+        return self._keys(f"FROM found WHERE part = {part} AND rows >= {least} ORDER BY part, name")
+
+    def second_moments(self) -> dict[int, int]:
+        """See `WindowCounts.second_moments`."""
+        return self._numbers(_SQUARES)
+
+    def keys(self) -> dict[int, int]:
+        """See `WindowCounts.keys`."""
+        return self._numbers(_KEYS)
+
+    def new_keys(self) -> dict[int, int]:
+        """See `WindowCounts.new_keys`."""
+        return self._numbers(_NEW_KEYS)
+
+    def _keys(self, selected: str) -> KeysInWindows:
+        """Rows of `found`, by window."""
+        table = self._opened.columns(f"SELECT part, name, history, live {selected}")
+        part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
+        return KeysInWindows(part, stored_names(self._key, table), history, live)
+
+    def _numbers(self, statement: str) -> dict[int, int]:
+        return {part: int(number) for part, number in self._opened.rows(statement)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,6 +105,7 @@ class Rates:
     key_row: float = 0.14  # of a scan of the runs of a key
     event_key_row: float = 0.23  # of a scan of `events` that counts all keys
     counted_row: float = 0.02  # of one that counts few numbers
+    paired_row: float = 0.04  # of one that sorts the pairs of a window and a key
     event_row: float = 0.006  # of a scan of `events`
     grouped: float = 50_000.0  # more, by groups or windows; so few groups are answered from the runs
     grouped_row: float = 0.025  # more, by groups or windows
@@ -242,6 +243,10 @@ class Costs:
         rates = self.rates
         of_row = rates.counted_row if numbers <= most_numbers(rows) else rates.event_key_row
         return rates.statement + of_row * rows
+
+    def pairs(self, rows: int) -> float:
+        """The cost of counting the keys of several windows by a sort of so many rows of `events`."""
+        return self.rates.statement + self.rates.paired_row * rows
 
     def corrected(self, topic: str, way: Way, cost: float) -> float:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""

@@ -1,4 +1,4 @@
-"""How many rows and how many keys each group of `events` has, by one sort of numbers.
+"""How many rows and keys each group of `events` has, or how often each window has each key, by one sort.
 
 A row is a number: the code of its group, and below it that of its key. Sorted, equal pairs of group and key
 stand together. The code of an integer is its distance from the least one. Text has the codes of the
@@ -11,9 +11,9 @@ for each row, and COLUMN_BYTES for each column of its group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+T = TypeVar("T")
 
 ROW_BYTES, COLUMN_BYTES = 64, 8  # the key, the number and copies of both; the codes of a column of the group
 MOST_BITS = 62  # of a number
@@ -83,6 +84,42 @@ class _Column(NamedTuple):
         return codes + self.least if self.names is None else take_names(self.names, codes)
 
 
+class _Coded(NamedTuple):
+    """All rows as numbers.
+
+    pairs: of the rows, those of history first; history: how many these are.
+    by, key: the columns. sizes: how many codes the columns of the group have, and the buckets; low: the
+        least bucket. bits: that the key has in a number; the code `key.size` stands for a row without a key.
+    """
+
+    pairs: Ints
+    history: int
+    by: list[_Column]
+    key: _Column
+    sizes: list[int]
+    low: int
+    bits: int
+
+    @property
+    def groups(self) -> int:
+        """How many groups there may be, each with each bucket."""
+        return prod(self.sizes)
+
+
+class PairRows(NamedTuple):
+    """The rows of each key in each bucket that has some, ascending by bucket, then key; arrays (pairs,).
+
+    code: of the key; codes ascend as keys do, and names_of gives their names.
+    history, live: its rows.
+    """
+
+    bucket: Ints
+    code: Ints
+    history: Ints
+    live: Ints
+    names_of: Callable[[Ints], Names]
+
+
 def count_pairs(source: RowSource, *, squares: bool, memory: int, reading: FileReading) -> pa.Table | None:
     """The names of each group, ascending, and n, m, nulls, keys and, if asked, squares of `KeyParts`.
 
@@ -90,23 +127,36 @@ def count_pairs(source: RowSource, *, squares: bool, memory: int, reading: FileR
 
     Errors and stops as those of `read_row_groups`.
     """
+    return _of_rows(source, memory, reading, lambda coded: _counted(source, coded, squares=squares))
+
+
+def rows_of_pairs(source: RowSource, *, memory: int, reading: FileReading) -> PairRows | None:
+    """The rows of each key in each bucket of the source, which has no columns of a group.
+
+    The parameters, None, errors and stops are those of `count_pairs`.
+    """
+    return _of_rows(source, memory, reading, _pair_rows)
+
+
+def _of_rows(source: RowSource, memory: int, reading: FileReading, found: Callable[[_Coded], T]) -> T | None:
+    """What `found` makes of all rows; None as that of `count_pairs`."""
     files = sorted(source.plain, key=lambda file: file.is_live)
     sizes = np.array([file.rows for file in files], np.int64)
     if int(sizes.sum()) * (ROW_BYTES + COLUMN_BYTES * len(source.by)) > memory:
         return None
 
     def read(first: int, last: int) -> list[_Piece]:
-        found = []
+        pieces = []
         for piece in read_row_groups(files[first:last], lambda *given: _piece(source, *given), reading):
             most = max(FEW_NAMES, piece.rows // ROWS_A_NAME)
             if any(own is not None and len(own) > most for own in piece.names):
                 raise _Unfit
-            found.append(piece)
-        return found
+            pieces.append(piece)
+        return pieces
 
     try:
         pieces = [piece for share in each_share(read, shares_of(sizes, READ_WEIGHT)) for piece in share]
-        return _counted(source, pieces, reading, squares=squares) if pieces else None
+        return found(_coded(source, pieces, reading)) if pieces else None
     except _Unfit:
         return None
 
@@ -150,8 +200,8 @@ def _column(pieces: Sequence[_Piece], place: int) -> _Column:
     return _Column(size, least)
 
 
-def _counted(source: RowSource, pieces: Sequence[_Piece], reading: FileReading, *, squares: bool) -> pa.Table:
-    """See `count_pairs`; the pieces of history come first."""
+def _coded(source: RowSource, pieces: Sequence[_Piece], reading: FileReading) -> _Coded:
+    """The rows of the pieces, of which those of history come first."""
     *by, key = (_column(pieces, place) for place in range(len(source.by) + 1))
     sizes, low = [column.size for column in by], 0
     if source.buckets is not None:
@@ -178,13 +228,40 @@ def _counted(source: RowSource, pieces: Sequence[_Piece], reading: FileReading, 
 
     each_share(code, shares_of(np.diff(edges)))
     reading.check()
-    live = pairs[edges[sum(not piece.is_live for piece in pieces)] :].copy()
-    group, counts = _count(pairs, live, groups, bits, key.size, squares=squares)
-    codes = np.unravel_index(group, sizes)
-    names = [column.names_of(own) for column, own in zip(by, codes, strict=False)]
+    history = int(edges[sum(not piece.is_live for piece in pieces)])
+    return _Coded(pairs, history, by, key, sizes, low, bits)
+
+
+def _counted(source: RowSource, coded: _Coded, *, squares: bool) -> pa.Table:
+    """See `count_pairs`."""
+    pairs, live = coded.pairs, coded.pairs[coded.history :].copy()
+    group, counts = _count(pairs, live, coded.groups, coded.bits, coded.key.size, squares=squares)
+    codes = np.unravel_index(group, coded.sizes)
+    names = [column.names_of(own) for column, own in zip(coded.by, codes, strict=False)]
     if source.buckets is not None:
-        names.append(codes[-1] + low)
+        names.append(codes[-1] + coded.low)
     return arrow_table({**{group_name(i): own for i, own in enumerate(names, 1)}, **counts})
+
+
+def _pair_rows(coded: _Coded) -> PairRows:
+    """See `rows_of_pairs`."""
+    of_live, live_rows = _each_once(coded.pairs[coded.history :].copy())
+    pairs, rows = _each_once(coded.pairs)
+    live = np.zeros(len(pairs), np.int64)
+    live[pairs.searchsorted(of_live)] = live_rows
+    code = pairs & (1 << coded.bits) - 1
+    has_key = code != coded.key.size
+    bucket, code, rows, live = (one[has_key] for one in (pairs >> coded.bits, code, rows, live))
+    return PairRows(bucket + coded.low, code, rows - live, live, coded.key.names_of)
+
+
+def _each_once(pairs: Ints) -> tuple[Ints, Ints]:
+    """Each pair once, ascending, and how often it is there; they are sorted in place."""
+    pairs.sort()
+    is_first = np.ones(len(pairs), bool)
+    np.not_equal(pairs[1:], pairs[:-1], out=is_first[1:])
+    places = np.flatnonzero(is_first)
+    return pairs[places], np.diff(places, append=len(pairs))
 
 
 def _count(

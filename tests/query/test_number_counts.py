@@ -228,8 +228,8 @@ def test_few_numbers_make_the_scan_cheaper_and_only_where_nothing_else_is_asked(
 @pytest.mark.parametrize("most", [2**20, 2**40])
 def test_sums_of_squares_are_exact(most: int) -> None:
     rows = np.array([most, most - 1, 3, 0], np.int64)
-    assert key_scan._sum_of_squares(rows) == sum(int(one) ** 2 for one in rows)
-    assert key_scan._sum_of_squares(rows[:0]) == 0
+    assert key_scan.sum_of_squares(rows) == sum(int(one) ** 2 for one in rows)
+    assert key_scan.sum_of_squares(rows[:0]) == 0
 
 
 @given(st.lists(st.integers(1, 5), max_size=12), st.integers(1, 14))
