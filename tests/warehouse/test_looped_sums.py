@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import random
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +106,19 @@ def test_sums_are_those_of_numpy(loop: Any) -> None:
     looped.add(numbers, codes)
     summer.add(numbers, np.flatnonzero(np.diff(codes, prepend=-1)), np.arange(3))
     assert list(looped.each()) == list(summer.each())
+
+
+def test_rows_that_need_too_many_cells_are_left_to_numpy(loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looped_sums, "CELLS", 2)
+    monkeypatch.setattr(looped_sums, "MOST_CELLS", 4)
+    numbers = 2.0 ** np.arange(-3, 4)
+    looped = LoopedSums(loop, 2)
+    assert looped.add(numbers, np.zeros(7, np.int64)) == 4
+    assert looped.add(numbers[2:], np.ones(5, np.int64)) == 0
+    assert looped.add(numbers[:4], np.zeros(4, np.int64)) == 4
+    summer = CodeSums(2, LoopedSums(loop, 2))
+    summer.add(np.tile(numbers, 2), np.array([0, 7]), np.arange(2))
+    assert list(summer.each()) == [sums_of(numbers.tolist())] * 2
 
 
 @pytest.mark.parametrize("beyond", [2**53, -(2**53), 2**63 - 1, -(2**63)])
@@ -238,3 +253,40 @@ def test_numpy_adds_where_the_loop_cannot_be_compiled(
     assert caplog.messages == [
         "rows are added by numpy, because numba cannot compile the loop: Numba needs NumPy 2.4 or less"
     ]
+
+
+def test_numpy_adds_where_no_thread_can_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(looped_sums, "LOAD_ROWS", 0)
+    monkeypatch.setattr(looped_sums, "Thread", lambda **_: SimpleNamespace(start=fails))
+    loading = Loading()
+    with caplog.at_level(logging.WARNING, "tidemark.sums"):
+        loading.added(1)
+        loading.added(1)
+    assert loading.loop is None
+    assert caplog.messages == [
+        "rows are added by numpy, because nothing loads the loop: can't start new thread"
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+def test_a_process_forks_once_the_loop_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a child would have the locks of a thread that it does not have."""
+
+    def load() -> Any:
+        time.sleep(0.1)
+        return "the loop"
+
+    state = Loading()
+    monkeypatch.setattr(looped_sums, "LOAD_ROWS", 0)
+    monkeypatch.setattr(looped_sums, "_loaded", load)
+    monkeypatch.setattr(looped_sums, "loading", lambda: state)
+    state.added(1)
+    child = os.fork()
+    if not child:
+        os._exit(0 if state.loop else 1)
+    assert os.waitpid(child, 0)[1] == 0

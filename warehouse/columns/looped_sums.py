@@ -12,13 +12,14 @@ a thread of its own once a process has added LOAD_ROWS rows with numpy and adds 
 does not load it.
 
 Cost: about 3 nanoseconds a row, a quarter of numpy's. Memory: 8 KB a code, as far as it is touched, and 130
-bytes a cell.
+bytes a cell; rows that need more than MOST_CELLS are left to numpy.
 """
 
 from __future__ import annotations
 
 import logging
-from threading import Lock, Thread
+import os
+from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ _LOG = logging.getLogger("tidemark.sums")
 
 LOAD_ROWS = 2**21  # to add so many takes numpy 20 milliseconds
 MOST_CODES = 2**10  # whose places are found sooner than the numbers of each are added by numpy
-CELLS = 2**8  # for which there is room at first
+CELLS, MOST_CELLS = 2**8, 2**17  # for which there is room at first, and at most
 _NONE = np.zeros(0, bool)
 _GREATEST = np.iinfo(np.int64).max
 _HALF, _LOW = 32, 27
@@ -54,16 +55,27 @@ class Loading:
 
     def __init__(self) -> None:
         self.loop: ModuleType | None = None
-        self._rows, self._is_begun, self._lock = 0, False, Lock()
+        self._rows, self._lock = 0, Lock()
+        self._thread: Thread | None = None
 
     def added(self, rows: int) -> None:
         """Counts rows that were added without the loop; loads it if LOAD_ROWS were added before them."""
         with self._lock:
-            begins = self._rows >= LOAD_ROWS and not self._is_begun
-            self._rows, self._is_begun = self._rows + rows, self._is_begun or begins
-        if begins:
-            # The process waits for it at its end: to stop in the middle of compiled code could break it.
-            Thread(target=self._load, name="tidemark-loop").start()
+            begins = self._rows >= LOAD_ROWS and self._thread is None
+            self._rows += rows
+            if begins:
+                # The process waits for it at its end: to stop in the middle of compiled code could break it.
+                self._thread = Thread(target=self._load, name="tidemark-loop")
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the system gives no more threads
+                    _LOG.warning("rows are added by numpy, because nothing loads the loop: %s", error)
+
+    def wait(self) -> None:
+        """Waits until it is no longer being loaded."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not current_thread():
+            thread.join()
 
     def _load(self) -> None:
         try:
@@ -76,6 +88,11 @@ class Loading:
 def loading() -> Loading:
     """The one of this process."""
     return Loading()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child that was forked meanwhile would wait forever for locks of imports: none of its threads has them.
+    os.register_at_fork(before=lambda: loading().wait())
 
 
 class LoopedSums:
@@ -113,7 +130,7 @@ class LoopedSums:
     ) -> int:
         """Adds rows in their order, and returns how many were added: all up to one that the loop cannot add.
 
-        That is an integer of more than 53 bits, or a code that is not among these.
+        That is an integer of more than 53 bits, a code that is not among these, or one of too many exponents.
 
         numbers: stored numbers of one measure. codes: of each row, from `least` on. is_null, is_live: for
             each row; empty if it is true of none.
@@ -124,7 +141,8 @@ class LoopedSums:
         while True:
             rows = [_lent(array[done:]) for array in given]
             done += self._loop.add_rows(*rows, (least, is_double), self._places)
-            if done == len(numbers) or self._places.used[0] < len(self._places.code_of):
+            cells = len(self._places.code_of)
+            if done == len(numbers) or self._places.used[0] < cells or cells >= MOST_CELLS:
                 return done
             self._grow()
 
