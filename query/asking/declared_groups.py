@@ -32,6 +32,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question
 from tidemark.query.reading import spending
+from tidemark.query.reading.costs import SLACK
 from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within, shown_window
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
@@ -100,7 +101,8 @@ class _Ways(Generic[M]):
         wanted, reading = self.plan.request.wanted, None
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
         estimates = {} if wanted.needs_sums else {INDEX: alone}  # marks have no sums of groups
-        together = session.many_groups.cost(view, parts, groups, wanted)
+        may_save = wanted.needs_sums or costs.corrected(self._topic, INDEX, alone) > SLACK
+        together = session.many_groups.cost(view, parts, groups, wanted) if may_save else None
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all else sizes)
             reading = session.many_groups.reading(view, parts)
@@ -111,7 +113,7 @@ class _Ways(Generic[M]):
             if wanted.needs_sums:
                 estimates[SCAN] += costs.sums(rows)
         ways = replace(self, is_only=len(estimates) == 1)
-        return costs.answer("sums" if wanted.needs_sums else "groups", ways, estimates, reading)
+        return costs.answer(self._topic, ways, estimates, reading)
 
     def by(self, way: Way) -> Asked[M] | None:
         """See `Ways.by`."""
@@ -124,7 +126,11 @@ class _Ways(Generic[M]):
             )
             if together is not None:
                 return self._asked_together(together)
-        return self._chosen()
+        return self._chosen(way)
+
+    @property
+    def _topic(self) -> str:
+        return "sums" if self.plan.request.wanted.needs_sums else "groups"
 
     @property
     def _ticks(self) -> list[Window]:
@@ -165,15 +171,16 @@ class _Ways(Generic[M]):
         certain = None if self.choice.largest is None else True
         return {**fields_of(self.session, self.view, self.plan.mode, self.parts[0]), "certain": certain}
 
-    def _chosen(self) -> Asked[M]:
-        """The answers about groups that are chosen first; together, or each alone, as is less work."""
+    def _chosen(self, way: Way) -> Asked[M]:
+        """The answers about groups that are chosen first; by whole runs, or each alone, as is less work.
+
+        way: the one that is taken. It was chosen by an estimate of how many groups there are.
+        """
         choice, session, view, wanted = self.choice, self.session, self.view, self.plan.request.wanted
         sizes = () if self.key is None else group_sizes(session, choice, self.key, self._whole)
         groups, windows = chosen_groups(choice, sizes), len(self.parts)
         asked = groups, chosen_selections(choice, groups, sizes), self.parts, self._fields
-        cost = session.many_groups.cost(view, self.parts, len(groups), wanted)
-        alone = session.costs.groups(len(groups), windows, len(runs_within(view.runs, self._ticks)))
-        if wanted.needs_sums or (cost is not None and cost < alone):
+        if wanted.needs_sums or self._are_less_work(way, len(groups)):
             spending.takes(RUNS)
             together = session.many_groups.listed(session.snapshot, view, choice, *asked)
             self._check_rows(together)
@@ -184,6 +191,16 @@ class _Ways(Generic[M]):
         if choice.order is None:
             return self._asked([question.answers(wanted) for question in spending.checked(questions)])
         return self._asked(choice.order.read(questions, wanted, windows))
+
+    def _are_less_work(self, way: Way, groups: int) -> bool:
+        """Whether so many groups are less work by whole runs than each alone, as far as that is possible."""
+        session, costs, wanted = self.session, self.session.costs, self.plan.request.wanted
+        alone = costs.groups(groups, len(self.parts), len(runs_within(self.view.runs, self._ticks)))
+        alone = costs.corrected(self._topic, INDEX, alone)
+        if way == INDEX and alone <= SLACK:
+            return False
+        cost = session.many_groups.cost(self.view, self.parts, groups, wanted)
+        return cost is not None and (way == RUNS or costs.corrected(self._topic, RUNS, cost) < alone)
 
     def _check_rows(self, questions: Sequence[Question] | CellQuestions) -> None:
         if not self.choice.by:

@@ -20,7 +20,7 @@ from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, 
 from tidemark.query.quantiles.questions import Wanted
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
-from tidemark.query.reading.costs import FEWEST_CELLS, Costs, Reading
+from tidemark.query.reading.costs import Costs, Reading
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
 from tidemark.warehouse.columns.keys import no_names
@@ -40,12 +40,8 @@ class ManyGroups:
     def cost(
         self, view: GroupView, windows: Sequence[ShownWindow], groups: int, wanted: Wanted[Any]
     ) -> float | None:
-        """The cost of one pass over the runs of the windows; None for few groups, and for little memory.
-
-        Sums of any number of groups need all of their rows.
-        """
-        cells, fewest = groups * len(windows), 0 if wanted.needs_sums else FEWEST_CELLS
-        if not fewest <= cells <= MOST_CELLS or not self._live.fits(view):
+        """The cost of one pass over the runs of the windows; None for too many groups or little memory."""
+        if groups * len(windows) > MOST_CELLS or not self._live.fits(view):
             return None
         ticks = [window.ticks for window in windows]
         return self._runs.cost(view, ticks, groups, wanted.targets, adds=wanted.needs_sums)

@@ -68,7 +68,7 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered
+FEWEST_CELLS = 32  # of windows and ranks: for fewer ones, reading whole runs is not considered
 PATIENCE = 0.25  # seconds
 DOUBT = 30.0  # how many times too large an estimate may be
 TIMES = 1.5  # how many times as long as by the better way questions may take, beside SLACK

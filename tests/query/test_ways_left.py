@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.query.groupworld import HOUR, GroupWorld
 from tests.query.ways import QUESTIONS, Ask, Patch, told
 from tests.soak import draws
-from tidemark.query.groups import many_groups
 from tidemark.query.quantiles import many_windows
 from tidemark.query.reading import block_reader, spending
 from tidemark.query.reading.costs import Attempt, Costs, Rates, Reading
@@ -241,7 +240,6 @@ def test_whole_runs_are_read_when_scans_have_paid_for_it(
     world: GroupWorld, question: Ask, monkeypatch: Patch
 ) -> None:
     """A scan costs 10 ms here, and to read the 160 rows of history 25 ms: two scans pay 20 of these."""
-    monkeypatch.setattr(many_groups, "FEWEST_CELLS", 0)
     monkeypatch.setattr(many_windows, "FEWEST_CELLS", 0)
     wh = world.open()
     dear = {"bounds": 1e9, "target": 1e9, "slice": 1e9, "cell": 1e9}
