@@ -25,7 +25,12 @@ from tidemark.query.reading import spending
 from tidemark.query.reading.checked_files import checked_file
 from tidemark.query.reading.shares import worked_ahead
 from tidemark.warehouse.columns.keys import Key
-from tidemark.warehouse.columns.value_encoding import Measure, encode_column, encode_values, single_array
+from tidemark.warehouse.columns.value_encoding import (
+    Measure,
+    as_numpy_bools,
+    single_array,
+    stored_numbers,
+)
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.os_errors import report_unreadable_file
 
@@ -176,12 +181,11 @@ def _encoded(table: pa.Table, file: PlainFile, measure: Measure, by: Sequence[Ke
     """The rows of a row group without NULL in a column of the group."""
     nothing = np.zeros(0, bool)
     *columns, values = (single_array(table.column(name)) for name in file.columns)
-    own = encode_values(measure, values)
-    keys = [encode_column(key.column_type, one) for key, one in zip(by, columns, strict=True)]
-    groups = [key.stored for key in keys]
-    numbers, is_null = own.stored, own.null if values.null_count else nothing
+    groups = [stored_numbers(key.column_type, one) for key, one in zip(by, columns, strict=True)]
+    numbers = stored_numbers(measure.column_type, values)
+    is_null = as_numpy_bools(values.is_null()) if values.null_count else nothing
     if any(column.null_count for column in columns):
-        kept = ~np.any([key.null for key in keys], axis=0)
+        kept = ~np.any([as_numpy_bools(column.is_null()) for column in columns], axis=0)
         groups = [column[kept] for column in groups]
         numbers, is_null = numbers[kept], is_null[kept] if len(is_null) else is_null
     return Rows(groups, numbers, is_null, np.ones(len(numbers), bool) if file.is_live else nothing)

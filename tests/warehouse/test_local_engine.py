@@ -256,9 +256,18 @@ def test_a_reader_that_is_needed_twice_is_told(uri: Path, monkeypatch: pytest.Mo
         warehouse.load(None, uri, rows_of(0), "a")
         return true(race, *given)
 
-    with pytest.raises(InputError, match=r"can be read once.*Run it again"):
+    with pytest.raises(InputError, match=r"can be read once.*Pass a Table"):
         warehouse.load(None, uri, reader, "a", progress=other)
     assert warehouse.load(None, uri, rows_of(0).to_reader(), "a").outcome == "known"
+
+
+def test_a_reader_for_a_name_that_was_unloaded_is_told_unless_its_rows_are_wanted(uri: Path) -> None:
+    """They are compared with the rows that were unloaded, and then needed again."""
+    warehouse.load(None, uri, rows_of(0), "a")
+    warehouse.unload(None, uri, batch="a")
+    with pytest.raises(InputError, match=r"was unloaded.*Pass a Table"):
+        warehouse.load(None, uri, rows_of(1).to_reader(), "a")
+    assert warehouse.load(None, uri, rows_of(1).to_reader(), "a", again=True).outcome == "loaded"
 
 
 def test_the_first_batch_fixes_the_columns_without_spark(tmp_path: Path) -> None:

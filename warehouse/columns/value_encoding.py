@@ -135,21 +135,21 @@ def encode_values(measure: Measure, array: pa.Array) -> DecodedColumn:
 
 
 def encode_column(kind: ColumnType, array: pa.Array) -> DecodedColumn:
-    """An Arrow array of a type that is stored as a number, with masks of NaN and NULL.
+    """An Arrow array as stored numbers, see `stored_numbers`, with masks of NaN and NULL."""
+    stored = stored_numbers(kind, array)
+    nan = np.isnan(stored) if kind.is_double else np.zeros(len(array), dtype=bool)
+    null = as_numpy_bools(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
+    return DecodedColumn(stored, nan, null)
+
+
+def stored_numbers(kind: ColumnType, array: pa.Array) -> NDArray[Any]:
+    """The numbers as which an Arrow array is stored; undefined where it is NULL.
 
     It may be of a narrower type that widens to this one, or of Arrow's type null.
     """
     if pa.types.is_null(array.type):
-        rows = len(array)
-        return DecodedColumn(
-            np.zeros(rows, np.float64 if kind.is_double else np.int64),
-            np.zeros(rows, bool),
-            np.ones(rows, bool),
-        )
-    stored = kind.encode(array)
-    nan = np.isnan(stored) if kind.is_double else np.zeros(len(array), dtype=bool)
-    null = as_numpy_bools(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
-    return DecodedColumn(stored, nan, null)
+        return np.zeros(len(array), np.float64 if kind.is_double else np.int64)
+    return kind.encode(array)
 
 
 def epoch_micros(time: Measure, stored: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -110,9 +110,10 @@ class _ReaderRows(ArrowRows):
         """See `ArrowRows.read`. The iterator of a second call raises InputError."""
         if not self.unread:
             raise InputError(
-                "the rows of a RecordBatchReader are needed a second time because another writer committed "
-                "meanwhile, and a reader can be read once. This attempt changed nothing. Run it again with a "
-                "new reader, or pass a Table or a path."
+                "the rows of a RecordBatchReader are needed a second time, and a reader can be read once. "
+                "Rows are read again if another writer committed meanwhile, and if a batch of this name was "
+                "unloaded: they are compared with it first. This attempt changed nothing. Pass a Table or a "
+                "path."
             )
         reader = self.unread.pop()
         yield from _bounded(reader, self.batch_rows, reader)
