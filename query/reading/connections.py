@@ -39,11 +39,12 @@ _LEAST_WAIT = 0.001  # seconds
 _INTERRUPT_SECONDS = 0.05  # between two interrupts: one that comes before the query starts is lost
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ScanConnection:
     """A connection that may read files below some folders; `spills` is its folder for temporary files.
 
     memory: the bytes that DuckDB may use. tables: the names of the tables that the scan has made.
+    is_sound: whether it is known that no error has ended the database: a statement succeeded last.
     """
 
     connection: DuckDBPyConnection
@@ -51,6 +52,7 @@ class ScanConnection:
     spills: str
     memory: int
     tables: set[str] = field(default_factory=set)
+    is_sound: bool = False
 
     def table_of(self, name: str, rows: str) -> str:
         """The statement that keeps rows, SQL, in a temporary table until the scan ends."""
@@ -104,13 +106,15 @@ def give_back(used: ScanConnection) -> None:
 
     waiting = _idle.setdefault(os.getpid(), [])
     try:
-        used.connection.execute("SELECT 1").fetchall()  # refused after an error that ended the database
+        if not used.is_sound:
+            used.connection.execute("SELECT 1").fetchall()  # refused if there is no database any more
         for name in used.tables:
             used.connection.execute(f"DROP TABLE IF EXISTS {name}")
     except duckdb.Error:
         used.connection.close()
         return
     used.tables.clear()
+    used.is_sound = False
     waiting.append(used)
     while len(waiting) > IDLE:
         with suppress(IndexError):

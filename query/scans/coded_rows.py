@@ -143,7 +143,10 @@ class CodedRows:
         in_turn: bool = False,
         summed: bool = False,
     ) -> CodedRows:
-        """rows: of a share of items of these sizes. in_turn: whether one thread goes through all shares."""
+        """rows: of a share of items of these sizes.
+
+        in_turn: whether one thread goes through all shares, where no compiled loop adds without Python's lock.
+        """
         codes = codes_of(spans)
 
         def code_of(groups: Sequence[Ints]) -> Ints:
@@ -161,7 +164,8 @@ class CodedRows:
                     given = _rest(looped, given, code_of, spans)
                 return _share(given, code_of, codes, dtype_of_sums, looped)
 
-            return [one(*share) for share in shares] if in_turn else each_share(one, shares)
+            is_looped = dtype_of_sums is not None and loading().loop is not None
+            return [one(*share) for share in shares] if in_turn and not is_looped else each_share(one, shares)
 
         shares = shares_of(np.array(sizes, np.int64))
         found = read(dtype if summed and codes <= MOST_SUMMED else None)

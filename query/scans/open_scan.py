@@ -191,7 +191,10 @@ class OpenScan:
     def _ask(self, ask: Callable[[], T]) -> T:
         share = self._share if self._is_reading and not self._source.paths else None
         with report_duckdb_errors(_OPERATION, self._raised, self._explain):
-            return run_query(self.connection, ask, self._progress, share)
+            self._taken.is_sound = False
+            found = run_query(self.connection, ask, self._progress, share)
+            self._taken.is_sound = True
+            return found
 
     def _share(self) -> float:
         return self._source.share
