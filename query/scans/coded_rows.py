@@ -145,7 +145,7 @@ class CodedRows:
     ) -> CodedRows:
         """rows: of a share of items of these sizes.
 
-        in_turn: whether one thread goes through all shares, where no compiled loop adds without Python's lock.
+        in_turn: whether one thread goes through all shares, unless threads add without Python's lock.
         """
         codes = codes_of(spans)
 
