@@ -1,4 +1,4 @@
-"""Creates a warehouse: all tables, `events` last.
+"""Creates a warehouse: its tables, `events` last; without a schema, the first batch makes runs and marks.
 
 `events` carries the options, and a folder is a warehouse only once `events` exists. So a creation that was
 killed leaves no warehouse, and creating it again continues. Two creations at once with the same options both
@@ -74,8 +74,8 @@ def create(
               options of the object store, as delta-rs takes them
     secret_file, secret_command
               where the secret of private columns comes from, as `use_secret` takes them: it is not stored
-    reveal    whether the secret can reveal the values of tokens (`query.reveal`), and whether the text of
-              records that a stream cannot take is kept, sealed. Tokens then show how long values are
+    reveal    whether the secret can reveal the values of tokens (`query.reveal`). The text of records that a
+              stream cannot take is then kept, too, encrypted, and tokens show how long values are
 
     Raises InputError for an invalid option, for private columns without a secret or with another one, and for
     an object store that does not refuse a second put of the same object; OptionsMismatch if the warehouse
@@ -142,7 +142,9 @@ def _fingerprint(
     InputError for `reveal` without private columns, and without the package that it needs.
     """
     if reveal and not asked["private"]:
-        raise InputError("reveal=True is for private columns, and none is named: private=True.")
+        raise InputError(
+            "reveal=True is for private columns, and none is named. Name them, or all: private=True."
+        )
     if file is not None or command is not None:
         found = use_secret(file=file, command=command)
     elif asked["private"]:
@@ -159,8 +161,8 @@ def _with_secret(options: Options, fingerprint: str | None) -> Options:
     """The options of a warehouse; InputError if it has private columns and not this secret."""
     if options.private and fingerprint is not None and options.fingerprint != fingerprint:
         raise InputError(
-            f"the warehouse has the secret with the fingerprint {options.fingerprint}, and that of "
-            f"{fingerprint} was given. Give its own; 'reveal:' stands for reveal=True. Nothing was changed."
+            f"the warehouse has the secret with the fingerprint {options.fingerprint}, the given one "
+            f"has {fingerprint}. Give the warehouse's; 'reveal:' stands for reveal=True. Nothing was changed."
         )
     return options
 

@@ -1,8 +1,8 @@
 """The files of a warehouse, for clients that open it through this server: see served_ranges.py.
 
-Only tables of a warehouse that the server was started with are given, no other files of its folder, and no
-symbolic link is followed. Of several warehouses that are asked as one, each has its own name behind a dot, as
-in `flights.eu`.
+Only tables of a warehouse that the server was started with are given, and the file `_copied_from`; no other
+files of its folder, and no symbolic link is followed. Of several warehouses that are asked as one, each has
+its own name behind a dot, as in `flights.eu`.
 """
 
 from __future__ import annotations
@@ -58,16 +58,17 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 
 def files_of(wh: Warehouse, name: str) -> Files:
-    """The files of the warehouse of this name; after a dot in the name is one of several warehouses."""
+    """The files of the warehouse of this name; `flights.eu` is one of several that are asked as one."""
     site, sites = name.partition(".")[2], wh.sites
     if site in sites:
         return sites[site].store.files
+    first = name.partition(".")[0]
     has = (
-        "is one warehouse"
+        "is one warehouse: open it by this name"
         if "" in sites
-        else f"is several: {', '.join(f'{name.partition(chr(46))[0]}.{one}' for one in sites)}"
+        else f"is several: open one of them, {', '.join(f'{first}.{one}' for one in sites)}"
     )
-    raise InputError(f"no files are of {shortened(name)}: it {has}. Open each by its name.")
+    raise InputError(f"no files are of {shortened(name)}: {shortened(first)} {has}.")
 
 
 @report_os_errors("reading files of a warehouse")

@@ -1,8 +1,8 @@
 """Which value answers a rank: the choice among the values of the combined bounds.
 
     least_error_candidates   the value with the least certified error. Mode quick answers with it, and the
-                             other modes do where the likeliest value is not certain enough. The search is
-                             `RankBounds.best_candidate`; rank_search.py calls it
+                             other modes do where the likeliest value is not certain enough. rank_search.py
+                             calls it; its search is `RankBounds.best_candidate`
     likeliest_candidates     the first value whose likely rank reaches r, if its certified error is within the
                              allowed error. Modes accurate and exact answer with it
 

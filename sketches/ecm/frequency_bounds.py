@@ -1,8 +1,8 @@
 """A Count-Min sketch whose cells have bounds: the frequencies in one window of an ECM-sketch.
 
-Model. Every arrival of a window is counted in one cell of each row, the one that its key hashes to. R_j(x),
-the number of arrivals in x's cell of row j, is f(x), the number of arrivals of x, plus those of other keys
-in the cell. Each cell has bounds lo <= R <= hi.
+Model. Every arrival of a window is counted in one cell of each row, the one that its key hashes to. f(x) is
+the number of arrivals of x, R_j(x) that of all keys in x's cell of row j: f(x) and those of the others. Each
+cell has bounds lo <= R <= hi.
 
 Guarantee, with n the number of arrivals in the window, and eps, delta those of the row hashes:
 

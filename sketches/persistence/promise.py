@@ -108,14 +108,14 @@ class PersistenceTracker(Protocol):
     def persistent(self, now: int | None = None) -> PersistentItems:
         """The items that are persistent in the window that ends with the slot `now`.
 
-        now: at least the last slot, which None means; afterwards no row may be of an earlier slot.
+        now: the last slot, which is the default, or a later one; afterwards no row may be of an earlier slot.
 
         Raises InvalidInput for another `now`.
         """
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the state of all sites and of the coordinator; see messages.py for their count."""
+        """The bytes of the state of all sites and of the coordinator, as messages.py counts them."""
 
     @property
     def bytes_sent(self) -> int:

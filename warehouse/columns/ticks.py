@@ -3,8 +3,8 @@
     tick = floor((epoch_us - origin) / width)
 
 The origin is 1970, or the first Monday after it where ticks are whole weeks. In a warehouse without a time
-column, the tick of a row is the number of the first step that was not planned yet when its batch arrived. A
-row whose time is NULL has the tick `NO_TICK`: only the window `ALL_TIME` holds it.
+column, the tick of a row is the number of the step that was to be planned next when its batch arrived. A row
+whose time is NULL has the tick `NO_TICK`: only the window `ALL_TIME` holds it.
 
 Times lie in the years 1 to 9999 in UTC, from `FIRST_US` to `LAST_US`: Python's datetimes, SQL and ISO 8601
 have no others. Rows with other times are refused on input. If another tool wrote such times, they read as the

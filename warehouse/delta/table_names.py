@@ -14,7 +14,7 @@ REJECTED = "rejected"
 REMOVALS = "removals"  # this table and the next one come with the first removal
 REMOVED = "removed"
 PURGES = "purges"  # comes with the first purge
-ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # other tables come with the first batch, or may be made again
+ALWAYS_THERE = (EVENTS, STEPS, LEDGER)  # a warehouse cannot be without these tables
 COPIED_FROM = "_copied_from"  # a file with the identity of the source, until a copy is complete
 KEYS = "keys"
 KEY_MARKS = "key_marks"
@@ -54,12 +54,12 @@ def group_marks_table(columns: Sequence[str], measure: str) -> str:
 
 
 def index_runs_table(columns: Sequence[str]) -> str:
-    """The path of the table of runs of the index on the first column that includes the others."""
+    """The path of the runs of an index on the first of the columns, which includes the other ones."""
     return f"{INDEX_RUNS}/{group_folder(columns)}"
 
 
 def is_index_runs_table(address: str) -> bool:
-    """Whether the table at an address is the runs table of an index, and not of a group by `index_runs`."""
+    """Whether the address is that of an index's runs table, not of a group by a column `index_runs`."""
     *_, before, parent, _ = ["", "", *address.rstrip("/").split("/")]
     return parent == INDEX_RUNS and before != GROUP_RUNS
 
@@ -86,7 +86,7 @@ def marks_of(runs_table: str) -> str:
 
 
 def is_runs_table(name: str) -> bool:
-    """Whether a text is the path of the runs table of a measure, key, group or index, inside its folder."""
+    """Whether a text is a path, relative to the warehouse, of a measure's, key's, group's or index's runs."""
     parent, *rest = name.split("/")
     is_deep = len(rest) == (2 if parent == GROUP_RUNS else 1)
     return (

@@ -35,7 +35,7 @@ class ArrowRows(ABC):
 
     @property
     def tokens_of(self) -> str:
-        """The fingerprint of the secret whose tokens private columns have; empty if they have values."""
+        """The fingerprint of the secret that made the tokens in private columns; empty if they have none."""
         return ""
 
     @abstractmethod
@@ -236,7 +236,7 @@ def report_unreadable_input(path: Path) -> Iterator[None]:
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
-    # INT96 timestamps cover the years of other timestamps only in microseconds.
+    # In nanoseconds, the default, INT96 timestamps cover only the years 1677 to 2262.
     return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
 
 

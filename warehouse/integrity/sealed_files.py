@@ -6,7 +6,8 @@ everything between the bytes on disk and the decoded column: pages, headers, enc
 
 Row groups are found by name, and readers skip names that they do not know. So later versions may add row
 groups to a file. The footer may have further texts, each with a checksum. Files that another tool rewrote
-have no seal, and are read without comparison.
+have no seal, and are read without comparison. Nor have files of runs, which are opened here, too: their
+digests are in the marks.
 
 Pages have checksums too, which any Parquet reader can check. Checking takes as long as decoding, so the
 option `checksums` turns it on only where a file is read once: in loads, merges and verify.
@@ -176,8 +177,8 @@ def open_sealed(
     """Opens the file at the path; errors while it is read inside become DamagedWarehouse with its name.
 
     The columns `texts`, as far as the file has them, are read as dictionaries; with `repeated` also all other
-    text columns that the file stores so. INT96 timestamps, Spark's default, are read as microseconds to
-    cover the same years as others. `display_name` replaces the path in errors.
+    text columns that the file stores so. INT96 timestamps, Spark's default, are read as microseconds:
+    in nanoseconds they cover only the years 1677 to 2262. `display_name` replaces the path in errors.
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None

@@ -1,8 +1,8 @@
 """Selects rows of `events` in tasks: a mask for each file, and the number of selected rows by batch.
 
 The condition is evaluated only here: later steps use the masks. A task reads the columns of the condition in
-one file. In memory it has one row group of these columns, and a bit for each row of the file. A file is not
-read if all of its rows are of one batch, and its statistics show that all are selected.
+one file. In memory it has one row group of these columns, and at most two bytes for each row of the file. A
+file is not read if all of its rows are of one batch, and its statistics show that all are selected.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def count_batches(rows: pa.Table) -> Counter[BatchNumber]:
 def select(
     work: Work, condition: RowCondition | None, batches: Sequence[BatchRange], events: DeltaTable
 ) -> list[Selected]:
-    """The selected rows of the batches in this version of `events`: a value for each file that has some."""
+    """The selected rows of the batches in this version of `events`: a `Selected` for each file with some."""
     tasks, whole, of_names = [], [], work.options.names.of_statistics
     for file in list_files(events):
         held = tuple(one for one in batches if may_contain(file, one))

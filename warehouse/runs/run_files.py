@@ -35,9 +35,10 @@ SAMPLES, SAMPLE_ROWS, LEAST_SAVING = 8, 2**12, 0.05
 
 
 class InputReader(Generic[R]):
-    """Reads the rows of slices from the input `source` of a merge; the last file stays open for the next one.
+    """Reads the rows of slices from the input `source` of a merge.
 
-    The slices ascend. `digest` is that of the rows that were read.
+    The slices ascend; the last file stays open for the next slice.
+    `digest` is that of the rows that were read.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class InputReader(Generic[R]):
                 yield part
 
     def _tables(self, rows: InputRange) -> Iterator[pa.Table]:
-        """Reads the range: a table for each file that has rows of it. Only row groups of it are read."""
+        """The rows of the range: a table for each file with some; reads only row groups with rows of it."""
         for file in self._files:
             low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
             if low < high:
@@ -133,7 +134,7 @@ def write_rows(
     pieces: Iterator[R],
     run_spec: RunSpec | None,
 ) -> MarkedFile:
-    """Writes consecutive sorted pieces as one file of a run; as a chunk if `run_spec` is None."""
+    """Writes consecutive sorted pieces as a file of a run; if `run_spec` is None, as a chunk to be merged."""
     filesystem.create_dir(path.rsplit("/", 1)[0], recursive=True)
     collector = projection.collector(run_spec)
     schema = projection.to_stored(projection.merge([])).schema
