@@ -10,7 +10,8 @@
 The live rows are read first, because exact live ranks leave narrower brackets to read in history.
 
 Memory. The bracket of a rank holds fewer than two grains of rows per run. Ranks are answered in rounds of at
-most `rows_a_round` rows. Only the last row group of a round may be read again by the next round.
+most `rows_a_round` rows (not the rounds of requests to a store). Only the last row group of a round may be
+read again by the next round.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ object_client, s3_options
                   delta-rs. A further store gets a file like s3_options, and far_files chooses it
 served_files, served_client, served_ranges
                   its files behind `tidemark serve`
-retries           when anything here is tried again: pauses and counts, for all loops of tries
+retries           when anything here is tried again: pauses and counts, for all loops of tries, in the process
+                  that tries. What other processes shall see, commits notes in the log, as lost races
 round_trips, disk_cache, write_behind, probe
                   requests to a store: sent together, kept; uploads; the test of a store
 tables, table_open, table_names, table_facts, idle_tables, data_files
-                  tables: opened, read, kept open, and their files
+                  tables: opened, read, kept open while nobody uses them (idle_tables), and their files
 changes, commits, races, lost_race_counter, own_files
                   a commit: what it changes, whether it was done, planned anew after a lost race; how
                   many races were lost; files of this writer
