@@ -64,9 +64,9 @@ def files_of(wh: Warehouse, name: str) -> Files:
         return sites[site].store.files
     first = name.partition(".")[0]
     has = (
-        "is one warehouse: open it by this name"
+        "is one warehouse. Open it by this name"
         if "" in sites
-        else f"is several: open one of them, {', '.join(f'{first}.{one}' for one in sites)}"
+        else f"is several: {', '.join(f'{first}.{one}' for one in sites)}. Open one of these"
     )
     raise InputError(f"no files are of {shortened(name)}: {shortened(first)} {has}.")
 
