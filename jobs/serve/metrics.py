@@ -39,8 +39,7 @@ _SECOND = timedelta(seconds=1)
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_up": ("Whether the last look at the warehouse succeeded.", ()),
     "tidemark_newest_row_timestamp_seconds": (
-        "The start of the newest tick with rows that is not in the future: "
-        "the newest row's event time is at or after it.",
+        "The start of the newest tick with rows, not in the future: the newest event time is at or after it.",
         (),
     ),
     "tidemark_tick_seconds": ("The width of a tick.", ()),
