@@ -24,7 +24,6 @@ from tidemark.query.scans import coded_pieces, coded_rows, divided_rows, event_s
 from tidemark.query.scans.coded_pieces import CodeTotals, Piece
 from tidemark.query.scans.coded_rows import CodedRows
 from tidemark.query.scans.plain_files import FileReading, PlainFile
-from tidemark.warehouse.columns import value_encoding
 from tidemark.warehouse.columns.code_sums import EachSums
 from tidemark.warehouse.columns.codes import stable_order
 from tidemark.warehouse.columns.exact_sums import UNIT_BITS, Sums
@@ -190,13 +189,7 @@ def _live_files_are_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def _null_is_the_group_0(patch: pytest.MonkeyPatch) -> None:
-    right = value_encoding.encode_column
-
-    def encode(kind: Any, column: pa.Array) -> Any:
-        found = right(kind, column)
-        return replace(found, null=np.zeros_like(found.null))
-
-    patch.setattr(plain_files, "encode_column", encode)
+    patch.setattr(plain_files, "as_numpy_bools", lambda column: np.zeros(len(column), bool))
 
 
 def _small_pieces_are_not_added(patch: pytest.MonkeyPatch) -> None:
