@@ -43,7 +43,7 @@ The rooms, from the lowest floor to the highest:
     events, exchange, runs
                       reads of `events`, and the plans of loads; messages between sites as files; layout,
                       merges, files and marks of runs
-    projections       what is stored sorted: values, values by group, keys
+    projections       what is stored sorted: values, values by group, keys, indexes; companions' cells
     settings          the options of a warehouse, and the features of its format
     ledger, work      summaries of batches that are not loaded, in ranges (the cascade); what a call that
                       writes works with
@@ -52,15 +52,15 @@ The rooms, from the lowest floor to the highest:
                       reader sees at one moment.
                       snapshots is hard: tables are looked at one after the other while others commit, and
                       no row may be missed or counted twice
-    removals          how rows are removed: selected, files written without them, decided, applied to runs
+    removals          how rows are removed: selection, files without them, the commit, the runs
     create, load, maintain, rotate, verification
                       a new warehouse; a load from end to end; old files; a newer secret of private columns;
                       the checks of verify. load.py is the hardest file, with loads/history.py: it must go on
                       from any crash, and beside other loaders
     repairs           how damaged tables are made again
     alter, remove, repair, verify
-                      measures, keys and groups, added and dropped; unload and delete; what is damaged, made
-                      again; every invariant, checked
+                      measures, keys, groups, indexes, added and dropped; unload and delete; what is damaged,
+                      made again; every invariant, checked
     copy, correct, expire, restore
                       a copy of a warehouse, of one moment; rows replaced by others; rows that are too old
                       removed; removed rows restored

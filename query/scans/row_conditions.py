@@ -68,7 +68,7 @@ class WhereCondition:
 
 
 def where_condition(text: str, columns: Mapping[str, str]) -> WhereCondition:
-    """The condition that the text is; `columns` has Delta's type of each column.
+    """The text as a condition; `columns` has Delta's type of each column.
 
     InputError as `checked_expression`.
     """

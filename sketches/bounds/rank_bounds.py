@@ -13,8 +13,8 @@ One pair of step functions serves both ranks, because moving from rank_lt(x) to 
 values equal to x. A sketch, the marks of a run and an exact array are all converted to this form, and
 disjoint multisets are combined by adding their bounds.
 
-The error of an answer x to rank r is max(0, r - rank_le(x), rank_lt(x) + 1 - r): ties with x add no error. At
-unique values[j] the ranks are bounded by lo[j + 1] and hi[j], so its certified error is
+The error of an answer x to rank r is max(0, r - rank_le(x), rank_lt(x) + 1 - r): ties with x add no error. If
+values[j] is unique, its rank_le >= lo[j + 1] and its rank_lt <= hi[j], so its certified error is
 
     max(0, r - lo[j + 1], hi[j] + 1 - r).
 """
@@ -124,7 +124,7 @@ class RankBounds:
         # before it.
         crossing, last = self.bracket(ranks)
         end = np.minimum(last + 1, k)
-        while (crossing < end).any():  # binary search: adding whole arrays would cost more than searching
+        while (crossing < end).any():  # binary search: hi + lo of all steps would cost more
             middle = np.minimum((crossing + end) // 2, k - 1)
             # Two ranks are never added: with 2**62 elements the sum would overflow int64.
             beyond = self.hi[middle] + 1 - ranks > ranks - self.lo[middle + 1]

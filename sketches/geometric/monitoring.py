@@ -39,8 +39,8 @@ class Monitoring:
     [True, False]
 
     queries: see queries.py. sites: n, from 1 to 2**16.
-    eps, delta: of the sketches, as of `ECM`; for inner products if a query is about these.
-    bits: keys are integers below 2**bits, which ranges of keys need; None means digests.
+    eps, delta: of the sketches, see `ECM`; of their inner products if a query is about such.
+    bits: keys are integers below 2**bits (ranges of keys need this); None: digests.
     seed: of the row hashes. channel: carries the messages; None means one that does no harm.
 
     Raises InvalidInput for values out of range, and if the arrays would take more than 4 GiB.
@@ -75,7 +75,7 @@ class Monitoring:
 
     @property
     def phases(self) -> dict[str, int]:
-        """How often sites were balanced, all asked (first), and all vectors collected (second)."""
+        """How often some sites were balanced, all were (`first`), and all vectors collected (`second`)."""
         return dict(self._coordinator.phases)
 
     @property

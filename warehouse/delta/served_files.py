@@ -1,4 +1,4 @@
-"""Files of a warehouse, read from `tidemark serve`: a round is one request, and nothing can be written.
+"""Files of a warehouse, read from `tidemark serve`, a round in few requests; nothing can be written.
 
 delta-rs has no way to a server. So the logs of tables are copied, as far as a version needs them, and opened
 from the copies (log_replica.py, table_open.py). All else is as in an object store (far_files.py): what was
@@ -34,7 +34,7 @@ from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.temporary_folders import make_folder
 
-AT_ONCE = 4  # requests of a round that has more bytes than an answer
+AT_ONCE = 4  # requests at a time, if a round needs several
 MOST_FILE_BYTES = 2**30  # of a file that is read as a whole
 
 
@@ -83,7 +83,7 @@ class ServedFiles(FarFiles):
         return [_joined(found, _pieces(one)) for one in ranges]
 
     def _read_all(self, ranges: Sequence[ByteRange]) -> list[bytes | None]:
-        """The bytes of the ranges of one request, and of further ones for what is cut off."""
+        """The bytes of one request's ranges; what is cut off takes further requests."""
         parts: list[list[bytes]] = [[] for _ in ranges]
         absent: set[int] = set()
         open_ones = dict(enumerate(ranges))
@@ -168,7 +168,7 @@ class _Handler:
         return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[fs.FileInfo]:
-        """Facts about files; a folder is one with files below it."""
+        """Facts about paths; one with files below it is a folder."""
         return [self._info(path) for path in paths]
 
     def _info(self, path: str) -> fs.FileInfo:
@@ -196,7 +196,7 @@ class _Handler:
         return [one for one in infos if recursive or "/" not in one.path[len(prefix) :]]
 
     def open_input_file(self, path: str) -> io.BufferedReader:
-        """A file, each read of which is a request; FileNotFoundError without one."""
+        """A file, read in pieces of a megabyte or more; FileNotFoundError if there is none."""
         found = self._info(path)
         if found.type != fs.FileType.File:
             raise FileNotFoundError(path)
@@ -240,7 +240,7 @@ class _Opened(io.RawIOBase):
 
 
 def planned(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
-    """The ranges in the order of their bytes, split so that each part fits into an answer.
+    """The ranges, in their order, as requests that each fit into an answer.
 
     A range without an end counts nothing: an answer that is longer is cut, and goes on with another request.
     """

@@ -21,7 +21,7 @@ Range: TypeAlias = tuple[int, int]
 
 
 def is_remote(filesystem: fs.FileSystem) -> bool:
-    """Whether the file system is that of an object store."""
+    """Whether the file system is far."""
     return isinstance(filesystem, fs.PyFileSystem)
 
 
@@ -46,7 +46,7 @@ class ReadAhead(io.RawIOBase):
         self._expected = (start, stop)
 
     def read_at_once(self, ranges: Sequence[Range]) -> None:
-        """Reads ranges that are needed next in one round.
+        """Reads in one round ranges that are needed next.
 
         Nothing is read if they are too long together, if `expect` has all of them, or if the object is small.
         """

@@ -3,8 +3,7 @@
 Model. A *place* is (file, row): the origin of a row of `events` (events/origins.py), which is the file in
 which it was first written, and its number there. A run stores of each row whose value is not NULL
 (value, file, row, tick), ascending by the value; values are ordered as keys are, NaN last. So the rows with
-a value, or with values from u to v, are a range of the run, and the marks say between which rows it starts
-and ends.
+a value, or with values from u to v, are a range of the run, and the marks bracket its start and its end.
 
 An index may *include* other columns. Its rows are then (value, included values, file, row, tick), and a
 question about these columns alone is answered by them, without `events`: all columns of the index are stored
@@ -59,8 +58,8 @@ from tidemark.warehouse.runs.run_files import bounded_block_edges, fixed_block_e
 from tidemark.warehouse.sizes import DEFAULT, Tuning
 
 VALUE, FILE, ROW, TICK = "value", "file", "row", "tick"  # stored columns
-# Times the blocks of a measure are larger: few rows of a run are read at a time. Blocks with included columns
-# take longer to read. Still smaller ones take longer to write.
+# By how much the blocks of a measure are larger: few rows of a run are read at once. Blocks with included
+# columns take longer to read. Still smaller ones take longer to write.
 _SMALLER, _SMALLER_WITH_INCLUDED = 2, 8
 
 
@@ -171,7 +170,7 @@ class RowIndex(Projection[PlacedRows]):
         totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(null), null))
         included = (stored_column(key, single_array(events.column(key.name))) for key in self.included)
         files, rows = (_numbers(events, name) for name in (FILE_OF_ROW, ROW_IN_FILE))
-        found = PlacedRows(self.column, texts, values, tuple(included), files, rows, ticks)  # type: ignore[arg-type]  # those of a text
+        found = PlacedRows(self.column, texts, values, tuple(included), files, rows, ticks)  # type: ignore[arg-type]  # texts have codes
         return found.take(np.flatnonzero(~null)) if null.any() else found, totals
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
@@ -226,7 +225,7 @@ class RowIndex(Projection[PlacedRows]):
         )
 
     def from_stored(self, stored: ColumnsByName) -> list[PlacedRows]:
-        """The rows; if values are texts in parts, each with a single dictionary."""
+        """The rows; of texts, in parts with a single dictionary each."""
         values = stored[VALUE]
         included = [
             read_column(key, stored[name])
@@ -255,7 +254,7 @@ class RowIndex(Projection[PlacedRows]):
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Dictionaries of few numbers and of values that are texts; DELTA_BINARY_PACKED for integers."""
+        """Dictionaries for file, tick and text values; DELTA_BINARY_PACKED for other integers."""
         stored = {VALUE: self.column, **dict(zip(self.stored_included, self.included, strict=True))}
         integers = [name for name, key in stored.items() if not key.is_text and not key.is_double]
         return {

@@ -29,7 +29,7 @@ def parse_options(**given: Any) -> dict[str, Any]:
 
     `measures` is a name or an iterable of names; an item of `keys` and `groups` is a name, or a list of names
     for several columns; `companions` maps names to (kind, column); `tick` and `grace` are durations as text.
-    `key` is a key, the first one.
+    `key` goes first in `keys`.
 
     Raises InputError for an invalid value.
     """
@@ -45,7 +45,7 @@ def parse_options(**given: Any) -> dict[str, Any]:
         columns = chain.from_iterable([*(parsed["keys"] or ()), *(parsed["groups"] or ())])
         parsed["private"] = list(dict.fromkeys(columns))
         if not parsed["private"]:
-            raise InputError("private=True means the columns of the keys, and there is no key. Name one.")
+            raise InputError("private=True means the columns of keys and groups; there is none. Name one.")
     for name, value in parsed.items():
         if value is not None:
             KINDS[OPTIONS[name].kind].check(OPTIONS[name], value)

@@ -25,7 +25,7 @@ def _are_numbers(value: Any, least: int = 0) -> bool:
 
 
 def _are_earlier_names(value: Any) -> bool:
-    """Whether the value maps names of columns to lists of names, whose first ones differ."""
+    """Whether the value maps names of columns to lists of names, each with another first name."""
     return (
         isinstance(value, dict)
         and all(name and is_list_of_names(earlier) for name, earlier in value.items())
@@ -45,12 +45,12 @@ def _is_rotation(value: Any) -> bool:
     )
 
 
-# What alter, repair, loads and expiry write beside the options, and which values are valid, in words. Each is
-# absent while it is empty or None.
+# What calls write beside the options, and which values are valid, in words. Each is absent while it is empty
+# or None.
 BESIDE: Mapping[str, str] = {
     "built_from": 'be an object that maps runs tables to steps: {"keys/origin": 7}',
-    "dropped": 'be an object that maps runs tables to microseconds: {"runs/delay": 1764000000}',
-    "added_columns": 'be an object that maps columns to microseconds: {"tip": 1764000000}',
+    "dropped": 'map runs tables to times in microseconds: {"runs/delay": 1764000000000000}',
+    "added_columns": 'map columns to times in microseconds: {"tip": 1764000000000000}',
     "features": 'be an object that maps names to versions: {"wide-marks": "0.3.0"}',
     "least_kappa": "be a whole number above 1",
     "horizon": "be the number of a tick, such as 20000",
@@ -121,7 +121,7 @@ def damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWareho
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {PROPERTY_PREFIX}{name} of its events table is "
         f"{shortened(value)}: {reason.rstrip('.')}. "
-        "Set it to what the warehouse was created with."
+        "Set it to its last valid value: older entries of the table's log may have it."
     )
 
 

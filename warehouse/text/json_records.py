@@ -1,7 +1,7 @@
 """JSON records, strictly (RFC 8259): one object in UTF-8, no name twice in an object, no half surrogate pair.
 
-The names of an object's fields are those of the columns, upper and lower case counted, and it has one of them
-at least. Other fields are refused in a file, and ignored in a record of Kafka.
+A field has the name of a column, upper and lower case count; an object has at least one such field. Other
+fields are refused in a file, and ignored in a record of Kafka.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class JsonRecords:
         return Parsed(pa.RecordBatch.from_arrays(arrays, schema=self.columns.schema), refused)
 
     def _fault(self, record: dict[str, Any], malformed: str) -> str:
-        """Why a record has none of the columns, or a field that differs from one only in case; else empty."""
+        """Why a record is refused: no column, another case, or a field that is none; else empty."""
         names = self.columns.schema.names
         if not self.others or not record.keys() >= set(names):
             by_lower_name = {name.lower(): name for name in names}
@@ -107,7 +107,7 @@ def each_object(records: pa.Array, malformed: str) -> tuple[list[dict[str, Any] 
             refused[row] = str(error)
         except _Malformed as error:
             refused[row] = f"{malformed}: {error}"
-        except ValueError as error:  # an integer of thousands of digits; the rest is about Python's settings
+        except ValueError as error:  # thousands of digits; after ';' it is about Python's settings
             refused[row] = f"{malformed}: {str(error).partition(';')[0]}"
         objects.append(None)
     return objects, refused
