@@ -19,7 +19,7 @@ this process does the work. The package and its calls:
     warehouse.correct(spark, uri, df, batch="fix", on="id") # replaces rows by others in one step
     warehouse.delete(spark, uri, where="user = 'x'", purge=True)   # and no file has them a grace later
     warehouse.certificates(uri)                             # what is certified of each purge
-    warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files; checks every invariant
+    warehouse.maintain(spark, uri); warehouse.verify(uri)   # deletes old files, dropped tables; checks all
     warehouse.repair(spark, uri, dry_run=True)              # what is damaged is made again from events
     warehouse.copy(uri, "s3://backup/flights")              # while others write; verified
     warehouse.new_secret(); warehouse.use_secret(file="secret")     # of warehouses created with private=True

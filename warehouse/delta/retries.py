@@ -1,9 +1,9 @@
 """Tries: how often something is tried, counted and with pauses between; and deletions, which are tried again.
 
-Whatever the package tries again goes through `Tries.again`, with a condition of its own: commits.py and
-tables.py for what a store did not confirm, `Race` of races.py for lost races, object_client.py for reads that
-were cut off, served_client.py for requests to a server, `_delete` below; and verify.py, with a `Patience` of
-its own. What delta-rs tries again by itself is not seen here.
+What is tried again at a log, a store or a server goes through `Tries.again`, with a condition of its own:
+commits.py and tables.py for what a store did not confirm, `Race` of races.py for lost races, object_client.py
+for reads that were cut off, served_client.py for requests to a server, `_delete` below; and verify.py, with a
+`Patience` of its own. What delta-rs tries again by itself is not seen here.
 
 delta-rs sends a delete as a POST request, which it does not repeat after a connection was cut. An object
 store lets one delete what is gone, so `_delete` repeats it.

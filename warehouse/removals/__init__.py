@@ -3,8 +3,8 @@
 `unload`, `delete` and `correct` (remove.py, correct.py) go through these files in this order:
 
 row_values, value_ranges, given_rows
-                  rows by their values, such as all rows of one key; files without any; rows that are given
-conditions        rows by a condition, or by their times
+                  rows by their values (`keys=`), such as all rows of one key; files without any; given rows
+conditions        rows by a condition (`where=`), which query/scans/row_conditions.py checks, or by times
 rows_to_remove    what a removal takes: batches, a condition, what comes instead; the plans that lose rows
 coming            corrections: the rows that come
 select, rewrite   a mask for each file of `events`, in tasks; the files without the selected rows

@@ -1,4 +1,4 @@
-"""The parts of `verify`; warehouse/verify.py lists all checks, and has that of levels and kappa.
+"""The parts of `verify`; warehouse/verify.py lists all checks, and compares kappa with runs/levels.py.
 
 pinned_tables     all tables, each at one version
 run_checks        history: rows, marks and counts of runs
