@@ -32,7 +32,7 @@ from tidemark.query.keys.key_windows import KeyWindow
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.questions import Question
 from tidemark.query.reading import spending
-from tidemark.query.reading.costs import SLACK
+from tidemark.query.reading.costs import FEWEST_CELLS, SLACK
 from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within, shown_window
 from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
@@ -101,8 +101,7 @@ class _Ways(Generic[M]):
         wanted, reading = self.plan.request.wanted, None
         alone = costs.groups(groups, len(parts), len(runs_within(view.runs, windows))) + sizes
         estimates = {} if wanted.needs_sums else {INDEX: alone}  # marks have no sums of groups
-        may_save = wanted.needs_sums or costs.corrected(self._topic, INDEX, alone) > SLACK
-        together = session.many_groups.cost(view, parts, groups, wanted) if may_save else None
+        together = self._cost_together(groups)
         if together is not None:
             estimates[RUNS] = together + (0.0 if self._asks_all else sizes)
             reading = session.many_groups.reading(view, parts)
@@ -194,13 +193,24 @@ class _Ways(Generic[M]):
 
     def _are_less_work(self, way: Way, groups: int) -> bool:
         """Whether so many groups are less work by whole runs than each alone, as far as that is possible."""
-        session, costs, wanted = self.session, self.session.costs, self.plan.request.wanted
+        cost = self._cost_together(groups)
+        if cost is None or way == RUNS:
+            return cost is not None
+        costs = self.session.costs
         alone = costs.groups(groups, len(self.parts), len(runs_within(self.view.runs, self._ticks)))
-        alone = costs.corrected(self._topic, INDEX, alone)
-        if way == INDEX and alone <= SLACK:
-            return False
-        cost = session.many_groups.cost(self.view, self.parts, groups, wanted)
-        return cost is not None and (way == RUNS or costs.corrected(self._topic, RUNS, cost) < alone)
+        return costs.corrected(self._topic, RUNS, cost) < costs.corrected(self._topic, INDEX, alone)
+
+    def _cost_together(self, groups: int) -> float | None:
+        """The cost of so many groups by whole runs; None where that is not considered.
+
+        It is not for few groups and windows, unless the index has needed long twice: once its marks are in
+        memory, it takes less than estimated.
+        """
+        session, wanted = self.session, self.plan.request.wanted
+        is_many = wanted.needs_sums or groups * len(self.parts) >= FEWEST_CELLS
+        if not is_many and session.costs.lasted(self._topic, INDEX) <= SLACK:
+            return None
+        return session.many_groups.cost(self.view, self.parts, groups, wanted)
 
     def _check_rows(self, questions: Sequence[Question] | CellQuestions) -> None:
         if not self.choice.by:

@@ -68,7 +68,7 @@ from tidemark.warehouse.projections.key_marks import KeyMarks
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-FEWEST_CELLS = 32  # of windows and ranks: for fewer ones, reading whole runs is not considered
+FEWEST_CELLS = 32  # for fewer groups x windows x ranks, reading whole runs is not considered at first
 PATIENCE = 0.25  # seconds
 DOUBT = 30.0  # how many times too large an estimate may be
 TIMES = 1.5  # how many times as long as by the better way questions may take, beside SLACK
@@ -174,10 +174,12 @@ class Costs:
         """Forgets all learned factors.
 
         `factors` are by topic and way, `_measured` has those that answered. `_asked` counts the questions of
-        a topic that had several ways, and a way is tried next at the question `_due`.
+        a topic that had several ways, and a way is tried next at the question `_due`. `_last` has the
+        microseconds that the last two answers took.
         """
         self.factors: dict[tuple[str, Way], float] = {}
         self._ratios: dict[tuple[str, Way], float] = {}
+        self._last: dict[tuple[str, Way], tuple[float, float]] = {}
         self._asked: dict[str, int] = {}
         self._due: dict[tuple[str, Way], int] = {}
         self._measured: set[tuple[str, Way]] = set()
@@ -251,6 +253,10 @@ class Costs:
     def corrected(self, topic: str, way: Way, cost: float) -> float:
         """The estimate, corrected by the learned factor of the way in questions of this topic."""
         return cost * self.factors.get((topic, way), 1.0)
+
+    def lasted(self, topic: str, way: Way) -> float:
+        """How many microseconds the last two answers of this topic by the way took at least; at first 0."""
+        return min(self._last.get((topic, way), (0.0, 0.0)))
 
     def answer(
         self, topic: str, ways: Ways[T], estimates: Mapping[Way, float], reading: Reading | None = None
@@ -341,6 +347,7 @@ class Costs:
         took = seconds * 1e6
         if not is_stopped:
             self._measured.add((topic, way))
+            self._last[topic, way] = took, self._last.get((topic, way), (0.0, 0.0))[0]
         if (took < SLACK and not is_trial) or (has_compared and not is_stopped):
             return
         least, most = _FACTORS

@@ -72,7 +72,7 @@ def ask(wh: query.Warehouse, question: Ask, *, together: bool) -> Any:
             patch.setattr(way, "cost", lambda *_: -1.0 if together else None)
         patch.setattr(Costs, "event_scan", lambda *_, **__: 1e15)
         if together:  # where the other way was taken, there is nothing to compare
-            patch.setattr(declared_groups, "SLACK", -1.0)
+            patch.setattr(declared_groups, "FEWEST_CELLS", 0)
             patch.delattr(GroupBounds, "get")
             patch.delattr(WindowBoundsCache, "compute")
             patch.setattr(shares, "CORES", 3)
@@ -264,7 +264,7 @@ def test_only_many_cells_are_answered_together(mixed: GroupWorld, monkeypatch: p
 
     monkeypatch.setattr(whole_runs.WholeRuns, "rows", counted)
     questions: list[tuple[int, Ask]] = [
-        (0, lambda wh: wh.quantile(0.5, where={"origin": "a"})),
+        (0, lambda wh: wh.quantile(0.5, by="origin")),
         (0, lambda wh: wh.quantile(PHIS, every=24 * HOUR)),
         (0, lambda wh: wh.quantile([i / 100 for i in range(100)], every=HOUR, mode="quick")),
         (1, lambda wh: wh.quantile(0.5, by="origin", groups=["a", *map(str, range(100))])),

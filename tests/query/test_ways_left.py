@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.query.groupworld import HOUR, GroupWorld
 from tests.query.ways import QUESTIONS, Ask, Patch, told
 from tests.soak import draws
+from tidemark.query.asking import declared_groups
 from tidemark.query.quantiles import many_windows
 from tidemark.query.reading import block_reader, spending
 from tidemark.query.reading.costs import Attempt, Costs, Rates, Reading
@@ -164,6 +165,17 @@ def test_what_a_way_took_corrects_its_rates() -> None:
     assert costs.corrected("keys", "scan", 1.0) == 1.0
 
 
+def test_a_way_has_taken_long_once_two_answers_did() -> None:
+    """The first answer reads what later ones have in memory, and a short one may have been known."""
+    clock, costs, lasted = Work(), Costs(), []
+    for took in (0.5, 0.25, 0.001, 0.3, 0.4):
+        with clock.questions(), spending.spending():
+            costs.answer("groups", Steps(clock, {"index": took}), {"index": 1e6})
+        lasted.append(costs.lasted("groups", "index") / 1e6)
+    assert lasted == pytest.approx([0.0, 0.25, 0.001, 0.001, 0.3])
+    assert costs.lasted("rows", "index") == 0.0
+
+
 class Refuses(NamedTuple):
     """Ways of which one cannot answer after all."""
 
@@ -241,6 +253,7 @@ def test_whole_runs_are_read_when_scans_have_paid_for_it(
 ) -> None:
     """A scan costs 10 ms here, and to read the 160 rows of history 25 ms: two scans pay 20 of these."""
     monkeypatch.setattr(many_windows, "FEWEST_CELLS", 0)
+    monkeypatch.setattr(declared_groups, "FEWEST_CELLS", 0)
     wh = world.open()
     dear = {"bounds": 1e9, "target": 1e9, "slice": 1e9, "cell": 1e9}
     free = dict.fromkeys(["event_row", "grouped", "grouped_row", "found_cell", "passed_row"], 0)

@@ -11,6 +11,7 @@ import pytest
 from tests.query.groupworld import HOUR, PHIS
 from tidemark import query
 from tidemark.query import EmptyWindow, InputError
+from tidemark.query.asking import declared_groups
 from tidemark.query.keys import distinct_keys
 from tidemark.query.quantiles import many_windows
 from tidemark.query.reading.costs import Costs
@@ -50,6 +51,7 @@ def forced(way: str) -> Iterator[None]:
         patch.setattr(Costs, "corrected", corrected)
         if way == "runs":
             patch.setattr(many_windows, "FEWEST_CELLS", 0)
+            patch.setattr(declared_groups, "FEWEST_CELLS", 0)
         if way == "scan":  # samples may tell an exact number
             patch.setattr(distinct_keys, "estimate_distinct", _in_doubt)
         yield
