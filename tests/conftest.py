@@ -20,6 +20,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import java, one_processor, processor, soak
+from tests.spark_workers import spark_daemon
 from tests.spark_workers.spark_daemon import FAST
 from tidemark.query.reading import spending
 from tidemark.warehouse.columns import looped_sums
@@ -369,6 +370,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
             **FAST,
+            # Sessions of Spark Connect do not have the path to it; the current folder is the root.
+            "spark.python.daemon.module": spark_daemon.__name__,
         },
     )
     yield session

@@ -82,11 +82,9 @@ class AllRows(Generic[M]):
             if together is not None:
                 estimates[RUNS] = together + summed
                 reading = self.session.many_windows.reading(view, parts)
-            # An accurate answer about one window stays while the versions do: so only the index gives it. For
-            # one exact value it also reads the least. And while runs lag behind a removal, a scan would lack
-            # rows that a later answer has again.
-            is_large = len(parts) > 1 or (self.mode == "exact" and wanted.targets > 1)
-            if is_large and not view.is_behind:
+            # An accurate answer about one window stays while the versions do: so only the index gives it. And
+            # while runs lag behind a removal, a scan would lack rows that a later answer has again.
+            if (self.mode == "exact" or len(parts) > 1) and not view.is_behind:
                 scan = scan_cost(self.session, self.request, self._rows(view, parts), len(parts))
                 estimates[SCAN] = scan + summed
         return estimates, reading

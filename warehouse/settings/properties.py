@@ -121,7 +121,7 @@ def damaged_property(uri: str, name: str, value: Any, reason: str) -> NotAWareho
     return NotAWarehouse(
         f"{uri} is a damaged warehouse: the property {PROPERTY_PREFIX}{name} of its events table is "
         f"{shortened(value)}: {reason.rstrip('.')}. "
-        "Set it to its last valid value: older entries of the table's log may have it."
+        "Set it to what the warehouse was created with."
     )
 
 
