@@ -31,7 +31,7 @@ from tidemark.query.asking.ask import ask
 from tidemark.query.asking.calls import checks_calls
 from tidemark.query.asking.companion_questions import CompanionRequest
 from tidemark.query.asking.key_reader import KeyReader
-from tidemark.query.asking.measure_arguments import GroupOptions, QuestionOptions
+from tidemark.query.asking.measure_arguments import GroupOptions, OneOptions
 from tidemark.query.asking.measure_questions import MeasureRequest, SpanRequest
 from tidemark.query.asking.session import Session
 from tidemark.query.quantiles.extremes import Extremes
@@ -263,15 +263,7 @@ class Reader(KeyReader):
         self, phi: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[Answer]: ...
     @overload
-    def quantile(
-        self,
-        phi: Any,
-        measure: str | None = None,
-        *,
-        by: None = None,
-        every: None = None,
-        **options: Unpack[QuestionOptions],
-    ) -> Answer: ...
+    def quantile(self, phi: Any, measure: str | None = None, **options: Unpack[OneOptions]) -> Answer: ...
     @overload
     def quantile(
         self, phi: Any, measure: str | None = None, **options: Unpack[GroupOptions]
@@ -305,15 +297,7 @@ class Reader(KeyReader):
         self, x: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[RankAnswer]: ...
     @overload
-    def rank(
-        self,
-        x: Any,
-        measure: str | None = None,
-        *,
-        by: None = None,
-        every: None = None,
-        **options: Unpack[QuestionOptions],
-    ) -> RankAnswer: ...
+    def rank(self, x: Any, measure: str | None = None, **options: Unpack[OneOptions]) -> RankAnswer: ...
     @overload
     def rank(
         self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
@@ -340,15 +324,7 @@ class Reader(KeyReader):
         self, x: Sequence[Any] | NDArray[Any], measure: str | None = None, **options: Unpack[GroupOptions]
     ) -> Answers[CdfAnswer]: ...
     @overload
-    def cdf(
-        self,
-        x: Any,
-        measure: str | None = None,
-        *,
-        by: None = None,
-        every: None = None,
-        **options: Unpack[QuestionOptions],
-    ) -> CdfAnswer: ...
+    def cdf(self, x: Any, measure: str | None = None, **options: Unpack[OneOptions]) -> CdfAnswer: ...
     @overload
     def cdf(
         self, x: Any, measure: str | None = None, **options: Unpack[GroupOptions]
@@ -371,13 +347,7 @@ class Reader(KeyReader):
 
     @overload
     def histogram(
-        self,
-        bins: Any = 20,
-        measure: str | None = None,
-        *,
-        by: None = None,
-        every: None = None,
-        **options: Unpack[QuestionOptions],
+        self, bins: Any = 20, measure: str | None = None, **options: Unpack[OneOptions]
     ) -> Histogram: ...
     @overload
     def histogram(
@@ -432,14 +402,7 @@ class Reader(KeyReader):
         return answers
 
     @overload
-    def summary(
-        self,
-        measure: str | None = None,
-        *,
-        by: None = None,
-        every: None = None,
-        **options: Unpack[QuestionOptions],
-    ) -> Summary: ...
+    def summary(self, measure: str | None = None, **options: Unpack[OneOptions]) -> Summary: ...
     @overload
     def summary(self, measure: str | None = None, **options: Unpack[GroupOptions]) -> Answers[Summary]: ...
     def summary(

@@ -109,9 +109,7 @@ class KeyPartOptions(KeyOptions, total=False):
     every: Any
 
 
-class SelectedKeyOptions(KeyOptions, total=False):
-    """The keyword parameters of `KeyRequest.of` for one answer: without `by` and `every`."""
-
+class _ChosenKeyOptions(KeyOptions, total=False):
     where: Any
     top: int | None
     groups: Any
@@ -120,7 +118,14 @@ class SelectedKeyOptions(KeyOptions, total=False):
     least_rows: int | None
 
 
-class KeyGroupOptions(SelectedKeyOptions, total=False):
+class OneKeyOptions(_ChosenKeyOptions, total=False):
+    """The keyword parameters of `KeyRequest.of` for one answer."""
+
+    by: None
+    every: None
+
+
+class KeyGroupOptions(_ChosenKeyOptions, total=False):
     """The keyword parameters of `KeyRequest.of`."""
 
     by: Any

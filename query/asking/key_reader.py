@@ -29,7 +29,7 @@ from tidemark.query.asking.key_questions import (
     KeyOptions,
     KeyPartOptions,
     KeyRequest,
-    SelectedKeyOptions,
+    OneKeyOptions,
 )
 from tidemark.query.asking.session import Session
 from tidemark.query.keys.distinct_keys import Distinct, NewKeys, Overlap
@@ -54,9 +54,7 @@ class KeyReader:
         self._session = session
 
     @overload
-    def frequency(
-        self, value: Any, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
-    ) -> Any: ...
+    def frequency(self, value: Any, **options: Unpack[OneKeyOptions]) -> Any: ...
     @overload
     def frequency(self, value: Any, **options: Unpack[KeyGroupOptions]) -> Answers[FrequencyAnswer]: ...
     def frequency(
@@ -138,9 +136,7 @@ class KeyReader:
         return self._one(CountAnswer, KeyRequest.of(KeyRange(plain_all(low), plain_all(high)), **options))
 
     @overload
-    def self_join(
-        self, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
-    ) -> CountAnswer: ...
+    def self_join(self, **options: Unpack[OneKeyOptions]) -> CountAnswer: ...
     @overload
     def self_join(self, **options: Unpack[KeyGroupOptions]) -> Answers[CountAnswer]: ...
     def self_join(self, **options: Unpack[KeyGroupOptions]) -> CountAnswer | Answers[CountAnswer]:
@@ -162,9 +158,7 @@ class KeyReader:
         return answer
 
     @overload
-    def distinct(
-        self, *, by: None = None, every: None = None, **options: Unpack[SelectedKeyOptions]
-    ) -> DistinctAnswer: ...
+    def distinct(self, **options: Unpack[OneKeyOptions]) -> DistinctAnswer: ...
     @overload
     def distinct(self, **options: Unpack[KeyGroupOptions]) -> Answers[DistinctAnswer]: ...
     def distinct(self, **options: Unpack[KeyGroupOptions]) -> DistinctAnswer | Answers[DistinctAnswer]:

@@ -91,16 +91,20 @@ class ChosenOptions(WindowOptions, total=False):
     limit: int | None
 
 
-class QuestionOptions(ChosenOptions, total=False):
-    """The keyword parameters for one answer: without `by` and `every`."""
+class OneOptions(ChosenOptions, total=False):
+    """The keyword parameters for one answer."""
 
     order: str | None
     least_rows: int | None
+    by: None
+    every: None
 
 
-class GroupOptions(QuestionOptions, total=False):
+class GroupOptions(ChosenOptions, total=False):
     """The keyword parameters of `MeasureArguments.of`."""
 
+    order: str | None
+    least_rows: int | None
     by: Any
     every: Any
     width: Any
