@@ -164,7 +164,7 @@ def check_rows(
 ) -> None:
     """EmptyWindow if none of the questions has a row with a rank."""
     if isinstance(questions, CellQuestions):
-        rows, nulls = int((questions.cells.n + questions.cells.m).sum()), int(questions.cells.nulls.sum())
+        rows, nulls = int(questions.cells.rows.sum()), int(questions.cells.counts[:, 3].sum())
     else:
         rows = sum(question.counts.rows for question in questions)
         nulls = sum(question.counts.nulls for question in questions)

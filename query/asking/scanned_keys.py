@@ -18,6 +18,7 @@ from tidemark.query.answers.answer_columns import AnswerColumns, Computed, Picke
 from tidemark.query.answers.key_answers import ScannedFields
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
+from tidemark.query.asking.scanned_questions import at_places
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import Values
 from tidemark.query.groups.group_order import several_values
@@ -146,7 +147,7 @@ class ChosenParts:
 
     def _of_parts(self, column: NDArray[Any]) -> NDArray[Any]:
         """The items of the parts; 0 for a part without rows."""
-        return np.append(column, np.zeros(1, column.dtype))[self._parts]
+        return at_places(column, self._parts)
 
     @property
     def rows(self) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
 from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.quantiles.cell_questions import CellQuestions
+from tidemark.query.quantiles.cells import Cells
 from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.windows import ShownWindow, rows_of
@@ -29,8 +30,8 @@ from tidemark.warehouse.snapshots.views import View
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScannedCells:
-    """The result of a scan as `Cells`.
+class ScannedNumbers:
+    """The numbers of cells that a scan found, see `Numbers`.
 
     places: (cells,) the group of the scan that each cell is; -1 for a cell without rows.
     """
@@ -38,55 +39,27 @@ class ScannedCells:
     scan: EventScan
     places: Ints
 
-    def __len__(self) -> int:
-        return len(self.places)
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """See `Numbers.same_values_at`."""
+        of_groups, have_rows = np.zeros((len(self.scan.groups()), ranks.shape[1]), np.int64), self.places >= 0
+        of_groups[self.places[have_rows]] = ranks[have_rows]
+        values, ranks_le = self.scan.same_values_at(of_groups)
+        return RankedValues(at_places(values, self.places), at_places(ranks_le, self.places))
 
-    @property
-    def n(self) -> Ints:
-        """See `Cells.n`."""
-        return self._of_cells(self.scan.groups().counts[:, 0])
+    def same_ranks_at(self, points: NDArray[Any]) -> Ints:
+        """See `Numbers.same_ranks_at`."""
+        found = self.ranks_at([points] * len(self.places))
+        return np.array(found, np.int64).reshape(len(self.places), len(points))
 
-    @property
-    def m(self) -> Ints:
-        """See `Cells.m`."""
-        return self._of_cells(self.scan.groups().counts[:, 1])
-
-    @property
-    def nans(self) -> Ints:
-        """See `Cells.nans`."""
-        return self._of_cells(self.scan.groups().counts[:, 2])
-
-    @property
-    def nulls(self) -> Ints:
-        """See `Cells.nulls`."""
-        return self._of_cells(self.scan.groups().counts[:, 3])
-
-    def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
-        """See `Cells.values_at`."""
-        by_group = np.zeros((len(self.scan.groups()), ranks.shape[1]), np.int64)
-        by_group[self.places[self._have_rows]] = ranks[self._have_rows]
-        found = self.scan.same_values_at(by_group)
-        values = np.zeros(ranks.shape, found.values.dtype)
-        ranks_le = np.zeros(ranks.shape, np.int64)
-        values[self._have_rows] = found.values[self.places[self._have_rows]]
-        ranks_le[self._have_rows] = found.ranks_le[self.places[self._have_rows]]
-        stored = self._of_cells(self.scan.groups().stored)
-        return values, ranks_le, (ranks >= 1) & (ranks <= stored[:, np.newaxis])
-
-    def ranks_at(self, points: NDArray[Any]) -> Ints:
-        """See `Cells.ranks_at`."""
-        found = self.each_ranks_at([points] * len(self))
-        return np.array(found, np.int64).reshape(len(self), len(points))
-
-    def each_values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """See `Cells.each_values_at`."""
+    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """See `Numbers.values_at`."""
         nothing = np.empty(0, np.int64)
         found = self.scan.values_at(self._by_group(ranks, nothing))
         empty = RankedValues(np.empty(0, self.scan.dtype), nothing)
         return [found[place] if place >= 0 else empty for place in self.places.tolist()]
 
-    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """See `Cells.each_ranks_at`."""
+    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """See `Numbers.ranks_at`."""
         nothing = np.empty(0, self.scan.dtype)
         found = self.scan.ranks_at(self._by_group(points, nothing))
         return [
@@ -95,24 +68,16 @@ class ScannedCells:
         ]
 
     def sums(self) -> Sequence[Sums]:
-        """See `Cells.sums`."""
+        """See `Numbers.sums`."""
         return Computed(self.places.tolist(), partial(_sums_at, self.scan.sums()))
 
     def ends(self) -> NDArray[Any]:
-        """See `Cells.ends`."""
-        return np.append(self.scan.ends(), np.zeros((1, 2), self.scan.dtype), axis=0)[self.places]
+        """See `Numbers.ends`."""
+        return at_places(self.scan.ends(), self.places)
 
-    def take(self, cells: Ints) -> ScannedCells:
-        """See `Cells.take`."""
-        return ScannedCells(self.scan, self.places[cells])
-
-    def _of_cells(self, counts: Ints) -> Ints:
-        """The count of each cell, from the counts of the scan's groups; 0 for a cell without rows."""
-        return np.append(counts, 0)[self.places]
-
-    @property
-    def _have_rows(self) -> NDArray[np.bool_]:
-        return self.places >= 0
+    def take(self, parts: Ints) -> ScannedNumbers:
+        """See `Numbers.take`."""
+        return ScannedNumbers(self.scan, self.places[parts])
 
     def _by_group(self, wanted: Sequence[NDArray[Any]], nothing: NDArray[Any]) -> list[NDArray[Any]]:
         """The wanted items of each cell, by the group that the scan has for the cell."""
@@ -123,26 +88,17 @@ class ScannedCells:
         return by_group
 
 
+def at_places(column: NDArray[Any], places: Ints) -> NDArray[Any]:
+    """The items of a column at places; 0 at the place -1, of what has no rows."""
+    found: NDArray[Any] = np.concatenate([column, np.zeros_like(column, shape=(1, *column.shape[1:]))])[
+        places
+    ]
+    return found
+
+
 def _sums_at(found: Sequence[Sums], place: int) -> Sums:
     """The sums of a group of the scan; 0 for a cell without rows."""
     return found[place] if place >= 0 else Sums()
-
-
-class ShownScanned(Sequence[Any]):
-    """The groups of answers as they show them, made when they are taken.
-
-    places: the group of the scan that has the values of each.
-    """
-
-    def __init__(self, choice: ScanChoice, groups: ScannedGroups, places: Ints) -> None:
-        self._choice, self._groups, self._places = choice, groups, places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, at: Any) -> Any:
-        """One group; no slices."""
-        return self._choice.shown(self._groups.values_at(int(self._places[at])))
 
 
 @contextmanager
@@ -183,9 +139,10 @@ def scanned_questions(
         ) as scan,
     ):
         groups, places = _chosen(choice, keys, scan.groups(), len(windows))
-        group_of, window_of = np.divmod(np.arange(places.size), len(windows))
+        here = places.ravel()
+        group_of, window_of = np.divmod(np.arange(len(here)), len(windows))
         yield CellQuestions(
-            ScannedCells(scan, places.ravel()),
+            Cells(at_places(scan.groups().counts, here), ScannedNumbers(scan, here)),
             [window.shown for window in windows],
             window_of,
             groups,
@@ -223,7 +180,7 @@ def _chosen(
     n, m, _, nulls = found.counts.T
     rows = np.bincount(group_of, n + m + nulls, len(firsts)).astype(np.int64)
     picked = choice.picked(rows)
-    return ShownScanned(choice, found, firsts[picked]), places[picked]
+    return Computed(Computed(firsts[picked].tolist(), found.values_at), choice.shown), places[picked]
 
 
 def _places_of(choice: ScanChoice, keys: Sequence[Key], found: ScannedGroups, firsts: Ints) -> Ints:

@@ -60,8 +60,7 @@ class GroupOrder:
 
         questions: as in `read`.
         """
-        cells = questions.cells
-        rows = cells.n + cells.m
+        rows = questions.cells.rows
         values = self._values_of(questions, wanted) if len(rows) else []
         taken = questions.take(self.places(rows, values, windows))
         return replace(taken, fields={**taken.fields, "certain": self._certain(True)})

@@ -16,7 +16,7 @@ from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values
 from tidemark.query.groups.group_table import GivenGroups, GroupTable
 from tidemark.query.quantiles.cell_questions import CellQuestions
-from tidemark.query.quantiles.cells import MOST_CELLS, CellNumbers, PackedRows, Part, numbers_by_cell, pack
+from tidemark.query.quantiles.cells import MOST_CELLS, Cells, PackedRows, Part, numbers_by_cell, pack
 from tidemark.query.quantiles.questions import Wanted
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
@@ -70,7 +70,8 @@ class ManyGroups:
         if len(shown) * len(windows) > MOST_CELLS:
             return None
         cells = _numbers(view, parts, table, numbers, len(shown), windows)
-        totals = (cells.history + cells.live).sum(axis=1).reshape(len(shown), len(windows)).sum(axis=1)
+        rows = cells.rows + cells.counts[:, 3]
+        totals = rows.reshape(len(shown), len(windows)).sum(axis=1)
         kept = np.flatnonzero(totals >= max(1, choice.least_rows))
         choice.check_limit(len(kept), [key.name for key in choice.by])
         found = _questions(cells, shown, windows, {**fields, "blocks_read": blocks_read})
@@ -133,7 +134,7 @@ def _numbers(
     numbers: Ints,
     groups: int,
     windows: Sequence[ShownWindow],
-) -> CellNumbers:
+) -> Cells:
     """The rows of groups with these numbers in each window."""
     of_parts = [
         Part(rows, numbers[places], is_live)
@@ -143,7 +144,7 @@ def _numbers(
 
 
 def _questions(
-    cells: CellNumbers, groups: Sequence[Any], windows: Sequence[ShownWindow], fields: dict[str, Any]
+    cells: Cells, groups: Sequence[Any], windows: Sequence[ShownWindow], fields: dict[str, Any]
 ) -> CellQuestions:
     group_of, window_of = np.divmod(np.arange(len(cells)), len(windows))
     return CellQuestions(cells, [window.shown for window in windows], window_of, groups, group_of, fields)

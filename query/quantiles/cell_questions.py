@@ -50,12 +50,12 @@ class CellQuestions:
         columns = wanted.columns(self.cells, self.fields["measure"])
         if columns is None:
             return [answer for own in self._each_answers(wanted) for answer in own]
-        cells = self.cells
+        n, m, nans, nulls = map(Column, self.cells.counts.T)
         of_cell = {
-            "n": Column(cells.n),
-            "m": Column(cells.m),
-            "nans": Column(cells.nans),
-            "nulls": Column(cells.nulls),
+            "n": n,
+            "m": m,
+            "nans": nans,
+            "nulls": nulls,
             "window": Picked(self.windows, self.window_of),
             "group": Picked(self.groups, self.group_of),
         }
@@ -67,14 +67,14 @@ class CellQuestions:
 
     def _each_answers(self, wanted: Wanted[A]) -> Iterator[list[A]]:
         """The answers of each question, all of which find their values, and then their ranks, together."""
-        cells, questions, measure = self.cells, self._questions, self.fields["measure"]
+        numbers, questions, measure = self.cells.numbers, self._questions, self.fields["measure"]
         ranks = [wanted.ranks(one.counts) for one in questions]
         of_numbers = [own[own <= one.counts.stored] for own, one in zip(ranks, questions, strict=True)]
-        values = cells.each_values_at(of_numbers)
+        values = numbers.values_at(of_numbers)
         points = [wanted.points(measure, own, own) for own, _ in values]
         stored = [of.places(measure) for of in points]
-        found = cells.each_ranks_at([numbers for _, numbers in stored])
-        sums = cells.sums() if wanted.needs_sums else [None] * len(questions)
+        found = numbers.ranks_at([own for _, own in stored])
+        sums = numbers.sums() if wanted.needs_sums else [None] * len(questions)
         for at, question in enumerate(questions):
             ranks_le = np.zeros(len(points[at].stored), np.int64)
             ranks_le[stored[at][0]] = found[at]
@@ -85,8 +85,6 @@ class CellQuestions:
     @property
     def _questions(self) -> list[Question]:
         """The questions as objects."""
-        columns = (self.cells.n, self.cells.m, self.cells.nans, self.cells.nulls)
-        counts = zip(*(column.tolist() for column in columns), strict=True)
         return [
             Question(
                 counts=RowCounts(n=n, m=m, nans=nans, nulls=nulls),
@@ -95,6 +93,6 @@ class CellQuestions:
                 **self.fields,
             )
             for (n, m, nans, nulls), window, group in zip(
-                counts, self.window_of.tolist(), self.group_of.tolist(), strict=True
+                self.cells.counts.tolist(), self.window_of.tolist(), self.group_of.tolist(), strict=True
             )
         ]

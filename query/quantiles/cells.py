@@ -127,40 +127,22 @@ def _by_kind(sizes: Ints) -> Ints:
     return sizes.reshape(-1, KINDS)
 
 
-class Cells(Protocol):
-    """The rows of cells. Numbers of rows are (cells,)."""
+class Numbers(Protocol):
+    """The numbers of cells; those of many rows are found in arrays, see `MergedParts`."""
 
-    @property
-    def n(self) -> Ints:
-        """Rows of history with a rank; NaN, too."""
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """The values of ranks (cells, k), and how many numbers of the cell are <= each.
 
-    @property
-    def m(self) -> Ints:
-        """Live rows with a rank."""
-
-    @property
-    def nans(self) -> Ints:
-        """Rows that are NaN."""
-
-    @property
-    def nulls(self) -> Ints:
-        """Rows that are NULL."""
-
-    def __len__(self) -> int: ...
-
-    def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
-        """The values of ranks (cells, k), how many numbers of the cell are <= each, and which are numbers.
-
-        Values and ranks are undefined where a rank is not one of a number: it is below 1, or of NaN.
+        Both are undefined where a rank is not one of a number: it is below 1, or of NaN.
         """
 
-    def ranks_at(self, points: NDArray[Any]) -> Ints:
+    def same_ranks_at(self, points: NDArray[Any]) -> Ints:
         """(cells, points): how many numbers of each cell are <= each of the stored values."""
 
-    def each_values_at(self, ranks: Sequence[Ints]) -> Sequence[RankedValues]:
+    def values_at(self, ranks: Sequence[Ints]) -> Sequence[RankedValues]:
         """For ranks of numbers of each cell the values, and how many of its numbers are <= each."""
 
-    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """How many numbers of each cell are <= stored values of that cell."""
 
     def sums(self) -> Sequence[Sums]:
@@ -169,83 +151,51 @@ class Cells(Protocol):
     def ends(self) -> NDArray[Any]:
         """(cells, 2): the least and the greatest number of each cell, 0 for a cell without numbers."""
 
-    def take(self, cells: Ints) -> Self:
-        """Some of the cells, each once or several times, in this order."""
+    def take(self, parts: Ints) -> Self:
+        """Those of some of the cells, each once or several times, in this order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CellNumbers:
-    """The rows of cells, see `Cells`.
+class Cells:
+    """The rows of cells.
 
-    history, live: (cells, KINDS), how many rows are numbers, NaN and NULL.
-    parts: the numbers of each cell.
+    counts: (cells, 4), the n, m, nans and nulls of `RowCounts`.
     """
 
-    history: Ints
-    live: Ints
-    parts: MergedParts
+    counts: Ints
+    numbers: Numbers
 
     def __len__(self) -> int:
-        return len(self.history)
+        return len(self.counts)
 
     @property
-    def n(self) -> Ints:
-        """See `Cells.n`."""
-        return self.history[:, 0] + self.history[:, 1]
+    def rows(self) -> Ints:
+        """N, the rows of each cell that have a rank."""
+        return self.counts[:, 0] + self.counts[:, 1]
 
     @property
-    def m(self) -> Ints:
-        """See `Cells.m`."""
-        return self.live[:, 0] + self.live[:, 1]
+    def stored(self) -> Ints:
+        """The rows of each cell that are numbers."""
+        return self.rows - self.counts[:, 2]
 
-    @property
-    def nans(self) -> Ints:
-        """See `Cells.nans`."""
-        return self.history[:, 1] + self.live[:, 1]
-
-    @property
-    def nulls(self) -> Ints:
-        """See `Cells.nulls`."""
-        return self.history[:, NULL] + self.live[:, NULL]
-
-    def values_at(self, ranks: Ints) -> tuple[NDArray[Any], Ints, NDArray[np.bool_]]:
-        """See `Cells.values_at`."""
-        found = self.parts.same_values_at(ranks)
-        return *found, (ranks >= 1) & (ranks <= self.parts.sizes[:, np.newaxis])
-
-    def ranks_at(self, points: NDArray[Any]) -> Ints:
-        """See `Cells.ranks_at`."""
-        return self.parts.same_ranks_at(points)
-
-    def each_values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """See `Cells.each_values_at`."""
-        return self.parts.values_at(ranks)
-
-    def each_ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """See `Cells.each_ranks_at`."""
-        return self.parts.ranks_at(points)
-
-    def sums(self) -> Sequence[Sums]:
-        """See `Cells.sums`."""
-        return self.parts.sums()
-
-    def ends(self) -> NDArray[Any]:
-        """See `Cells.ends`."""
-        return self.parts.ends()
-
-    def take(self, cells: Ints) -> CellNumbers:
-        """See `Cells.take`."""
-        return CellNumbers(self.history[cells], self.live[cells], self.parts.take(cells))
+    def take(self, cells: Ints) -> Cells:
+        """Some of the cells, each once or several times, in this order."""
+        return Cells(self.counts[cells], self.numbers.take(cells))
 
 
 def numbers_by_cell(
-    parts: Sequence[Part], windows: Sequence[Window], groups: int, dtype: np.dtype[Any]
-) -> CellNumbers:
+    parts: Sequence[Part],
+    windows: Sequence[Window],
+    groups: int,
+    dtype: np.dtype[Any],
+    others: Ints | int = 0,
+) -> Cells:
     """The rows of each group in each window; cell ``g * len(windows) + w`` is group g in window w.
 
     windows: one window, or windows that ascend, and may overlap. groups: how many, see `Part`.
+    others: (2, cells, KINDS), rows of history and live ones that are in no part; none of them is a number.
     """
-    counts = np.zeros((2, groups * len(windows), KINDS), np.int64)
+    counts = np.zeros((2, groups * len(windows), KINDS), np.int64) + others
     stretches: list[Stretches] = []
     for part, numbers_of in product(parts, disjoint_windows(windows)):
         asked = _AskedRows.of(part, numbers_of, windows)
@@ -253,7 +203,8 @@ def numbers_by_cell(
             np.add.at(counts[int(part.is_live)], cells, sizes)
             if len(found):
                 stretches.append(found)
-    return CellNumbers(counts[0], counts[1], MergedParts(stretches, counts[:, :, 0].sum(axis=0), dtype))
+    (n, m), (numbers, nans, nulls) = counts[:, :, :NULL].sum(axis=2), counts.sum(axis=0).T
+    return Cells(np.stack([n, m, nans, nulls], axis=1), MergedParts(stretches, numbers, dtype))
 
 
 class _AskedRows(NamedTuple):

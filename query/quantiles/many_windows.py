@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidemark.query.quantiles.cell_questions import CellQuestions
-from tidemark.query.quantiles.cells import MOST_CELLS, Part, numbers_by_cell, pack
+from tidemark.query.quantiles.cells import KINDS, MOST_CELLS, Part, numbers_by_cell, pack
 from tidemark.query.quantiles.whole_runs import WholeRuns
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import FEWEST_CELLS, Costs, Reading
@@ -66,16 +66,16 @@ class ManyWindows:
             *(Part(rows, here, is_live=False) for rows in history),
             *(Part(pack(part.rows), here, is_live=True) for part in live if len(part.rows)),
         ]
-        cells = numbers_by_cell(parts, ticks, 1, view.measure.dtype)
         # NaN and NULL are in no run of a measure: the marks and the ledger count them.
+        others = np.zeros((2, len(ticks), KINDS), np.int64)
         for totals in view.history_totals:
-            cells.history[:, 1:] += totals.by_window(ticks)[:, 1:]
+            others[0, :, 1:] += totals.by_window(ticks)[:, 1:]
         missing = np.array([(row.nans, row.nulls) for row in view.live], np.int64).reshape(-1, 2)
         for window, rows in enumerate(rows_by_window(np.array(view.live_ticks, np.int64), ticks)):
-            cells.live[window, 1:] += missing[rows].sum(axis=0)
+            others[1, window, 1:] += missing[rows].sum(axis=0)
         places = np.arange(len(windows))
         return CellQuestions(
-            cells=cells,
+            cells=numbers_by_cell(parts, ticks, 1, view.measure.dtype, others),
             windows=[window.shown for window in windows],
             window_of=places,
             groups=[None],

@@ -35,8 +35,8 @@ class Summaries(Wanted[Summary]):
 
     def columns(self, cells: Cells, measure: Measure) -> Columns[Summary]:
         """See `Wanted.columns`, and `answers`."""
-        sums, stored = cells.sums(), cells.n + cells.m - cells.nans
-        ends, marks = cells.ends(), dict.fromkeys(np.flatnonzero(stored == 0).tolist())
+        sums, ends = cells.numbers.sums(), cells.numbers.ends()
+        marks = dict.fromkeys(np.flatnonzero(cells.stored == 0).tolist())
         of_sums = {"sum": sum_of, "mean": mean_of, "variance": variance_of, "stddev": deviation_of}
         own: dict[str, Sequence[Any]] = {
             name: Computed(sums, partial(compute, measure)) for name, compute in of_sums.items()

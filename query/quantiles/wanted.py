@@ -48,11 +48,12 @@ class Quantiles(Wanted[Answer]):
 
     def columns(self, cells: Cells, measure: Measure) -> Columns[Answer]:
         """See `Wanted.columns`, and `answers`."""
-        rows = cells.n + cells.m
+        rows = cells.rows
         ranks, some = np.zeros((len(rows), self.targets), np.int64), rows > 0
         for column, phi in enumerate(self.phis):
             ranks[some, column] = target_ranks(phi, rows[some])
-        stored, ranks_le, are_numbers = cells.values_at(ranks)
+        stored, ranks_le = cells.numbers.same_values_at(ranks)
+        are_numbers = (ranks >= 1) & (ranks <= cells.stored[:, np.newaxis])
         others = np.flatnonzero(~are_numbers)
         marks = {at: math.nan if ranks.flat[at] else None for at in others.tolist()}
         value = Marked(Column(stored.ravel(), measure), marks)
@@ -117,17 +118,14 @@ class _AtPoints(Wanted[A]):
         """See `Wanted.targets`."""
         return len(self.given)
 
-    def points(self, measure: Measure, low: Values, high: Values) -> Points:  # noqa: ARG002
-        return self._points(measure)
-
-    def _points(self, measure: Measure) -> Points:
+    def points(self, measure: Measure, *_: Values) -> Points:
         return Points(self.given, [measure.floor(point) for point in self.given])
 
     def _in_cells(self, cells: Cells, measure: Measure) -> tuple[Picked, Ranks]:
         """The point of each answer, and its rank in each cell, shape (cells, points)."""
-        places, stored = self._points(measure).places(measure)
+        places, stored = self.points(measure).places(measure)
         ranks = np.zeros((len(cells), self.targets), np.int64)
-        ranks[:, places] = cells.ranks_at(stored)
+        ranks[:, places] = cells.numbers.same_ranks_at(stored)
         return Picked(self.given, np.tile(np.arange(self.targets), len(cells))), ranks
 
 
@@ -162,7 +160,7 @@ class SharesAt(_AtPoints[CdfAnswer]):
     def columns(self, cells: Cells, measure: Measure) -> Columns[CdfAnswer]:
         """See `Wanted.columns`, and `answers`."""
         value, ranks = self._in_cells(cells, measure)
-        rows = (cells.n + cells.m)[:, np.newaxis]
+        rows = cells.rows[:, np.newaxis]
         shares = np.divide(ranks, rows, out=np.full(ranks.shape, math.nan), where=rows > 0)
         cdf = Column(shares.ravel())
         return Columns(CdfAnswer, {"value": value, "cdf": cdf, "cdf_lo": cdf, "cdf_hi": cdf}, {})
