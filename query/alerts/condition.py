@@ -97,29 +97,28 @@ def parse_condition(text: Any, measures: Sequence[str] = ()) -> tuple[Comparison
     while words.kind:
         words.take("name", "and")
         found.append(_comparison(words, measures))
-    if len({_groups(one) for one in found if one.given.get("by")}) > 1:
+    if len({tuple(one.given["by"]) for one in found if one.given.get("by")}) > 1:
         raise words.error("all comparisons with by= need the same columns there")
     return tuple(found)
 
 
-def _groups(one: Comparison) -> tuple[str, ...]:
-    return tuple(one.given.get("by", ()))
-
-
 class _Words:
-    """The words of a text, one after the other: the kind and the text of the next one; "" at the end."""
+    """The words of a text, one after the other: the kind and the text of the next one; "" at the end.
+
+    start: where the next word begins. passed: where the last word that was taken ended.
+    """
 
     def __init__(self, text: str) -> None:
-        self.text, self._at = text, 0
+        self.text = text
         self._coming = self._read()
         self.kind, self.word = "", ""
-        self._start = self._end = 0
+        self.start = self._end = 0
         self.next()
 
     def next(self) -> str:
         """Takes the word."""
-        word, self._at = self.word, self._end
-        self.kind, self.word, self._start, self._end = next(self._coming)
+        word, self.passed = self.word, self._end
+        self.kind, self.word, self.start, self._end = next(self._coming)
         return word
 
     def take(self, kind: str, *words: str) -> str:
@@ -128,21 +127,11 @@ class _Words:
             raise self.error(f"expected {' or '.join(map(repr, words)) or f'a {kind}'}")
         return self.next()
 
-    @property
-    def at(self) -> int:
-        """Where the next word begins."""
-        return self._start
-
-    @property
-    def passed(self) -> int:
-        """Where the last word that was taken ended."""
-        return self._at
-
     def error(self, why: str) -> InputError:
         """The error for the next word."""
         seen = shortened(self.word) if self.kind else "the end"
         return InputError(
-            f"not a condition: {why}, got {seen} at character {self._start + 1} of {shortened(self.text)}. "
+            f"not a condition: {why}, got {seen} at character {self.start + 1} of {shortened(self.text)}. "
             "Conditions look like \"quantile(0.99, last='15m') > 500\"; questions are "
             f"{', '.join(QUESTIONS)}."
         )
@@ -163,18 +152,17 @@ class _Words:
 
 
 def _comparison(words: _Words, measures: Sequence[str]) -> Comparison:
-    start = words.at
+    start = words.start
     name = words.take("name", *QUESTIONS)
     words.take("sign", "(")
     args, named = _arguments(words)
     operator: Any = words.take("sign", ">", ">=", "<", "<=")
-    threshold = _threshold(words)
+    threshold = _unquoted(words.next()) if words.kind == "text" else _number(words)
     text = words.text[start : words.passed]
-    own = {"least_rows": named.pop("least_rows", 0), "for": named.pop("for", None)}
-    least = own["least_rows"]
+    least, duration = named.pop("least_rows", 0), named.pop("for", None)
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
         raise InputError(f"least_rows must be a number of rows, got {shortened(least)} in {shortened(text)}.")
-    lasting = 0 if own["for"] is None else parse_duration(own["for"])
+    lasting = 0 if duration is None else parse_duration(duration)
     question, field = FIELDS.get(name, (name, None))
     objective = _objective(args, named, text) if name == "burn" else None
     if name == "rank" and not isinstance(threshold, str) and 0 < threshold < 1:
@@ -182,7 +170,7 @@ def _comparison(words: _Words, measures: Sequence[str]) -> Comparison:
     return Comparison(
         text,
         question,
-        _resolved(question, measures, (args, named), text),
+        _resolved(question, measures, args, named, text),
         operator,
         threshold,
         field,
@@ -193,10 +181,9 @@ def _comparison(words: _Words, measures: Sequence[str]) -> Comparison:
 
 
 def _resolved(
-    question: str, measures: Sequence[str], given_args: tuple[list[Any], dict[str, Any]], text: str
+    question: str, measures: Sequence[str], args: list[Any], named: dict[str, Any], text: str
 ) -> dict[str, Any]:
     """The arguments by name; InputError for arguments that the question lacks, or that alerts cannot have."""
-    args, named = given_args
     if SIGNATURES[question].subjects and args:
         named = {SIGNATURES[question].subjects[0]: args.pop(0), **named}
     refused = {"every", "width", "top", "order", "limit"} & named.keys()
@@ -261,10 +248,6 @@ def _value(words: _Words) -> Any:
         words.next()
         return items
     return _number(words)
-
-
-def _threshold(words: _Words) -> Decimal | int | str:
-    return _unquoted(words.next()) if words.kind == "text" else _number(words)
 
 
 def _number(words: _Words) -> Decimal | int:

@@ -222,12 +222,11 @@ def linear(condition: Condition) -> LinearCondition:
 
 
 def _check(part: Comparison) -> None:
-    name = part.field if part.field in ("share", "burn") else part.question
     is_sum = part.question in ("quantile", "rank", "frequency") or part.field == "count"
     if not is_sum:
         raise InputError(
-            f"{part.field or name} is no sum over sites, got {part.text}. With sites, a condition asks "
-            f"{', '.join(QUESTIONS)}. For others open the warehouses as one: -w A -w B, without sites."
+            f"{part.field or part.question} is no sum over sites, got {part.text}. With sites, a condition "
+            f"asks {', '.join(QUESTIONS)}. For others open the warehouses as one: -w A -w B, without sites."
         )
     phi = part.given.get("phi", 0)
     if isinstance(phi, bool) or not isinstance(phi, int | float | Decimal) or not 0 <= phi <= 1:

@@ -109,12 +109,6 @@ class _Coordinated:
             if there and one.is_known and not any(one.reached[place] for place in there)
         ]
 
-    def forget(self, name: str, peers: Iterable[int]) -> None:
-        """A group has left; a site that nevertheless has rows of it tells of it anew."""
-        del self.groups[name]
-        for peer in peers:
-            self._outgoing[peer, GONE].append([self.number, name])
-
 
 class _CoordinatorMachine:
     """The coordinator of all conditions, a `Machine`.
@@ -155,10 +149,11 @@ class _CoordinatorMachine:
         return [said(peer, TASK, self._task), *self.taken()]
 
     def forget_left(self, one: _Coordinated) -> None:
-        """Forgets the groups of a condition that have left."""
+        """Forgets the groups of a condition that have left; a site that has rows of one tells of it anew."""
         for name in one.left:
-            one.forget(name, self.heard)
+            del one.groups[name]
             for site in self.heard:
+                self._outgoing[site, GONE].append([one.number, name])
                 self.reports.pop((site, one.number, name), None)
 
     def taken(self) -> list[Message]:

@@ -173,8 +173,7 @@ def _share(asked: Comparison, answer: Any, scope: Reading) -> Reading:
     if not answer.N:
         return scope
     low, value, high = (Fraction(rank, answer.N) for rank in (answer.rank_lo, answer.rank, answer.rank_hi))
-    if asked.field == "share" or asked.objective is None:
-        return replace(scope, low=low, value=value, high=high)
-    allowed = 1 - Fraction(asked.objective)
-    low, value, high = ((1 - share) / allowed for share in (high, value, low))
+    if asked.objective is not None:
+        allowed = 1 - Fraction(asked.objective)
+        low, value, high = ((1 - share) / allowed for share in (high, value, low))
     return replace(scope, low=low, value=value, high=high)

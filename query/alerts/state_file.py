@@ -31,22 +31,11 @@ class StateFile:
         """InputError if another process holds it, or if it cannot be read."""
         self.place = None if place is None else Path(in_home(place))
         self._lock: int | None = None
-        self.content: dict[str, Any] = {"format": FORMAT, "groups": {}, "undelivered": []}
+        self.groups: dict[str, Any] = {}  # the states by condition and group
+        self.undelivered: list[dict[str, Any]] = []  # the notices that nobody took yet, the oldest first
         if self.place is not None:
             self._hold(self.place)
             self._read(self.place)
-
-    @property
-    def groups(self) -> dict[str, Any]:
-        """The states by condition and group."""
-        found: dict[str, Any] = self.content["groups"]
-        return found
-
-    @property
-    def undelivered(self) -> list[dict[str, Any]]:
-        """The notices that nobody took yet, the oldest first."""
-        found: list[dict[str, Any]] = self.content["undelivered"]
-        return found
 
     def write(self) -> None:
         """Replaces the file; the old one stays where that fails."""
@@ -54,7 +43,8 @@ class StateFile:
             return
         beside = self.place.with_name(f"{self.place.name}.new")
         with beside.open("w", encoding="utf-8") as file:
-            file.write(json_text(self.content))
+            content = {"format": FORMAT, "groups": self.groups, "undelivered": self.undelivered}
+            file.write(json_text(content))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self.place)
@@ -102,4 +92,4 @@ class StateFile:
         if not is_ours:
             self.close()
             raise InputError(f"{place} is no state file of alerts. Give another file, or move it away.")
-        self.content = found
+        self.groups, self.undelivered = found["groups"], found["undelivered"]
