@@ -39,7 +39,7 @@ from tidemark.query.quantiles.histograms import Histograms
 from tidemark.query.quantiles.summaries import Summaries
 from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
-from tidemark.query.reading.time_limit import TimeLimit
+from tidemark.query.reading.spending import TimeLimit
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence, plain, plain_all, plain_share
 from tidemark.warehouse.columns.ticks import width_us

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.moments import first_us
-from tidemark.warehouse.columns.ticks import TickGrid, end_from_epoch_us, from_epoch_us
+from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid, end_from_epoch_us, from_epoch_us
 
 # Of `as_of`: the versions of tables, and the newest removal if there is one.
 _READ = ("runs", "steps", "ledger", "removed")
@@ -65,14 +65,10 @@ class SiteRows(NamedTuple):  # quicker to make than a dataclass: each answer has
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BySite:
-    """The rows of several warehouses, which the answers of a call share.
-
-    without_time: the tick of rows that have no time.
-    """
+    """The rows of several warehouses, which the answers of a call share."""
 
     sites: Mapping[str, SiteRows]
     grid: TickGrid | None
-    without_time: int
 
     def of(self, window: tuple[Any, Any] | None) -> dict[str, SiteFacts]:
         """The facts of each warehouse for a window as answers show it. O(log ticks) and a sum."""
@@ -89,15 +85,15 @@ class BySite:
         return {name: site.moment for name, site in self.sites.items()}
 
     def _facts(self, site: SiteRows, window: tuple[Any, Any] | None) -> SiteFacts:
-        first, stop, start, newest = 0, len(site.ticks), self.without_time, None
+        first, stop, start, newest = 0, len(site.ticks), NO_TICK, None
         if window is not None and self.grid is not None:
-            start = self.without_time + 1
+            start = NO_TICK + 1
             if window[0] is not None:
                 start = self.grid.tick_of(first_us(window[0]))
             first = int(site.ticks.searchsorted(start))
             if window[1] is not None:
                 stop = int(site.ticks.searchsorted(self.grid.tick_of(first_us(window[1]) - 1), "right"))
-        timed = site.ticks[site.ticks != self.without_time]
+        timed = site.ticks[site.ticks != NO_TICK]
         if self.grid is not None and len(timed):
             newest = end_from_epoch_us(self.grid.start_of(int(timed[-1]) + 1))
         expired = None

@@ -99,6 +99,11 @@ class _CountedRows(OneValue, KeyScope):
     lo: int
     hi: int
 
+    def __repr__(self) -> str:
+        return (
+            f"{self._count_text()} rows with {text_of(getattr(self, self.COLUMNS[0]))} of {self.scope_text}"
+        )
+
     def _count_text(self) -> str:
         exact = self.lo == self.hi
         return f"{self.count:,} ({'exact' if exact else f'{self.lo:,} to {self.hi:,}'})"
@@ -126,9 +131,6 @@ class FrequencyAnswer(_CountedRows):
     value: Any
     in_history: int
 
-    def __repr__(self) -> str:
-        return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class HitterAnswer(_SharedRows):
@@ -144,9 +146,6 @@ class HitterAnswer(_SharedRows):
     value: Any
     in_history: int
     certain: bool
-
-    def __repr__(self) -> str:
-        return f"{self._count_text()} rows with {text_of(self.value)} of {self.scope_text}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -174,6 +173,3 @@ class PrefixAnswer(_SharedRows):
     in_history: int
     certain: bool
     rest: int
-
-    def __repr__(self) -> str:
-        return f"{self._count_text()} rows with {text_of(self.prefix)} of {self.scope_text}"

@@ -23,7 +23,7 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.budgets import LIVE, shared_budget
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache
-from tidemark.query.reading.time_limit import TimeLimit
+from tidemark.query.reading.spending import TimeLimit
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache

@@ -68,11 +68,6 @@ class PlannedRead:
     rows: RowRange
 
 
-def planned_rows(reads: Sequence[PlannedRead]) -> int:
-    """The number of rows in all row ranges."""
-    return sum(read.rows.stop - read.rows.start for read in reads)
-
-
 def read_intervals(
     blocks: BlockReader, history: History, intervals: Sequence[Interval], reads: Sequence[PlannedRead]
 ) -> tuple[list[Reading], int]:
@@ -101,9 +96,9 @@ def read_intervals(
         blocks_read += 1
         values, ticks = block["value"], block.get("tick")
         for i, rows in ((planned[k].interval, planned[k].rows) for k in ranges):
-            part = select_rows(first, values, ticks, rows, intervals[i], history.window)
-            below[i] += part.below - part.before
-            inside[i].append(part.inside)
+            more, own = select_rows(first, values, ticks, rows, intervals[i], history.window)
+            below[i] += more
+            inside[i].append(own)
     readings = [Reading(interval, below[i], inside[i]) for i, interval in enumerate(intervals)]
     return [_without_kept(reading, history.kept) for reading in readings], blocks_read
 

@@ -36,7 +36,6 @@ from tidemark.query.quantiles.history_ranks import (
     History,
     PlannedRead,
     plan_reads,
-    planned_rows,
     read_intervals,
     with_footer_marks,
 )
@@ -200,7 +199,8 @@ def _read_history(
 
 def _needs_finer_marks(source: Source, history: History, reads: Sequence[PlannedRead], targets: int) -> bool:
     """Whether the plan has too many rows for this number of ranks or points."""
-    return planned_rows(reads) > source.rows_a_run * len(history.runs) * targets
+    planned = sum(read.rows.stop - read.rows.start for read in reads)
+    return planned > source.rows_a_run * len(history.runs) * targets
 
 
 def _with_exact_live_ranks(source: Source, bounds: WindowBounds, ranks: Ranks) -> WindowBounds:

@@ -58,20 +58,6 @@ class RowRange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockRows:
-    """The window rows that one block contributes to a row range.
-
-    before: how many stand before the anchor.
-    below: how many are <= the interval's lower end.
-    inside: the sorted values inside the interval, a copy of those in the block.
-    """
-
-    before: int
-    below: int
-    inside: NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """The result of reading an interval.
 
@@ -112,18 +98,13 @@ def merge_intervals(intervals: Iterable[tuple[Any, Any]]) -> list[Interval]:
 
 def plan_row_range(run: RunValues, anchors: Anchors | None, interval: Interval) -> RowRange:
     """The rows of a run to read for an interval; `anchors` is None where the window covers the run."""
-    i, j = _marks_around(run, interval)
+    i = int(run.values.searchsorted(interval.lower, side="right")) - 1  # the last mark <= lower
+    j = int(run.values.searchsorted(interval.upper, side="left"))
     start = int(run.positions[i]) + 1 if i >= 0 else 0
     stop = int(run.positions[j]) if j < len(run.positions) else run.rows
     if anchors is None:
         return RowRange(start, stop, anchor=start, count=start)
     return _extend_to_anchor(start, stop, anchors)
-
-
-def _marks_around(run: RunValues, interval: Interval) -> tuple[int, int]:
-    """The last mark <= lower (-1 if none is) and the first mark >= upper (the number of marks if none is)."""
-    i = int(run.values.searchsorted(interval.lower, side="right")) - 1
-    return i, int(run.values.searchsorted(interval.upper, side="left"))
 
 
 def _extend_to_anchor(start: int, stop: int, anchors: Anchors) -> RowRange:
@@ -157,8 +138,11 @@ def select_rows(
     rows: RowRange,
     interval: Interval,
     window: Window,
-) -> BlockRows:
+) -> tuple[int, NDArray[Any]]:
     """The window rows of a block that belong to a row range.
+
+    How many more of them are <= the interval's lower end than stand before the anchor; and the sorted values
+    inside the interval, a copy.
 
     first: the position of the block's first row; negative if it stands before row 0.
     values: all rows of the block, as `columns_by_name` returns them.
@@ -175,7 +159,7 @@ def select_rows(
         before, values = int(np.count_nonzero(in_window[:before])), values[in_window]
     i = int(values.searchsorted(interval.lower, side="right"))
     j = int(values.searchsorted(interval.upper, side="left"))
-    return BlockRows(before, i, values[i:j].copy())
+    return i - before, values[i:j].copy()
 
 
 def with_finer_marks(

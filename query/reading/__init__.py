@@ -1,8 +1,9 @@
 """Reads of blocks of run files, what they cost, and the windows of questions.
 
-windows, asked_window, modes, time_limit
+windows, asked_window, modes
                  the arguments that all questions have
-costs, spending  what each way to an answer is estimated to cost; what the question of a thread has read
+costs            what each way to an answer is estimated to cost
+spending         what the question of a thread has read, and how long it may take
 shared_fields    the fields of answers about what was read
 block_reader, row_ranges, live_cache
                  blocks of runs, and live rows in memory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.by_site import BySite, SiteRows
 from tidemark.query.reading.spending import current_plan
-from tidemark.warehouse.columns.ticks import NO_TICK, TickGrid
+from tidemark.warehouse.columns.ticks import TickGrid
 from tidemark.warehouse.snapshots.views import AnyView
 
 _KEPT = "tidemark_site_rows"  # the attribute of a view with the rows of its warehouses
@@ -31,7 +31,7 @@ def _rows_by_site(view: AnyView, grid: TickGrid | None) -> BySite | None:
     kept: dict[str, SiteRows] | None = vars(view).get(_KEPT)
     if kept is None:
         kept = vars(view)[_KEPT] = _site_rows(view)
-    return BySite(kept, grid, NO_TICK)
+    return BySite(kept, grid)
 
 
 def _site_rows(view: AnyView) -> dict[str, SiteRows]:

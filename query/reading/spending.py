@@ -14,16 +14,46 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
 from tidemark.query.answers.plan import SCAN, Plan, Way
-from tidemark.query.reading.time_limit import BegunLimit, TimeLimit
+from tidemark.warehouse.errors import TimeLimitReached
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """The limit of each question of a reader.
+
+    seconds: how long it may take; None for no limit.
+    cancelled: returns True once nobody waits for the answer any more; None if that cannot happen.
+    end: of a question that has begun, when its time is over, on the monotonic clock.
+    """
+
+    seconds: float | None
+    cancelled: Callable[[], bool] | None
+    end: float = math.inf
+
+    def begin(self) -> TimeLimit:
+        """The limit of a question that begins now."""
+        return self if self.seconds is None else replace(self, end=time.monotonic() + self.seconds)
+
+    def check(self) -> None:
+        """TimeLimitReached once the time is over, or nobody waits any more."""
+        if self.cancelled is not None and self.cancelled():
+            raise TimeLimitReached("the question was cancelled: nobody waits for its answer.")
+        if time.monotonic() > self.end:
+            raise TimeLimitReached(
+                f"the question took longer than {round(self.seconds or 0, 1):g} seconds. Ask about a "
+                "shorter window or fewer groups, in another mode, or with more time; `plan` of an answer "
+                "says what is read."
+            )
 
 
 class Left(Exception):
@@ -34,13 +64,11 @@ class Left(Exception):
         self.limit = limit
 
 
+@dataclass(slots=True, eq=False)
 class Limit:
     """The moment, in seconds as `Spending.seconds`, at which a way is stopped."""
 
-    __slots__ = ("at",)
-
-    def __init__(self, at: float) -> None:
-        self.at = at
+    at: float
 
 
 class Spending:
@@ -87,7 +115,7 @@ class Spending:
 
 
 _current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
-_limit: ContextVar[BegunLimit | None] = ContextVar("tidemark_limit", default=None)
+_limit: ContextVar[TimeLimit | None] = ContextVar("tidemark_limit", default=None)
 
 
 @contextmanager

@@ -262,7 +262,8 @@ def tick_range(view: AnyView, upto: int = ALL_TIME.stop) -> tuple[int, int] | No
     """
     parts = view.with_silent
     runs = [ticks_up_to(totals.ticks, upto) for one in parts for totals in one.history_totals]
-    ends = [tick for ticks in runs for tick in _ends(ticks[ticks != NO_TICK])]
+    timed = [ticks[ticks != NO_TICK] for ticks in runs]
+    ends = [tick for ticks in timed if len(ticks) for tick in ticks[[0, -1]].tolist()]
     ends += [tick for one in parts for tick in one.live_ticks if NO_TICK != tick <= upto]
     return (min(ends), max(ends)) if ends else None
 
@@ -326,7 +327,3 @@ def ticks_up_to(ascending: NDArray[np.int64], upto: int) -> NDArray[np.int64]:
     """The ticks that are at most `upto`. O(log n)."""
     taken: NDArray[np.int64] = ascending[: ascending.searchsorted(upto, "right")]
     return taken
-
-
-def _ends(ascending: NDArray[np.int64]) -> list[int]:
-    return [int(ascending[0]), int(ascending[-1])] if len(ascending) else []
