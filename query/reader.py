@@ -34,10 +34,9 @@ from tidemark.query.asking.key_reader import KeyReader
 from tidemark.query.asking.measure_arguments import GroupOptions, OneOptions
 from tidemark.query.asking.measure_questions import MeasureRequest, SpanRequest
 from tidemark.query.asking.session import Session
-from tidemark.query.quantiles.extremes import Extremes
 from tidemark.query.quantiles.histograms import Histograms
 from tidemark.query.quantiles.summaries import Summaries
-from tidemark.query.quantiles.wanted import Quantiles, RanksOf, SharesAt
+from tidemark.query.quantiles.wanted import Extremes, Quantiles, RanksOf, SharesAt
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.query.reading.spending import TimeLimit
 from tidemark.warehouse.columns.keys import Key
@@ -184,16 +183,13 @@ class Reader(KeyReader):
 
     def pinned(self) -> Self:
         """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
-        other = self.twin()
-        other._session = self._session.pinned()  # noqa: SLF001  an object of this class
-        return other
+        return self._with(self._session.pinned())
 
     def with_progress(self, progress: Callable[[float], None]) -> Self:
         """This reader, with shared caches; `progress` is called with the share of a scan that is done."""
-        other = self.twin()
-        other._session = copy.copy(self._session)  # noqa: SLF001  an object of this class
-        other._session.progress = progress  # noqa: SLF001
-        return other
+        session = copy.copy(self._session)
+        session.progress = progress
+        return self._with(session)
 
     def with_time_limit(
         self, limit: str | timedelta | None, cancelled: Callable[[], bool] | None = None
@@ -206,10 +202,14 @@ class Reader(KeyReader):
         Questions look at it between the blocks, groups and windows that they read, and interrupt a scan
         within about a quarter of a second.
         """
-        other = self.twin()
-        other._session = copy.copy(self._session)  # noqa: SLF001  an object of this class
+        session = copy.copy(self._session)
         seconds = None if limit is None else width_us(plain(limit)) / 1e6
-        other._session.time_limit = TimeLimit(seconds, cancelled)  # noqa: SLF001
+        session.time_limit = TimeLimit(seconds, cancelled)
+        return self._with(session)
+
+    def _with(self, session: Session) -> Self:
+        other = self.twin()
+        other._session = session  # noqa: SLF001  an object of this class
         return other
 
     def twin(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from tidemark.query.answers.sql_plan import SqlPlan
+from tidemark.query.answers.plan import SqlPlan
 from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
 from tidemark.query.sql.statements import Statements

@@ -7,7 +7,7 @@ key_answers, distinct_answers, persistence_answers
                   answers about keys
 companion_answer, info
                   the summary of a window; the facts of warehouse/snapshots/facts.py, printed
-plan, sql_plan    how an answer, or a statement of SQL, was found
+plan              how an answer, or a statement of SQL, was found
 by_site           what each of several warehouses has for an answer
 answer_columns    many answers as columns; no place for a field
 one_value, flat_rows, rendering

@@ -1,4 +1,4 @@
-"""The figure of frequent keys: a bar per key with its rows in history, its live rows and its bounds."""
+"""The figures of keys: bars of their rows with bounds, and the slots in which they have rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.query.answers.key_answers import HitterAnswer
+from tidemark.query.answers.persistence_answers import PersistenceAnswer
 from tidemark.query.answers.rendering import text_of
+from tidemark.query.plots.window_plot import drawn_end
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_LABEL_LENGTH = 24  # characters of a key's label; a longer key is shortened in its middle
 LEGEND_BARS = 1.6  # the height of the legend below the bars, in bars
+ROW_HEIGHT = 0.85  # of the slots of a key, in rows; the rest is the gap between two keys
+MAYBE_ALPHA = 0.35
 MIN_BARS = 6  # the figure has room for at least this many bars, so that a single one does not fill it
 
 
@@ -56,6 +60,36 @@ def draw_keys(axes: Axes, hitters: Sequence[HitterAnswer]) -> None:
     axes.set(xlabel=f"rows{unsure}", ylabel=hitters[0].key)
     axes.set_axisbelow(True)
     axes.legend(loc="lower right", ncols=3, fontsize="small")
+
+
+def draw_presence(axes: Axes, answers: Sequence[PersistenceAnswer]) -> None:
+    """Draws the slots of each key, the first key on top; `answers` has at least one answer.
+
+    A slot in which the key may be present is filled lightly; where it has no rows, nothing is drawn.
+    """
+    for field, alpha, label in (("present", 1.0, "present"), ("maybe", MAYBE_ALPHA, "may be present")):
+        cells = [(row, *slot) for row, answer in enumerate(answers) for slot in getattr(answer, field)]
+        if cells:
+            axes.bar(
+                [start for _, start, _ in cells],
+                [ROW_HEIGHT] * len(cells),
+                width=[drawn_end(end) - start for _, start, end in cells],
+                bottom=[row - ROW_HEIGHT / 2 for row, *_ in cells],
+                align="edge",
+                color="C0",
+                alpha=alpha,
+                linewidth=0,
+                label=label,
+            )
+    window = answers[0].window
+    if window is not None and None not in window:
+        axes.set_xlim(*window)
+    if any(answer.maybe for answer in answers):
+        axes.legend(loc="lower right", fontsize="small")
+    texts = [f"{text_of(answer.value)}  {answer.slots:,}/{answer.window_slots:,}" for answer in answers]
+    axes.set_yticks(range(len(answers)), texts, parse_math=False)
+    axes.set_ylim(len(answers) - 0.5, -0.5)
+    axes.set_ylabel(answers[0].key)
 
 
 def _label(hitter: HitterAnswer, has_character: Callable[[str], bool]) -> str:

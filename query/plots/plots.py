@@ -4,9 +4,9 @@
                 share is at least the lower bound at the left point and at most the upper one at the right
     quantiles   a few quantiles over time, one answer per window, and per group. The band is low to high
     histogram   counts in bins. The band is lo to hi of each bin
-    distinct    the numbers of distinct and of new keys over time, see query/plots/distinct_plot.py
-    top         the most frequent keys, see query/plots/key_plot.py
-    persistence the slots in which keys are present, see query/plots/presence_plot.py
+    distinct    the numbers of distinct and of new keys over time
+    top         the most frequent keys
+    persistence the slots in which keys are present
 
 matplotlib is imported when a figure is drawn. Each function returns the Axes, so callers can change labels
 and limits.
@@ -31,13 +31,12 @@ from tidemark.query.asking.key_questions import KeyOptions, KeyRequest
 from tidemark.query.asking.measure_arguments import ChosenOptions, WindowOptions
 from tidemark.query.asking.measure_questions import MeasureRequest
 from tidemark.query.plots.bin_edges import chosen_edges
-from tidemark.query.plots.distinct_plot import draw_distinct
-from tidemark.query.plots.key_plot import draw_keys
-from tidemark.query.plots.presence_plot import draw_presence
+from tidemark.query.plots.key_plot import draw_keys, draw_presence
 from tidemark.query.plots.window_plot import (
     BAND_ALPHA,
     check_windows,
     chosen_width,
+    draw_distinct,
     draw_steps,
     finish_windows,
     scope_of_all,

@@ -1,4 +1,8 @@
-"""Figures over time: each window is a step of a line, with the band of its bounds."""
+"""Figures over time: each window is a step of a line, with the band of its bounds.
+
+In the figure of distinct keys the certain bounds are a lighter band. They may be many times wider than the
+probable ones, so they do not choose the y axis: where they leave it, they are cut.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.answers.all_answers import Scope
+from tidemark.query.answers.distinct_answers import DistinctAnswer
 from tidemark.query.reading.asked_window import AskedWindow
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import LAST_US, from_epoch_us, parse_duration
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Scope)
 
 BAND_ALPHA = 0.3  # opacity of the band
+CERTAIN_ALPHA = 0.1  # of the band of the certain bounds
+BAR_ALPHA = 0.45
 LEGEND_SHARE = 0.4  # of the height, for the legend above the lines
 MAX_SPANS = 1000  # about the width of a screen in pixels
 
@@ -108,6 +115,43 @@ def finish_windows(axes: Axes, warehouse: Reader, every: Any, window: tuple[Any,
     bottom, highest = axes.get_ylim()
     axes.set_ylim(bottom, highest + LEGEND_SHARE * (highest - bottom))
     return marks
+
+
+def draw_distinct(axes: Axes, counts: Sequence[DistinctAnswer], new: Sequence[DistinctAnswer]) -> None:
+    """Draws the numbers of keys, and of new keys if there are any; `counts` has at least one answer.
+
+    The whiskers of the bars are lo to hi.
+    """
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    confidence = min(answer.confidence for answer in (*counts, *new))
+    probable = "certain" if confidence == 1 else f"probable, {confidence:g}"
+    colour = draw_steps(axes, counts, "distinct keys", probable).get_color()
+    if new:
+        _draw_bars(axes, new)
+    if confidence < 1:
+        shown = axes.get_ylim()
+        fill_steps(axes, counts, ("least", "most"), color=colour, alpha=CERTAIN_ALPHA, label="certain")
+        axes.set_ylim(shown)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_ylabel(f"distinct {counts[0].key}")
+
+
+def _draw_bars(axes: Axes, new: Sequence[DistinctAnswer]) -> None:
+    windows = [answer.window for answer in new if answer.window is not None]
+    whiskers = [[answer.count - answer.lo for answer in new], [answer.hi - answer.count for answer in new]]
+    axes.bar(
+        [start for start, _ in windows],
+        [answer.count for answer in new],
+        width=[drawn_end(end) - start for start, end in windows],
+        align="edge",
+        yerr=whiskers,
+        error_kw={"elinewidth": 1.2, "alpha": BAR_ALPHA},
+        color="C1",
+        alpha=BAR_ALPHA,
+        label="new keys",
+    )
 
 
 def scope_of_all(answers: Sequence[S]) -> S:

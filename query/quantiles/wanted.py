@@ -1,15 +1,16 @@
-"""The kinds of questions about a measure: quantiles, ranks and shares here, histograms in histograms.py."""
+"""The kinds of questions about a measure: quantiles, ranks, shares and extremes; others stand beside it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from tidemark.query.answers.answer_columns import Column, Marked, Picked
+from tidemark.query.answers.extreme_answer import Extreme
 from tidemark.query.answers.measure_answers import Answer, CdfAnswer, MeasureFields, RankAnswer
 from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
@@ -19,7 +20,7 @@ from tidemark.query.reading.row_counts import RowCounts
 from tidemark.sketches import InvalidInput, target_rank
 from tidemark.sketches.bounds.target_rank import target_ranks
 from tidemark.warehouse.columns.value_encoding import Measure
-from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.errors import InputError, whole_number
 
 A = TypeVar("A")
 
@@ -164,3 +165,44 @@ class SharesAt(_AtPoints[CdfAnswer]):
         shares = np.divide(ranks, rows, out=np.full(ranks.shape, math.nan), where=rows > 0)
         cdf = Column(shares.ravel())
         return Columns(CdfAnswer, {"value": value, "cdf": cdf, "cdf_lo": cdf, "cdf_hi": cdf}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes(Wanted[Extreme]):
+    """The `k` greatest numbers, greatest first, or the least ones, least first; `of` checks k.
+
+    They are those of the last and of the first ranks, found like quantiles.
+    """
+
+    is_exact: ClassVar = True
+
+    k: int
+    largest: bool
+
+    @classmethod
+    def of(cls, k: Any, *, largest: bool) -> Extremes:
+        """Raises InputError unless k is a whole number of at least 1."""
+        return cls(whole_number("k", k, 1), largest)
+
+    @property
+    def targets(self) -> int:
+        """See `Wanted.targets`."""
+        return self.k
+
+    def ranks(self, counts: RowCounts) -> Ranks:
+        """The last ranks of numbers, or the first; fewer than k if there are fewer numbers."""
+        stored = counts.stored
+        first = max(0, stored - self.k) if self.largest else 0
+        return np.arange(first + 1, min(stored, first + self.k) + 1)
+
+    def answers(self, found: Found) -> list[Extreme]:
+        """An answer for each number; none without numbers."""
+        if found.values is None:
+            return []
+        numbers, decode = found.values.values.tolist(), found.measure.decode
+        if self.largest:
+            numbers.reverse()
+        return [
+            Extreme(place=place, value=decode(number), **found.scope)
+            for place, number in enumerate(numbers, 1)
+        ]

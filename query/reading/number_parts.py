@@ -22,16 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.reading.shares import each_share, equal_shares, shares_of
-from tidemark.query.reading.sorted_parts import (
-    Ints,
-    RankedValues,
-    SortedParts,
-    counts_below,
-    ends_by_part,
-    sums_by_part,
-)
+from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues, SortedParts, counts_below
+from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
 from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.exact_sums import Sums
+from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
 
 FEW = 8  # ranks or points that are found without a sort
 SMALL = 2**8  # numbers of a part that is sorted with others
@@ -97,11 +92,25 @@ class NumberParts:
 
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each part."""
-        return sums_by_part(self.numbers, self.edges)
+
+        def share(first: int, last: int) -> EachSums:
+            own, summer = self.edges[first : last + 1], CodeSums(last - first, LoopedSums.of(last - first))
+            filled = np.flatnonzero(np.diff(own))
+            summer.add(self.numbers[own[0] : own[-1]], own[filled] - own[0], filled)
+            return summer.each()
+
+        found = EachSums.joined(each_share(share, shares_of(self.sizes, SUM_WEIGHT)))
+        loading().added(len(self.numbers))
+        return found
 
     def ends(self) -> NDArray[Any]:
         """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
-        return ends_by_part(self.numbers, self.edges)
+        filled = np.flatnonzero(self.sizes)
+        found = np.zeros((len(self), 2), self.numbers.dtype)
+        if len(filled):
+            found[filled, 0] = np.minimum.reduceat(self.numbers, self.edges[filled])
+            found[filled, 1] = np.maximum.reduceat(self.numbers, self.edges[filled])
+        return found
 
     @property
     def _in_order(self) -> SortedParts:

@@ -9,10 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.reading.shares import each_share, shares_of
-from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
-from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
-
 Ints = NDArray[np.int64]
 
 SUM_WEIGHT = 4  # how many times as long as to go through a number it takes to add it exactly
@@ -88,30 +84,6 @@ def counts_below(numbers: NDArray[Any], edges: Ints, points: NDArray[Any]) -> In
         np.cumsum(numbers <= point, out=below[1:])
         ranks[:, place] = np.diff(below[edges])
     return ranks
-
-
-def sums_by_part(numbers: NDArray[Any], edges: Ints) -> EachSums:
-    """The exact sums of the numbers of each part, in any order, without NaN."""
-
-    def share(first: int, last: int) -> EachSums:
-        own, summer = edges[first : last + 1], CodeSums(last - first, LoopedSums.of(last - first))
-        filled = np.flatnonzero(np.diff(own))
-        summer.add(numbers[own[0] : own[-1]], own[filled] - own[0], filled)
-        return summer.each()
-
-    found = EachSums.joined(each_share(share, shares_of(np.diff(edges), SUM_WEIGHT)))
-    loading().added(len(numbers))
-    return found
-
-
-def ends_by_part(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:
-    """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
-    filled = np.flatnonzero(np.diff(edges))
-    found = np.zeros((len(edges) - 1, 2), numbers.dtype)
-    if len(filled):
-        found[filled, 0] = np.minimum.reduceat(numbers, edges[filled])
-        found[filled, 1] = np.maximum.reduceat(numbers, edges[filled])
-    return found
 
 
 def no_ends(parts: int, dtype: np.dtype[Any]) -> NDArray[Any]:

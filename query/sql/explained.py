@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
-from tidemark.query.answers.plan import INDEX, SCAN
-from tidemark.query.answers.sql_plan import RowsPlan, SqlPlan
+from tidemark.query.answers.plan import INDEX, SCAN, RowsPlan, SqlPlan
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.index_places import RATES, Found, Ints, bounded, find
 from tidemark.query.sql.narrowed import Narrowed, condition_sql

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from tidemark.query.answers.sql_plan import SqlPlan
+from tidemark.query.answers.plan import SqlPlan
 from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.sql.explained import explained

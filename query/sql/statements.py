@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
-from tidemark.query.answers.sql_plan import SqlPlan
+from tidemark.query.answers.plan import SqlPlan
 from tidemark.query.reader import Reader
 from tidemark.query.sql.duckdb_sql import connected
 from tidemark.query.sql.parse_trees import check_query, check_text

@@ -15,7 +15,7 @@ import pytest
 
 from tidemark import query, stream, warehouse
 from tidemark.query import EmptyWindow, Extreme, InputError, Warehouse
-from tidemark.query.quantiles import extremes
+from tidemark.query.quantiles.wanted import Extremes
 
 Rows = list[dict[str, Any]]
 Patch = pytest.MonkeyPatch
@@ -124,24 +124,24 @@ def test_they_are_the_ends_of_the_sorted_rows(world: tuple[Path, Rows]) -> None:
 
 
 def _nan_is_a_number(patch: Patch) -> None:
-    right = extremes.Extremes.ranks
+    right = Extremes.ranks
 
     def ranks(self: Any, counts: Any) -> Any:
         found = right(self, counts)
         return found + counts.nans if self.largest else found
 
-    patch.setattr(extremes.Extremes, "ranks", ranks)
+    patch.setattr(Extremes, "ranks", ranks)
 
 
 def _the_modes_of_quantiles_hold(patch: Patch) -> None:
-    patch.setattr(extremes.Extremes, "is_exact", False)
+    patch.setattr(Extremes, "is_exact", False)
 
 
 def _the_greatest_comes_last(patch: Patch) -> None:
-    patch.setattr(extremes.Extremes, "ranks", lambda self, question: right(self, question)[::-1])
+    patch.setattr(Extremes, "ranks", lambda self, question: right(self, question)[::-1])
 
 
-right = extremes.Extremes.ranks
+right = Extremes.ranks
 
 
 @pytest.mark.slow
