@@ -46,7 +46,7 @@ from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import EmptyWindow
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.sites import AnySnapshot, Site
+from tidemark.warehouse.snapshots.sites import AnySnapshot, Site, refuse_several
 from tidemark.warehouse.snapshots.system_tables import Contents
 
 
@@ -128,7 +128,8 @@ class Reader(KeyReader):
     @property
     def store(self) -> Store:
         """Where the warehouse is; InputError for several warehouses."""
-        return self._session.store
+        refuse_several(self._session.snapshot, "this")
+        return self._session.snapshot.sites[0].store
 
     @property
     def sites(self) -> dict[str, Site]:

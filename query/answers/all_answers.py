@@ -188,7 +188,8 @@ class Scope(Renderable):
     @property
     def scope_facts(self) -> dict[str, Any]:
         """The scope by name, as in the JSON document."""
-        first = {self.SUBJECT: self.column, "window": _window_facts(self.window), "N": self.N}
+        window = None if self.window is None else dict(zip(("start", "end"), self.window, strict=True))
+        first = {self.SUBJECT: self.column, "window": window, "N": self.N}
         facts = {"widened": self.widened, "complete": self.complete, **self._optional_facts()}
         optional = {name: value for name, value in facts.items() if value is not None}
         return {**first, **optional, **fields_by_name(self, (*self.fact_names(), *self.READ_FACTS))}
@@ -260,11 +261,6 @@ def field_values(answer: Any, names: Sequence[str]) -> list[Any]:
 def fields_by_name(answer: Any, names: Sequence[str]) -> dict[str, Any]:
     """The values of an answer's fields, by name."""
     return dict(zip(names, field_values(answer, names), strict=True))
-
-
-def _window_facts(window: tuple[Any, Any] | None) -> dict[str, Any] | None:
-    """A window as {start, end}; None for all rows. An open side is None."""
-    return None if window is None else {"start": window[0], "end": window[1]}
 
 
 def nonzero_counts(**rows: int) -> list[str]:

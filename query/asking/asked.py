@@ -10,6 +10,7 @@ from tidemark.query.answers.all_answers import Scope
 from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.plan import Plan
+from tidemark.query.groups.group_order import GroupOrder
 from tidemark.query.reading.spending import current_plan
 
 S = TypeVar("S", bound=Scope)
@@ -25,7 +26,7 @@ class Asked(Generic[S]):
     parts: how many groups and windows there are.
     by: the columns of the groups; empty for one answer about all rows.
     windows: whether there are answers for each window.
-    order: the order of the groups in words, if one was asked; the answers of a window then stand together.
+    order: the order of the groups, if one was asked; the answers of a window then stand together.
     plan: the plan of the question in which this was made.
     """
 
@@ -33,12 +34,17 @@ class Asked(Generic[S]):
     parts: int
     by: tuple[str, ...] = ()
     windows: bool = False
-    order: str = ""
+    order: GroupOrder | None = None
     plan: Plan | None = field(default_factory=current_plan)
 
     @classmethod
     def of(
-        cls, lists: Sequence[Sequence[S]], by: tuple[str, ...] = (), *, windows: bool = False, order: str = ""
+        cls,
+        lists: Sequence[Sequence[S]],
+        by: tuple[str, ...] = (),
+        *,
+        windows: bool = False,
+        order: GroupOrder | None = None,
     ) -> Self:
         """The answers of one call: a list for each group and window."""
         return cls([answer for part in lists for answer in part], len(lists), by, windows, order)
@@ -57,7 +63,7 @@ class Asked(Generic[S]):
         what = "windows" if not self.by else "groups and windows" if self.windows else "groups"
         facts = {name: fact for name, fact in found.facts.items() if name not in _OWN_FACTS}
         covered = replace(answers[0], window=window).shown_window
-        ordered = f" {self.order}" if self.order else ""
+        ordered = f" {self.order.text}" if self.order and self.order.text else ""
         caption = f"{text}, {covered}: {self.parts:,} {what}{ordered}, {answers[0].method_text}"
         return replace(found, caption=caption, facts=facts)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.all_answers import SharedFields
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.rendering import window_text
 from tidemark.query.asking.session import Session
@@ -81,7 +80,38 @@ class _InWindow:
         kind_named(companion.kind)  # before anything is read
         shared = shared_fields(view, widened_text(view, self.asked, options.grid), options.grid)
         window = choose_window(view, self.asked, options.grid)
-        return _answer(self.session, view, contents, companion, window, shared)
+        history, live, scanned = list[Cell](), list[Cell](), 0
+        for site, own in zip(view.sites, contents.sites, strict=True):
+            scan = _Scan(self.session, own, companion)
+            for marks in site.runs:
+                history += _of_run(site, marks, window, scan)
+            live += _of_live(site, window, scan)
+            scanned += scan.rows
+        used = [*history, *live]
+        shown = shown_window(window, options.grid)
+        if any(cell.kind != companion.kind for cell in live):
+            raise DamagedWarehouse(
+                f"the ledger has cells of the companion {companion.name!r} that are not of its kind "
+                f"{companion.kind!r}. Another tool has changed the ledger: put back its version before that."
+            )
+        if not any(cell.data for cell in used):
+            rows = sum(cell.rows for cell in used)
+            reason = f"its {rows:,} rows are all NULL in {companion.column!r}" if rows else "no rows"
+            raise EmptyWindow(
+                f"empty window: {reason}, {window_text(shown)}, so the companion {companion.name!r} is empty."
+            )
+        return CompanionAnswer(
+            companion=companion.name,
+            kind=companion.kind,
+            column=companion.column,
+            summary=joined_summary(used),
+            n=sum(cell.rows - cell.nulls for cell in history),
+            m=sum(cell.rows - cell.nulls for cell in live),
+            nulls=sum(cell.nulls for cell in used),
+            window=shown,
+            rows_scanned=scanned,
+            **shared,
+        )
 
 
 @dataclass(slots=True)
@@ -111,49 +141,6 @@ class _Scan:
             )
         self.rows += read
         return cells
-
-
-def _answer(
-    session: Session,
-    view: CellsView,
-    contents: AnyContents,
-    companion: Companion,
-    window: Window,
-    shared: SharedFields,
-) -> CompanionAnswer:
-    """The answer about a window of one or several warehouses, whose cells have disjoint rows."""
-    history, live, scanned = list[Cell](), list[Cell](), 0
-    for site, own in zip(view.sites, contents.sites, strict=True):
-        scan = _Scan(session, own, companion)
-        for marks in site.runs:
-            history += _of_run(site, marks, window, scan)
-        live += _of_live(site, window, scan)
-        scanned += scan.rows
-    used = [*history, *live]
-    shown = shown_window(window, session.options.grid)
-    if any(cell.kind != companion.kind for cell in live):
-        raise DamagedWarehouse(
-            f"the ledger has cells of the companion {companion.name!r} that are not of its kind "
-            f"{companion.kind!r}. Another tool has changed the ledger: put back its version before that."
-        )
-    if not any(cell.data for cell in used):
-        rows = sum(cell.rows for cell in used)
-        reason = f"its {rows:,} rows are all NULL in {companion.column!r}" if rows else "no rows"
-        raise EmptyWindow(
-            f"empty window: {reason}, {window_text(shown)}, so the companion {companion.name!r} is empty."
-        )
-    return CompanionAnswer(
-        companion=companion.name,
-        kind=companion.kind,
-        column=companion.column,
-        summary=joined_summary(used),
-        n=sum(cell.rows - cell.nulls for cell in history),
-        m=sum(cell.rows - cell.nulls for cell in live),
-        nulls=sum(cell.nulls for cell in used),
-        window=shown,
-        rows_scanned=scanned,
-        **shared,
-    )
 
 
 def _of_run(view: CellsView, marks: CellMarks, window: Window, scan: _Scan) -> list[Cell]:

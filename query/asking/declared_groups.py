@@ -221,9 +221,8 @@ class _Ways(Generic[M]):
         return asked_cells(questions, self.plan.request, by, self.choice.order, len(self.parts))
 
     def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
-        by, order = tuple(key.name for key in self.choice.by), self.choice.order
-        text = "" if order is None else order.text
-        return Asked.of(lists, by, windows=self.plan.request.every is not None, order=text)
+        by = tuple(key.name for key in self.choice.by)
+        return Asked.of(lists, by, windows=self.plan.request.every is not None, order=self.choice.order)
 
 
 def group_sizes(

@@ -16,7 +16,7 @@ from tidemark.query.asking.scan_choice import choose_scan
 from tidemark.query.asking.scanned_keys import ScannedKeys
 from tidemark.query.asking.session import Session
 from tidemark.query.groups.group_choice import GroupArguments, by_columns
-from tidemark.query.groups.group_order import order_of
+from tidemark.query.groups.group_order import GroupOrder, order_of
 from tidemark.query.keys.frequencies import InnerProduct
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys
 from tidemark.query.keys.key_windows import KeyWindow, key_windows
@@ -78,10 +78,9 @@ class KeyRequest(Generic[A]):
         return by_columns(self.groups.by)
 
     @property
-    def order(self) -> str:
-        """The order of the groups in words, if one was asked."""
-        order = order_of(self.groups.order, self.groups.top, self.groups.least_rows)
-        return "" if order is None else order.text
+    def order(self) -> GroupOrder | None:
+        """The order of the groups, if one was asked."""
+        return order_of(self.groups.order, self.groups.top, self.groups.least_rows)
 
     def plan(self, session: Session) -> Plan[Any, Sequence[A]]:
         """How each window is answered, one without `every`; with `where` or `by` each group and window."""

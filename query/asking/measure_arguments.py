@@ -135,13 +135,7 @@ def asked_cells(
     wanted = request.wanted
     if order is not None:
         questions = order.of_cells(questions, wanted, windows)
-    return Asked(
-        questions.answers(wanted),
-        len(questions),
-        by,
-        request.every is not None,
-        "" if order is None else order.text,
-    )
+    return Asked(questions.answers(wanted), len(questions), by, request.every is not None, order)
 
 
 def fields_of(session: Session, view: View | GroupView, mode: str, window: ShownWindow) -> dict[str, Any]:

@@ -8,10 +8,20 @@ from typing import Any, Generic, TypeVar
 
 from tidemark.query.answers.measure_answers import MeasureScope
 from tidemark.query.asking.asked import Asked
-from tidemark.query.asking.measure_arguments import MeasureArguments, asked_cells, check_rows, windows_of
+from tidemark.query.asking.measure_arguments import (
+    MeasureArguments,
+    asked_cells,
+    check_rows,
+    fields_of,
+    windows_of,
+)
 from tidemark.query.asking.scan_choice import ScanChoice, choose_scan
+from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.asking.scanned_questions import scanned_questions
 from tidemark.query.asking.session import Session
+from tidemark.query.reading.windows import rows_of
+from tidemark.query.scans.asked_rows import key_of
+from tidemark.query.scans.event_scan import EventScan
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.snapshots.site_contents import AnyContents
@@ -36,18 +46,31 @@ class MeasureScan(Generic[M]):
 
     def answer(self, newest: tuple[View, AnyContents]) -> Asked[M]:
         """See `Plan.answer`."""
-        (view, contents), options = newest, self.session.options
-        if self.choice.measure is not None:
-            view = replace(view, projection=SortedValues(self.choice.measure))
+        (view, contents), options, choice = newest, self.session.options, self.choice
+        if choice.measure is not None:
+            view = replace(view, projection=SortedValues(choice.measure))
         window, parts = windows_of(self.request, view, options.grid)
-        eps, progress = float(options.eps), self.session.progress
-        summed = self.request.wanted.needs_sums
-        with scanned_questions(
-            contents, view, self.choice, parts, self.mode, eps, progress, summed=summed
-        ) as questions:
-            if not self.choice.by:
-                check_rows(questions, view, window, options.grid, self.choice.shown(()) or None)
-            return asked_cells(questions, self.request, self.choice.by, self.choice.order, len(parts))
+        ticks = [part.ticks for part in parts]
+        keys = [key_of(contents, name, choice.computed) for name in choice.by]
+        with (
+            shown_progress(self.session.progress) as progress,
+            EventScan(
+                contents,
+                view.measure,
+                ticks,
+                equal=choice.equal_of(keys),
+                expression=choice.expression,
+                by=choice.by,
+                computed=choice.computed,
+                progress=progress,
+                summed=self.request.wanted.needs_sums,
+            ) as scan,
+        ):
+            fields = {**fields_of(self.session, view, self.mode, parts[0]), "eps": float(options.eps)}
+            questions = scanned_questions(scan, choice, keys, parts, rows_of(view, ticks), fields)
+            if not choice.by:
+                check_rows(questions, view, window, options.grid, choice.shown(()) or None)
+            return asked_cells(questions, self.request, choice.by, choice.order, len(parts))
 
 
 def scan_of(session: Session, request: MeasureArguments[M], mode: str = "exact") -> MeasureScan[M]:

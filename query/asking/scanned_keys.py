@@ -104,7 +104,8 @@ class ScannedKeys(Generic[A]):
                 raise several_values(order.by)
             if order.by.endswith("error"):  # of exact answers
                 values = np.zeros_like(values)
-        return parts.take(order.places(parts.rows, [] if values is None else values, len(parts.windows)))
+        places = order.places(parts.rows, [] if values is None else values, len(parts.windows))
+        return replace(parts, places=places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +128,6 @@ class ChosenParts:
     values: Sequence[Values] | None
     groups: NDArray[np.int64]
     places: NDArray[np.int64] | None = None
-
-    def take(self, places: NDArray[np.int64]) -> ChosenParts:
-        """The parts at these places among all groups and windows."""
-        return replace(self, places=places)
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:

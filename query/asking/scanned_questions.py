@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,20 +12,15 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.asking.scan_choice import ScanChoice, names_in
-from tidemark.query.asking.scan_progress import shown_progress
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import Cells
-from tidemark.query.reading.shared_fields import shared_fields
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
-from tidemark.query.reading.windows import ShownWindow, rows_of
-from tidemark.query.scans.asked_rows import key_of
+from tidemark.query.reading.windows import ShownWindow
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.query.scans.scanned_rows import ScannedGroups
 from tidemark.warehouse.columns.codes import combine_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key, find_names, names_from
-from tidemark.warehouse.snapshots.site_contents import AnyContents
-from tidemark.warehouse.snapshots.views import View
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,62 +95,36 @@ def _sums_at(found: Sequence[Sums], place: int) -> Sums:
     return found[place] if place >= 0 else Sums()
 
 
-@contextmanager
 def scanned_questions(
-    contents: AnyContents,
-    view: View,
+    scan: EventScan,
     choice: ScanChoice,
+    keys: Sequence[Key],
     windows: Sequence[ShownWindow],
-    mode: str,
-    eps: float,
-    progress: Callable[[float], None] | None,
-    *,
-    summed: bool = False,
-) -> Iterator[CellQuestions]:
-    """The questions of each group and window, answered by a scan until the end of the context.
+    rows: int,
+    fields: dict[str, Any],
+) -> CellQuestions:
+    """The questions of each group and window; the windows of a group stand one after the other.
 
-    The windows of a group stand one after the other.
+    keys: the columns of `by`. rows: how many the windows have. fields: those of `Question` that are the same for all.
 
-    contents, view: the visible batches and the versions of one moment. mode: the mode of the answers, which
-        are exact in each mode. summed: whether only sums and ends are asked.
-
-    Raises InputError for an unknown column and for too many groups, and the errors of `EventScan`.
+    Raises InputError for too many groups, and the errors of `EventScan`. They are answered while it is open.
     """
-    keys = [key_of(contents, name, choice.computed) for name in choice.by]
-    ticks = [window.ticks for window in windows]
-    with (
-        shown_progress(progress) as shown,
-        EventScan(
-            contents,
-            view.measure,
-            ticks,
-            equal=choice.equal_of(keys),
-            expression=choice.expression,
-            by=choice.by,
-            computed=choice.computed,
-            progress=shown,
-            summed=summed,
-        ) as scan,
-    ):
-        groups, places = _chosen(choice, keys, scan.groups(), len(windows))
-        here = places.ravel()
-        group_of, window_of = np.divmod(np.arange(len(here)), len(windows))
-        yield CellQuestions(
-            Cells(at_places(scan.groups().counts, here), ScannedNumbers(scan, here)),
-            [window.shown for window in windows],
-            window_of,
-            groups,
-            group_of,
-            {
-                "measure": view.measure,
-                "mode": mode,
-                "eps": eps,
-                "shared": shared_fields(view, windows[0].widened, contents.options.grid),
-                "certain": None if choice.largest is None else True,
-                "rows_scanned": scan.rows_scanned(rows_of(view, ticks)),
-                "declare": choice.declare,
-            },
-        )
+    groups, places = _chosen(choice, keys, scan.groups(), len(windows))
+    here = places.ravel()
+    group_of, window_of = np.divmod(np.arange(len(here)), len(windows))
+    return CellQuestions(
+        Cells(at_places(scan.groups().counts, here), ScannedNumbers(scan, here)),
+        [window.shown for window in windows],
+        window_of,
+        groups,
+        group_of,
+        {
+            **fields,
+            "certain": None if choice.largest is None else True,
+            "rows_scanned": scan.rows_scanned(rows),
+            "declare": choice.declare,
+        },
+    )
 
 
 def _chosen(

@@ -24,7 +24,6 @@ from tidemark.query.reading.budgets import LIVE, shared_budget
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.spending import TimeLimit
-from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -86,12 +85,6 @@ class Session:
     def is_far(self) -> bool:
         """Whether a warehouse is in an object store."""
         return any(site.store.files.folder is None for site in self.snapshot.sites)
-
-    @property
-    def store(self) -> Store:
-        """Where the warehouse lies; InputError for several."""
-        refuse_several(self.snapshot, "this")
-        return self.snapshot.sites[0].store
 
     @property
     def options(self) -> Options:

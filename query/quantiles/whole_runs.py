@@ -69,16 +69,12 @@ class WholeRuns:
         added = self._costs.sums(chosen) if adds else 0.0
         return known + added + self.reading(view, windows).cost
 
-    def _is_known(self, view: View | GroupView, marks: SpanMarks, kept: KeptRows[Any] | None) -> bool:
-        """Whether the rows of a run are in memory."""
-        return any(self._memory.peek(key) is not None for key in _keys(view.root, marks, kept))
-
     def reading(self, view: View | GroupView, windows: Sequence[Window]) -> Reading:
         """What it costs to read those of these runs that are not in memory, and what was paid for them."""
         unread = {
             (view.root, marks.files[0].path): self._costs.read_runs(marks.rows)
             for marks, kept in _runs_within(view, windows)
-            if not self._is_known(view, marks, kept)
+            if all(self._memory.peek(key) is None for key in _keys(view.root, marks, kept))
         }
         return Reading(unread, self._paid)
 

@@ -37,7 +37,7 @@ from tidemark.sketches import RankBounds, combine
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.span_marks import SpanMarks
-from tidemark.warehouse.projections.spans import Anchors, Spans
+from tidemark.warehouse.projections.spans import Spans
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.snapshots.views import GroupView, View
 
@@ -238,18 +238,16 @@ class WindowBoundsCache:
     def _history(self, view: View, window: Window) -> tuple[History, RankBounds]:
         marks = [run for run in view.runs if run.totals.within(window)[0]]
         runs = tuple(run.run_values for run in marks)
-        anchors = tuple(self._anchors(view.root, run, window) for run in marks)
+        anchors = tuple(
+            None if run.covered_by(window) else self._spans.get(view.root, run).anchors(window, run.rows)
+            for run in marks
+        )
         dtype = view.measure.dtype
         nothing = np.empty(0, dtype)
         history = History(
             view.root, window, dtype, runs, anchors, in_memory=nothing, kept=_kept_in(view, window)
         )
         return history, history.staircase
-
-    def _anchors(self, root: str, run: ValueMarks, window: Window) -> Anchors | None:
-        if run.covered_by(window):
-            return None
-        return self._spans.get(root, run).anchors(window, run.rows)
 
 
 def _kept_in(view: View, window: Window) -> NDArray[Any]:
