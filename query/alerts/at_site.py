@@ -53,7 +53,6 @@ class _Watched:
 
     @property
     def names(self) -> Collection[str]:
-        """The groups that have sums."""
         return [name for name in self.groups if name != ALL] if self.condition.has_groups else [ALL]
 
     def group(self, name: str) -> LinearSite:
@@ -71,7 +70,6 @@ class _Watched:
 
     @property
     def needs_all(self) -> bool:
-        """See `LinearSite`."""
         return any(one.needs_all for one in self.groups.values())
 
 
@@ -170,7 +168,6 @@ class AlertSite:
         return now >= self._next_look or any(map(is_not, self._wh.seen, self._seen))
 
     def _look(self, watched: Sequence[_Watched]) -> list[Message]:
-        """Looks at conditions, and returns the messages about them."""
         now = now_us()
         self._seen, newest = self._wh.seen, NewestRows(self._wh)
         reports = []

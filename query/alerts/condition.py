@@ -116,7 +116,6 @@ class _Words:
         self.next()
 
     def next(self) -> str:
-        """Takes the word."""
         word, self.passed = self.word, self._end
         self.kind, self.word, self.start, self._end = next(self._coming)
         return word
@@ -128,7 +127,6 @@ class _Words:
         return self.next()
 
     def error(self, why: str) -> InputError:
-        """The error for the next word."""
         seen = shortened(self.word) if self.kind else "the end"
         return InputError(
             f"not a condition: {why}, got {seen} at character {self.start + 1} of {shortened(self.text)}. "

@@ -38,6 +38,5 @@ def check_no_names(options: Options, asked: Comparison) -> None:
 
 
 def _check_value(columns: dict[str, str], name: str, value: Any) -> None:
-    """InputError for a value of a private column that is no token."""
     if name in columns:
         Key(name, columns[name]).name_of(value)

@@ -159,7 +159,6 @@ def staleness(wh: Reader, condition: Condition, stale: int | None, now: int, row
 
 
 def _reason(reading: Reading) -> str:
-    """The value in words."""
     if reading.low is None:
         return "no rows"
     low, value, high = (

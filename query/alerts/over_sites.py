@@ -129,7 +129,6 @@ class _CoordinatorMachine:
         self.reports: dict[tuple[int, int, str], int] = {}
 
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
-        """Takes a message of a site; see `Machine`."""
         self.heard[sender] = now_us()
         del kind
         conditions = list(self.coordinated.values())
@@ -238,7 +237,6 @@ class OverSites:
             self._meet(lambda: self._place.say(messages))
 
     def _seen(self, condition: LinearCondition, name: str, sums: LinearCoordinator, needed: set[int]) -> Seen:
-        """The state of a group by its sums."""
         verdicts = [part.verdicts(sums.reached, needed) for part in condition.parts]
         reading, words = condition.parts[0].reading(condition.sums, sums.sums)
         threshold, kept = (min(both) for both in zip(*verdicts, strict=True))
@@ -269,7 +267,6 @@ class OverSites:
                 self._news = object()
 
     def _silence(self, now: int) -> str | None:
-        """Which site has said nothing for too long."""
         heard = self._machine.heard
         for site in range(self._sites):
             since = heard.get(site, self._began)

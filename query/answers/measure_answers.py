@@ -260,7 +260,6 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         return (*(f"group_{name}" if name in others else name for name in self.by), *others)
 
     def _cells(self) -> list[list[Any]]:
-        """The cells of each column of tables."""
         own = [self._values(name) for name in self.kind.COLUMNS]
         if not self.by and not self.windows:
             return own
@@ -274,13 +273,11 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
         ]
 
     def _values(self, name: str) -> list[Any]:
-        """A field of all answers."""
         if isinstance(self.items, AnswerColumns):
             return self.items.column(name)
         return [getattr(answer, name) for answer in self.items]
 
     def _rows(self) -> list[list[Any]]:
-        """The cells of each answer in tables."""
         return [list(cells) for cells in zip(*self._cells(), strict=True)]
 
     def table(self) -> tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[Any], str]:

@@ -97,14 +97,12 @@ def about_several(sites: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _runs_together(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The runs of a projection in several warehouses."""
     added = {name: sum(facts[name] for facts in every) for name in ("rows", "bytes", "files")}
     levels = _added(facts["runs_by_level"] for facts in every)
     return {"type": every[0]["type"], **added, "runs_by_level": dict(sorted(levels.items()))}
 
 
 def _added(every: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
-    """The sums by name."""
     found: dict[Any, int] = {}
     for numbers in every:
         for name, number in numbers.items():
@@ -113,7 +111,6 @@ def _added(every: Iterable[Mapping[Any, int]]) -> dict[Any, int]:
 
 
 def _loaded(contents: Contents) -> list[dict[str, Any]]:
-    """The plans of the steps in history."""
     plans = contents.plans("step", "source", "first_batch", "last_batch", "rows")
     return [row for row in plans if row["step"] <= contents.last_step]
 

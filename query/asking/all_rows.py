@@ -112,7 +112,6 @@ class _Ways(Generic[M]):
     has_ways: bool
 
     def by(self, way: Way) -> Asked[M] | None:
-        """See `Ways.by`."""
         if way == INDEX:
             return self.alone()
         return self._together() if way == RUNS else scanned(self.session, self.request, self.mode)
@@ -126,7 +125,6 @@ class _Ways(Generic[M]):
         return Asked(together.answers(self.request.wanted), len(together), windows=windows)
 
     def alone(self) -> Asked[M]:
-        """The answers by the index."""
         session, wanted = self.session, self.request.wanted
         sums: Sequence[Sums | None] = [None] * len(self.parts)
         if wanted.needs_sums:

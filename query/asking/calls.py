@@ -64,7 +64,6 @@ def _checked(method: Callable[..., Any], signature: inspect.Signature) -> Callab
 
 
 def _refuse(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises InputError, which says what is wrong with the arguments."""
     try:
         signature.bind(*args, **kwargs)  # too slow for every call
     except TypeError as error:

@@ -43,7 +43,6 @@ class _Kept:
 
     @property
     def nbytes(self) -> int:
-        """About the memory of the cells."""
         cells = [cell.cell if isinstance(cell, LiveCell) else cell for cell in self.cells]
         return 100 + sum(100 if cell is None else cell.nbytes for cell in cells)
 
@@ -182,7 +181,6 @@ def _cells_of_run(scan: _Scan, view: CellsView, marks: CellMarks) -> Sequence[Ce
 
 
 def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
-    """The cells of the live ranges in the window."""
     session, companion = scan.session, scan.companion
     store = scan.contents.store
     keys = {batches: ("companion", companion.name, store.uri, view.root, batches) for batches in view.batches}
@@ -209,7 +207,6 @@ def _of_live(view: CellsView, window: Window, scan: _Scan) -> list[Cell]:
 
 
 def _batches_of_run(contents: Contents, marks: CellMarks) -> list[BatchRange]:
-    """The batches of the steps of a run."""
     return [
         BatchRange(source, first, last)
         for step, source, first, last, *_ in contents.step_rows()

@@ -95,7 +95,6 @@ class _Ways(Generic[M]):
     is_only: bool = False
 
     def answer(self) -> Asked[M]:
-        """The answers by the way with the least cost."""
         session, costs, view, parts = self.session, self.session.costs, self.view, self.parts
         groups, sizes, windows = self._expected(), self._cost_of_sizes(), self._ticks
         wanted, reading = self.plan.request.wanted, None
@@ -115,7 +114,6 @@ class _Ways(Generic[M]):
         return costs.answer(self._topic, ways, estimates, reading)
 
     def by(self, way: Way) -> Asked[M] | None:
-        """See `Ways.by`."""
         if way == SCAN:
             plan = self.plan
             return scanned(plan.session, plan.request, plan.mode, plan.projection, is_only=self.is_only)
@@ -155,7 +153,6 @@ class _Ways(Generic[M]):
 
     @property
     def _whole(self) -> Window:
-        """The window from the first part to the last."""
         return Window(self.parts[0].ticks.start, self.parts[-1].ticks.stop)
 
     @property
@@ -249,5 +246,4 @@ def group_sizes(
 def _kept_sizes(
     session: Session, choice: GroupChoice, view: KeysView, window: Window
 ) -> Place[list[tuple[Group, int]]]:
-    """Where `group_sizes` keeps what it found."""
     return session.sizes.at((window, largest_needed(choice)), topic=view.root, sources=(view,))

@@ -93,13 +93,11 @@ class EventKeys:
 
 
 def _counted(source: RowSource, window: Window) -> NumberCounts | None:
-    """The rows of each number of the key, which are read now."""
     (key,), (span,) = source.key, source.key_spans
     return _watched(source, lambda reading: count_numbers(source.plain, key, span, window, reading))
 
 
 def _paired(source: RowSource) -> PairRows | None:
-    """The rows of each key in each window, which are read now."""
     return _watched(source, lambda reading: rows_of_pairs(source, memory=scan_memory(), reading=reading))
 
 

@@ -251,11 +251,9 @@ class KeyReader:
         return answers_of(found, kind, scope)
 
     def _one(self, kind: type[S], request: KeyRequest[S]) -> S | Answers[S]:
-        """One answer, or one for each group and window."""
         answers = ask(self._session, request)
         return self._asked(answers, len(answers), request).answers(kind, one=True)
 
     def _asked(self, answers: Sequence[S], parts: int, request: KeyRequest[Any]) -> Asked[S]:
-        """The answers of so many groups and windows."""
         by = shown_names(self._session.options, request.by)
         return Asked(answers, parts, by, windows=request.every is not None, order=request.order)

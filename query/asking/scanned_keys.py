@@ -93,7 +93,6 @@ class ScannedKeys(Generic[A]):
             return self.wanted.of_scan(self._ordered(parts))
 
     def _ordered(self, parts: ChosenParts) -> ChosenParts:
-        """The parts that are answered, in their order."""
         order = self.choice.order
         if order is None:
             return parts
@@ -143,7 +142,6 @@ class ChosenParts:
         return part
 
     def _of_parts(self, column: NDArray[Any]) -> NDArray[Any]:
-        """The items of the parts; 0 for a part without rows."""
         return at_places(column, self._parts)
 
     @property
@@ -192,7 +190,6 @@ class ChosenParts:
 
     @property
     def _common_fields(self) -> Mapping[str, Any]:
-        """The other fields of the scope."""
         return {
             "eps": 0.0,
             "confidence": 1.0,

@@ -105,7 +105,7 @@ def scanned_questions(
 ) -> CellQuestions:
     """The questions of each group and window; the windows of a group stand one after the other.
 
-    keys: the columns of `by`. rows: how many the windows have. fields: those of `Question` that are the same for all.
+    keys: the columns of `by`. rows: how many the windows have. fields: the others of all `Question`s.
 
     Raises InputError for too many groups, and the errors of `EventScan`. They are answered while it is open.
     """

@@ -84,7 +84,6 @@ class CellQuestions:
 
     @property
     def _questions(self) -> list[Question]:
-        """The questions as objects."""
         return [
             Question(
                 counts=RowCounts(n=n, m=m, nans=nans, nulls=nulls),

@@ -278,7 +278,6 @@ def _in_windows(part: Part, of_tick: Ints, windows: int) -> tuple[Ints, Ints, St
 
 
 def _kinds(rows: PackedRows) -> NDArray[np.int8] | None:
-    """The kind of each row; None if all are numbers."""
     if not rows.sizes[:, 1:].any():
         return None
     kinds = np.tile(np.arange(KINDS, dtype=np.int8), len(rows.sizes))

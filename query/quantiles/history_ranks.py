@@ -104,7 +104,6 @@ def read_intervals(
 
 
 def _without_kept(reading: Reading, kept: NDArray[Any]) -> Reading:
-    """The reading without removed rows."""
     if not len(kept):
         return reading
     start = int(kept.searchsorted(reading.interval.lower, "right"))
@@ -133,7 +132,6 @@ def with_footer_marks(
 def _footer_marks(
     blocks: BlockReader, history: History, run: RunValues, intervals: Sequence[Interval]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The first and last row of each row group of a run in the intervals: positions and values."""
     positions: list[int] = []
     values: list[Any] = []
     for rows in (plan_row_range(run, None, interval) for interval in intervals):

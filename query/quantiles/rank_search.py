@@ -188,7 +188,6 @@ def _read_round(source: Source, bounds: WindowBounds, ranks: Ranks, allowed: int
 def _read_history(
     source: Source, history: History, intervals: Sequence[Interval]
 ) -> tuple[list[Reading], int]:
-    """One reading of history per interval, and how many row groups were read."""
     reads = plan_reads(history, intervals)
     if _needs_finer_marks(source, history, reads, len(intervals)):
         closed = [(interval.lower, interval.upper) for interval in intervals]
@@ -198,13 +197,11 @@ def _read_history(
 
 
 def _needs_finer_marks(source: Source, history: History, reads: Sequence[PlannedRead], targets: int) -> bool:
-    """Whether the plan has too many rows for this number of ranks or points."""
     planned = sum(read.rows.stop - read.rows.start for read in reads)
     return planned > source.rows_a_run * len(history.runs) * targets
 
 
 def _with_exact_live_ranks(source: Source, bounds: WindowBounds, ranks: Ranks) -> WindowBounds:
-    """The bounds around the ranks, with exact live ranks inside the brackets."""
     section = bounds.combined.around(ranks)
     intervals = merge_intervals(_brackets(section.total, ranks))
     live = bounds.exact_live(section, _read_live_rows(source, bounds, intervals))

@@ -116,7 +116,6 @@ class _AtPoints(Wanted[A]):
 
     @property
     def targets(self) -> int:
-        """See `Wanted.targets`."""
         return len(self.given)
 
     def points(self, measure: Measure, *_: Values) -> Points:

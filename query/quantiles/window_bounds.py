@@ -146,7 +146,6 @@ def promised_error(eps: float, rows: int) -> int:
 
 @lru_cache
 def _decimal(eps: float) -> Fraction:
-    """The decimal that a float prints as."""
     return Fraction(str(eps))
 
 

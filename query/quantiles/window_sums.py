@@ -76,7 +76,6 @@ class WindowSums:
 
 
 def _runs(view: View, windows: Sequence[Window]) -> list[ValueMarks]:
-    """The runs that have numbers in a window."""
     return [run for run in view.runs if any(run.totals.within(window)[0] for window in windows)]
 
 

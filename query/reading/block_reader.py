@@ -55,12 +55,10 @@ class _Place(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells it from all other files."""
         return self.store.uri, self.path
 
     @property
     def is_far(self) -> bool:
-        """Whether it is in an object store."""
         return self.store.files.takes_rounds
 
     @property
@@ -70,7 +68,6 @@ class _Place(NamedTuple):
 
     @property
     def local_identity(self) -> tuple[int, ...]:
-        """The identity of a local file."""
         status = os.stat(f"{self.store.uri}/{self.path}")  # noqa: PTH116  Path's takes five times as long
         return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -107,7 +104,6 @@ class RowGroups(NamedTuple):
 
 
 def _parts_of(wanted: RowGroups) -> Sequence[RowGroups]:
-    """The row groups in parts that are decoded at a time."""
     count = len(wanted.groups)
     if count <= GROUPS_PER_TASK:
         return [wanted] if count else []
@@ -279,7 +275,6 @@ class BlockReader:
         return part._replace(groups=[group for group in part.groups if (known, group) not in kept])
 
     def _ranges(self, wanted: RowGroups) -> list[ByteRange]:
-        """The byte range of each row group that has its columns."""
         place = _place(wanted.root, wanted.file)
         with place.reading():
             footer = self.footer(wanted.root, wanted.file)
@@ -402,7 +397,6 @@ def _fetch(wanted: Mapping[FarFiles, Sequence[ByteRange]]) -> None:
 
 
 def _count(path: str, footer: Footer, wanted: RowGroups) -> None:
-    """Counts row groups that were read."""
     known = spending.current()
     if known is not None:
         named = tuple(wanted.columns)

@@ -210,7 +210,6 @@ def _between(
 
 
 def _sort(numbers: NDArray[Any], edges: Ints) -> NDArray[Any]:
-    """The numbers of each part, ascending."""
     found, every = numbers.copy(), np.ones(len(edges) - 1, bool)
     for _, rows, places in _small_parts(numbers, edges, every):
         rows.sort(axis=1)
