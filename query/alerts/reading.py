@@ -11,6 +11,7 @@ A question is first asked in the mode that reads least. It is asked again in the
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -28,6 +29,7 @@ from tidemark.warehouse.columns.json_values import json_text
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.errors import EmptyWindow, InputError, shortened
 
+_OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 ALL = ""  # the name of the group of a question without groups
 
 
@@ -80,20 +82,10 @@ class Limit:
         upwards = self.operator in (">", ">=")
         near, far = (low, high) if upwards else (high, low)
         is_now = reading.now == "both" or (reading.now == "low" and upwards)
-        if is_now and self._holds(near):
+        holds = _OPERATORS[self.operator]
+        if is_now and holds(near, self.number):
             return Verdict.CERTAIN
-        return Verdict.POSSIBLE if self._holds(far) else Verdict.CLEAR
-
-    def _holds(self, value: Fraction | float) -> bool:
-        match self.operator:
-            case ">":
-                return value > self.number
-            case ">=":
-                return value >= self.number
-            case "<":
-                return value < self.number
-            case _:
-                return value <= self.number
+        return Verdict.POSSIBLE if holds(far, self.number) else Verdict.CLEAR
 
 
 def number_of(value: Any) -> Fraction:

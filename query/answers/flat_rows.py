@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemark.warehouse.columns.json_values import json_value
 from tidemark.warehouse.columns.moments import exact_us
@@ -34,7 +34,7 @@ def flat_rows(answers: Iterable[tuple[Any, Any]], by: Sequence[str] = ()) -> lis
         bin.
     """
     rows = [_row(answer, scope, by) for answer, scope in answers]
-    texts = {name: None for row in rows for name in row if name.endswith(_Text.SUFFIX)}
+    texts = {name: None for row in rows for name in row if name.endswith("_text")}
     return [{**row, **{name: row.get(name) for name in texts}} for row in rows]
 
 
@@ -47,7 +47,7 @@ def _row(answer: Any, scope: Any, by: Sequence[str]) -> dict[str, Any]:
     for name, value in fields.items():
         number = row[name] = _flat(value)
         if isinstance(number, _Text):
-            row[name], row[f"{name}{_Text.SUFFIX}"] = number.number, number.text
+            row[name], row[f"{name}_text"] = number.number, json_value(number.value)
     return row
 
 
@@ -66,15 +66,11 @@ def _own_fields(answer: Any, scope: Any) -> dict[str, Any]:
     return fields
 
 
-class _Text:
-    """A value that no number says whole: the number beside it, if there is one, and the text."""
+class _Text(NamedTuple):
+    """A value that no number says whole, and the number beside it, if there is one."""
 
-    SUFFIX = "_text"
-
-    __slots__ = ("number", "text")
-
-    def __init__(self, number: Any, value: Any) -> None:
-        self.number, self.text = number, json_value(value)
+    number: Any
+    value: Any
 
 
 def _flat(value: Any) -> Any:

@@ -94,7 +94,7 @@ class Part(NamedTuple):
         edges = np.append(0, np.cumsum(rows.sizes)).clip(first, last)
         here = slice(first, last)
         taken = replace(
-            rows, sizes=_by_kind(np.diff(edges)), values=rows.values[here], codes=rows.codes[here]
+            rows, sizes=np.diff(edges).reshape(-1, KINDS), values=rows.values[here], codes=rows.codes[here]
         )
         return self._replace(rows=taken)
 
@@ -114,17 +114,12 @@ class Part(NamedTuple):
         codes = rows.codes[chosen] - rows.codes.dtype.type(first) if with_codes else rows.codes[:0]
         taken = replace(
             rows,
-            sizes=_by_kind(np.diff(edges)),
+            sizes=np.diff(edges).reshape(-1, KINDS),
             values=rows.values[chosen],
             ticks=rows.ticks[first:last],
             codes=codes,
         )
         return self._replace(rows=taken)
-
-
-def _by_kind(sizes: Ints) -> Ints:
-    """(stretches, KINDS) of sizes that follow each other."""
-    return sizes.reshape(-1, KINDS)
 
 
 class Numbers(Protocol):
@@ -270,7 +265,7 @@ def _in_windows(part: Part, of_tick: Ints, windows: int) -> tuple[Ints, Ints, St
         of_row, values = of_row[chosen], values[chosen]
         kinds = None if kinds is None else kinds[chosen]
     of_kind = of_row * KINDS if kinds is None else of_row * KINDS + kinds
-    sizes = _by_kind(np.bincount(of_kind, minlength=KINDS * (int(of_row.max(initial=-1)) + 1)))
+    sizes = np.bincount(of_kind, minlength=KINDS * (int(of_row.max(initial=-1)) + 1)).reshape(-1, KINDS)
     if kinds is not None:
         of_row, values = of_row[kinds == 0], values[kinds == 0]
     cells = np.flatnonzero(sizes.any(axis=1))

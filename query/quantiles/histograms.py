@@ -23,7 +23,7 @@ from tidemark.query.answers.measure_answers import Answers, Bin, Histogram
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.questions import NO_POINTS, Found, Points, Wanted
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.warehouse.columns.given_values import Standing, standing
+from tidemark.warehouse.columns.given_values import standing
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, shortened, whole_number
@@ -69,7 +69,10 @@ class Histograms(Wanted[Histogram]):
                     "Give their edges: bins=[...]."
                 )
             edges = _edges(measure, least, most, edges)
-        places = _ascending(measure, edges)
+        exact = [measure.exact(edge) for edge in edges]
+        if any(a > b for a, b in pairwise(exact)):
+            raise InputError(f"edges must ascend, got {shortened(list(edges))}.")
+        places = [standing(measure.column_type, place) for place in exact]
         # One rank per edge: the rows below it, and for the last edge, which is inclusive, the rows up to it.
         return Points(edges, [*(place.below for place in places[:-1]), places[-1].at])
 
@@ -109,11 +112,3 @@ def _edges(measure: Measure, least: Any, most: Any, bins: int) -> list[Any]:
         if edges[-1] < edge < last:
             edges.append(edge)
     return [*edges, last]
-
-
-def _ascending(measure: Measure, edges: Sequence[Any]) -> list[Standing]:
-    """How the edges stand between the stored numbers. InputError for edges that descend."""
-    exact = [measure.exact(edge) for edge in edges]
-    if any(a > b for a, b in pairwise(exact)):
-        raise InputError(f"edges must ascend, got {shortened(list(edges))}.")
-    return [standing(measure.column_type, place) for place in exact]

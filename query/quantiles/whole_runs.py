@@ -60,7 +60,8 @@ class WholeRuns:
         window. adds: whether the rows are added, too.
         """
         runs = _runs_within(view, windows)
-        if sum(_packed_bytes(marks) for marks, _ in runs) > self._memory.budget // 2:
+        needed = sum(marks.rows * (8 + _code_type(marks).itemsize) for marks, _ in runs)
+        if needed > self._memory.budget // 2:
             return None
         rows = sum(marks.rows for marks, _ in runs)
         once = joined_windows(windows)
@@ -162,10 +163,6 @@ def _keys(root: str, marks: SpanMarks, kept: KeptRows[Any] | None) -> tuple[Hash
 
 def _code_type(marks: SpanMarks) -> np.dtype[Any]:
     return np.min_scalar_type(len(marks.totals.ticks))
-
-
-def _packed_bytes(marks: SpanMarks) -> int:
-    return marks.rows * (8 + _code_type(marks).itemsize)
 
 
 def _codes_of(ticks: Ints, names: Ints) -> Ints:

@@ -392,8 +392,9 @@ def _read_footer(place: _Place, file: RunFile) -> Footer:
 
 def _fetch(wanted: Mapping[FarFiles, Sequence[ByteRange]]) -> None:
     """Fetches ranges of several object stores side by side: one round."""
-    if any(stores_at_once(lambda one: one[0].fetch(one[1]), list(wanted.items()))):
-        spending.fetched_a_round()
+    known = spending.current()
+    if any(stores_at_once(lambda one: one[0].fetch(one[1]), list(wanted.items()))) and known is not None:
+        known.plan.rounds += 1
 
 
 def _count(path: str, footer: Footer, wanted: RowGroups) -> None:

@@ -56,11 +56,9 @@ class Raised:
     def behind(self, error: Exception) -> Exception | None:
         """The newest kept error that the text of DuckDB's error quotes; None if it quotes none."""
         text = str(error)
-        return next((one for one in reversed(self._errors) if _first_words(one) in text), None)
-
-
-def _first_words(error: Exception) -> str:
-    return str(error).partition("\n")[0][:_QUOTED]
+        return next(
+            (one for one in reversed(self._errors) if str(one).partition("\n")[0][:_QUOTED] in text), None
+        )
 
 
 def error_of_files(error: Exception, paths: Collection[str]) -> TidemarkError | None:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from tidemark.query.reading.shares import each_share, equal_shares, shares_of
 from tidemark.query.reading.sorted_parts import SUM_WEIGHT, Ints, RankedValues, SortedParts, counts_below
 from tidemark.warehouse.columns.code_sums import CodeSums, EachSums
-from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
 
@@ -53,19 +52,6 @@ class NumberParts:
     def sizes(self) -> Ints:
         """(parts,) how many numbers each part has."""
         return np.diff(self.edges)
-
-    @property
-    def are_sorted(self) -> bool:
-        """Whether the numbers of each part ascend."""
-        return self._sorted is not None
-
-    def take(self, parts: Ints) -> NumberParts:
-        """Some of the parts, each once or several times, in this order."""
-        if np.array_equal(parts, np.arange(len(self))):
-            return self
-        _, places = expand_ranges(self.edges[parts], self.edges[parts + 1])
-        edges = np.concatenate([[0], np.cumsum(self.sizes[parts])])
-        return NumberParts(self.numbers[places], edges, are_sorted=self.are_sorted)
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
         """See `SortedParts.same_values_at`."""

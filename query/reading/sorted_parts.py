@@ -63,10 +63,8 @@ class SortedParts:
         """(parts, points): how many numbers of each part are <= each point."""
         if len(points) * len(self.numbers) <= 2**9 * len(self):  # a search takes as long as 512 comparisons
             return counts_below(self.numbers, self.edges, points)
-        ranks = np.zeros((len(self), len(points)), np.int64)
-        for at in range(len(self)):
-            ranks[at] = self._ranks_le(at, points)
-        return ranks
+        found = self.ranks_at([points] * len(self))
+        return np.array(found, np.int64).reshape(len(self), len(points))
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """How many numbers of each part are <= points of that part. O(log rows) per point."""

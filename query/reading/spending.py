@@ -108,11 +108,6 @@ class Spending:
                 if now > limit.at:
                     raise Left(limit)
 
-    def left(self) -> float:
-        """For how many seconds no way is stopped: infinite if only one way is left."""
-        ends = [limit.at for limit in self.limits]
-        return min(ends) - self.seconds() if ends else math.inf
-
 
 _current: ContextVar[Spending | None] = ContextVar("tidemark_spending", default=None)
 _limit: ContextVar[TimeLimit | None] = ContextVar("tidemark_limit", default=None)
@@ -140,9 +135,11 @@ def may_be_stopped() -> bool:
 
 
 def seconds_left() -> float:
-    """For how many seconds no way of the question of this thread is stopped."""
+    """For how many seconds no way of the question of this thread is stopped; infinite if one way is left."""
     known = _current.get()
-    return math.inf if known is None else known.left()
+    if known is None or not known.limits:
+        return math.inf
+    return min(limit.at for limit in known.limits) - known.seconds()
 
 
 def check_stop() -> None:
@@ -183,13 +180,6 @@ def read(file: str | None, *, blocks: int = 0, rows: int = 0, size: int = 0) -> 
     known = _current.get()
     if known is not None:
         known.add(file, blocks, rows, size)
-
-
-def fetched_a_round() -> None:
-    """Counts a round of requests to an object store."""
-    known = _current.get()
-    if known is not None:
-        known.plan.rounds += 1
 
 
 def compared_files() -> None:

@@ -69,10 +69,6 @@ def test_ranks_are_those_of_sorted_lists(
             assert [one.tolist() for one in parts.ranks_at([points] * len(lists))] == counts
             ranks = [np.arange(1, len(own) + 1) for own in lists]
             assert [one.values.tolist() for one in parts.values_at(ranks)] == list(map(sorted, lists))
-        taken = np.arange(len(lists))[::-1].repeat(2)
-        again = parts_of(lists, dtype).take(taken)
-        assert again.same_ranks_at(points).tolist() == [counts[part] for part in taken.tolist()]
-        assert again.sizes.tolist() == [len(lists[part]) for part in taken.tolist()]
 
 
 MANY = [[float(i * k % 13) for i in range(k)] for k in range(30)] + [[np.inf] * 5, [1.0] * 9, []]
