@@ -128,8 +128,7 @@ class Reader(KeyReader):
     @property
     def store(self) -> Store:
         """Where the warehouse is; InputError for several warehouses."""
-        refuse_several(self._session.snapshot, "this")
-        return self._session.snapshot.sites[0].store
+        return self._session.store
 
     @property
     def sites(self) -> dict[str, Site]:
@@ -180,7 +179,7 @@ class Reader(KeyReader):
     @property
     def seen(self) -> tuple[object, ...]:
         """What the last look at each warehouse found: the same objects until a look finds newer data."""
-        return self._session.seen
+        return tuple(site.seen for site in self._session.snapshot.sites)
 
     def pinned(self) -> Self:
         """A reader of the warehouse as it is now. It does not refresh, and shares the caches."""
@@ -228,7 +227,8 @@ class Reader(KeyReader):
 
     def contents(self) -> Contents:
         """The batches, steps and runs as of now, with methods to read their rows."""
-        return self._session.contents()
+        refuse_several(self._session.snapshot, "what the tables have")
+        return self._session.contents_by_site()[""]
 
     def contents_by_site(self) -> dict[str, Contents]:
         """The same for each of several warehouses, by its name; for a single one by the name ""."""

@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 from tidemark.query.alerts.condition import Comparison
 from tidemark.query.alerts.levels import Condition
-from tidemark.query.alerts.reading import Limit, Reading, Verdict, modes_of, readings
+from tidemark.query.alerts.reading import Limit, Reading, Verdict, modes_of, readings, shares
 from tidemark.query.reader import Reader
 from tidemark.query.scans.computed import asked_measure
 from tidemark.warehouse.errors import InputError, TidemarkError, shortened
@@ -138,11 +138,8 @@ class LinearPart:
         words = f"{_between(low, high)} of {rows:,} rows"
         if part.field not in ("share", "burn") or not rows:
             return Reading(low=low, value=(low + high) // 2, high=high, rows=rows), words
-        shares = [Fraction(count, rows) for count in (low, high)]
-        if part.field == "burn":
-            allowed = 1 - Fraction(part.objective or 0)
-            shares = [(1 - one) / allowed for one in reversed(shares)]
-        return Reading(low=shares[0], value=sum(shares) / 2, high=shares[1], rows=rows), words
+        least, most = shares(part, (low, high), rows)
+        return Reading(low=least, value=(least + most) / 2, high=most, rows=rows), words
 
     def verdicts(self, reached: Sequence[bool], needed: Collection[int]) -> tuple[Verdict, Verdict]:
         """The verdicts of the threshold and the clear level, from whether each sum reaches its least value.

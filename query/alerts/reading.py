@@ -164,8 +164,14 @@ def _share(asked: Comparison, answer: Any, scope: Reading) -> Reading:
     """The share of the rows that are at most the value, or the burn rate, without rounding. No rows: none."""
     if not answer.N:
         return scope
-    low, value, high = (Fraction(rank, answer.N) for rank in (answer.rank_lo, answer.rank, answer.rank_hi))
-    if asked.objective is not None:
-        allowed = 1 - Fraction(asked.objective)
-        low, value, high = ((1 - share) / allowed for share in (high, value, low))
+    low, value, high = shares(asked, (answer.rank_lo, answer.rank, answer.rank_hi), answer.N)
     return replace(scope, low=low, value=value, high=high)
+
+
+def shares(asked: Comparison, ranks: Sequence[int], rows: int) -> list[Fraction]:
+    """The shares of the rows up to ranks, or the burn rates there, ascending; the ranks ascend."""
+    found = [Fraction(rank, rows) for rank in ranks]
+    if asked.objective is None:
+        return found
+    allowed = 1 - Fraction(asked.objective)
+    return [(1 - share) / allowed for share in reversed(found)]

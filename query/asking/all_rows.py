@@ -62,10 +62,10 @@ class AllRows(Generic[M]):
             return scan_of(self.session, self.request).answer(view)
         asked = windows_of(self.request, view, self.session.options.grid)
         if view.silent:  # the index answers without their rows
-            return _Ways(self.session, self.request, self.mode, view, *asked, has_ways=False).alone()
+            return _Ways(self, view, *asked, has_ways=False).alone()
         estimates, reading = self._estimates(view, asked[1])
         errs = self.mode == "accurate" and not self.session.live.fits(view)
-        ways = _Ways(self.session, self.request, self.mode, view, *asked, len(estimates) > 1 and not errs)
+        ways = _Ways(self, view, *asked, len(estimates) > 1 and not errs)
         if errs:  # and other ways' answers do not: one way answers while the rows stay
             estimates, reading = cheapest(estimates), None
         return self.session.costs.answer("rows", ways, estimates, reading)
@@ -103,9 +103,7 @@ class _Ways(Generic[M]):
     window: has all of `parts`. has_ways: see `WindowQuestion`.
     """
 
-    session: Session
-    request: MeasureArguments[M]
-    mode: str
+    plan: AllRows[M]
     view: View
     window: Window
     parts: Sequence[ShownWindow]
@@ -114,37 +112,39 @@ class _Ways(Generic[M]):
     def by(self, way: Way) -> Asked[M] | None:
         if way == INDEX:
             return self.alone()
-        return self._together() if way == RUNS else scanned(self.session, self.request, self.mode)
+        plan = self.plan
+        return self._together() if way == RUNS else scanned(plan.session, plan.request, plan.mode)
 
     def _together(self) -> Asked[M]:
-        session, view = self.session, self.view
-        fields = fields_of(session, view, self.mode, self.parts[0])
+        session, view, request = self.plan.session, self.view, self.plan.request
+        fields = fields_of(session, view, self.plan.mode, self.parts[0])
         together = session.many_windows.questions(session.snapshot, view, self.parts, fields)
         check_rows(together, view, self.window, session.options.grid)
-        windows = self.request.every is not None
-        return Asked(together.answers(self.request.wanted), len(together), windows=windows)
+        windows = request.every is not None
+        return Asked(together.answers(request.wanted), len(together), windows=windows)
 
     def alone(self) -> Asked[M]:
-        session, wanted = self.session, self.request.wanted
+        session, wanted = self.plan.session, self.plan.request.wanted
         sums: Sequence[Sums | None] = [None] * len(self.parts)
         if wanted.needs_sums:
             sums = session.sums.get(session.snapshot, self.view, [part.ticks for part in self.parts])
         questions = [self._question(part, own) for part, own in zip(self.parts, sums, strict=True)]
         check_rows(questions, self.view, self.window, session.options.grid)
         answers = [question.answers(wanted) for question in spending.checked(questions)]
-        return Asked.of(answers, windows=self.request.every is not None)
+        return Asked.of(answers, windows=self.plan.request.every is not None)
 
     def _question(self, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
-        known, view = self.session.bounds, self.view
+        session, view = self.plan.session, self.view
+        known = session.bounds
         spending.check()
-        is_one = self.request.every is None  # only then are the bounds kept
+        is_one = self.plan.request.every is None  # only then are the bounds kept
         bounds = known.get(view, window.ticks) if is_one else known.compute(view, window.ticks)
         return WindowQuestion(
             counts=bounds,
             bounds=bounds,
-            source=self.session.source,
+            source=session.source,
             sums=sums,
             has_ways=self.has_ways,
             window=window.shown,
-            **fields_of(self.session, view, self.mode, window),
+            **fields_of(session, view, self.plan.mode, window),
         )

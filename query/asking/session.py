@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tidemark.query.asking.about import about, about_several
 from tidemark.query.groups.group_questions import GroupReader
@@ -24,6 +24,7 @@ from tidemark.query.reading.budgets import LIVE, shared_budget
 from tidemark.query.reading.costs import Costs
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.spending import TimeLimit
+from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -87,6 +88,12 @@ class Session:
         return any(site.store.files.folder is None for site in self.snapshot.sites)
 
     @property
+    def store(self) -> Store:
+        """Where the warehouse lies; InputError for several."""
+        refuse_several(self.snapshot, "this")
+        return self.snapshot.sites[0].store
+
+    @property
     def options(self) -> Options:
         """The options of the warehouse, and its columns, as of the last look."""
         return self.snapshot.options
@@ -112,25 +119,14 @@ class Session:
         with self._lock:
             return bool(self.snapshot.refresh())
 
-    @property
-    def seen(self) -> tuple[object, ...]:
-        """What the last look at each warehouse found: the same objects until a look finds newer data."""
-        return tuple(site.seen for site in self.snapshot.sites)
-
     def look_everywhere(self) -> bool:
         """Looks for newer data, and for newer files of `events`, whenever the last look was."""
         with self._lock:
             found = self.snapshot.refresh_events()
             return self.snapshot.refresh() or found
 
-    def contents(self) -> Contents:
-        """The batches, steps and runs as of now; InputError for several warehouses."""
-        refuse_several(self.snapshot, "what the tables have")
-        with self._lock:
-            return cast("Contents", self._newest(ALL).contents())
-
     def contents_by_site(self) -> dict[str, Contents]:
-        """The same for each of several warehouses, by its name; for a single one by the name ""."""
+        """The batches, steps and runs of each warehouse as of now, by its name; of a single one by ""."""
         with self._lock:
             return dict(zip(self.sites, self._newest(ALL).contents().sites, strict=True))
 

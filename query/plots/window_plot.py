@@ -128,7 +128,18 @@ def draw_distinct(axes: Axes, counts: Sequence[DistinctAnswer], new: Sequence[Di
     probable = "certain" if confidence == 1 else f"probable, {confidence:g}"
     colour = draw_steps(axes, counts, "distinct keys", probable).get_color()
     if new:
-        _draw_bars(axes, new)
+        windows = [answer.window for answer in new if answer.window is not None]
+        axes.bar(
+            [start for start, _ in windows],
+            [answer.count for answer in new],
+            width=[drawn_end(end) - start for start, end in windows],
+            align="edge",
+            yerr=[[answer.count - answer.lo for answer in new], [answer.hi - answer.count for answer in new]],
+            error_kw={"elinewidth": 1.2, "alpha": BAR_ALPHA},
+            color="C1",
+            alpha=BAR_ALPHA,
+            label="new keys",
+        )
     if confidence < 1:
         shown = axes.get_ylim()
         fill_steps(axes, counts, ("least", "most"), color=colour, alpha=CERTAIN_ALPHA, label="certain")
@@ -136,22 +147,6 @@ def draw_distinct(axes: Axes, counts: Sequence[DistinctAnswer], new: Sequence[Di
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_ylabel(f"distinct {counts[0].key}")
-
-
-def _draw_bars(axes: Axes, new: Sequence[DistinctAnswer]) -> None:
-    windows = [answer.window for answer in new if answer.window is not None]
-    whiskers = [[answer.count - answer.lo for answer in new], [answer.hi - answer.count for answer in new]]
-    axes.bar(
-        [start for start, _ in windows],
-        [answer.count for answer in new],
-        width=[drawn_end(end) - start for start, end in windows],
-        align="edge",
-        yerr=whiskers,
-        error_kw={"elinewidth": 1.2, "alpha": BAR_ALPHA},
-        color="C1",
-        alpha=BAR_ALPHA,
-        label="new keys",
-    )
 
 
 def scope_of_all(answers: Sequence[S]) -> S:

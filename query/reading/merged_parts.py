@@ -117,20 +117,17 @@ class Stretches:
             left = left[low[left] < high[left]]
         return low
 
-    def between(self, starts: Ints, stops: Ints, parts: Ints) -> tuple[NDArray[Any], Ints]:
-        """The numbers at the places starts..stops (exclusive) of each range, and the part of each number.
-
-        starts, stops, parts: the starts, stops and parts of the ranges.
-        """
+    def between(self, starts: Ints, stops: Ints) -> tuple[NDArray[Any], Ints]:
+        """The numbers at places starts..stops (exclusive) of each stretch, and the part of each number."""
         owners, places = expand_ranges(starts, stops)
-        return self.numbers[places], parts[owners]
+        return self.numbers[places], self.parts[owners]
 
     def adjacent(self) -> tuple[NDArray[Any], Ints, Ints]:
         """The numbers of all stretches, where each stretch begins, and the parts; not copied if adjacent."""
         if len(self) and bool((self.starts[1:] == self.stops[:-1]).all()):
             first = self.starts[0]
             return self.numbers[first : self.stops[-1]], self.starts - first, self.parts
-        numbers, _ = self.between(self.starts, self.stops, self.parts)
+        numbers, _ = self.between(self.starts, self.stops)
         return numbers, np.cumsum(self.sizes) - self.sizes, self.parts
 
 
@@ -233,7 +230,7 @@ class MergedParts:
         edges = np.concatenate([[0], np.cumsum(self.sizes)])
         if len(self._stretches) == 1 and self._stretches[0].are_whole:
             return NumberParts(self._stretches[0].numbers, edges, are_sorted=True)
-        parts = [one.between(one.starts, one.stops, one.parts) for one in self._stretches]
+        parts = [one.between(one.starts, one.stops) for one in self._stretches]
         return NumberParts(_side_by_side(parts, edges, self._dtype), edges)
 
     @cached_property
@@ -256,7 +253,7 @@ class MergedParts:
             stops = np.where(there[:, 1], one.below(own[:, 1], inclusive=True), one.stops)
             np.add.at(below, one.parts, starts - one.starts)
             np.add.at(within, one.parts, stops - starts)
-            parts.append(one.between(starts, stops, one.parts))
+            parts.append(one.between(starts, stops))
         edges = np.concatenate([[0], np.cumsum(within)])
         inner = ranks - below
         is_found = (inner >= 1) & (inner <= within)

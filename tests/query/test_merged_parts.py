@@ -149,11 +149,12 @@ def a_rank_outside_of_its_values_is_not_noticed(patch: pytest.MonkeyPatch) -> No
 
 def numbers_are_those_of_the_next_part(patch: pytest.MonkeyPatch) -> None:
     right = Stretches.between
-    patch.setattr(
-        Stretches,
-        "between",
-        lambda self, starts, stops, parts: right(self, starts, stops, np.minimum(parts + 1, PARTS - 1)),
-    )
+
+    def wrong(self: Stretches, starts: Any, stops: Any) -> Any:
+        numbers, parts = right(self, starts, stops)
+        return numbers, np.minimum(parts + 1, PARTS - 1)
+
+    patch.setattr(Stretches, "between", wrong)
 
 
 def a_share_has_the_ranks_of_the_first_one(patch: pytest.MonkeyPatch) -> None:
