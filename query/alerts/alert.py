@@ -165,7 +165,6 @@ class Alert:
     def __init__(
         self, source: Source, conditions: Mapping[str, Condition], state: Any, notify: Notify | None
     ) -> None:
-        """See `tidemark.query.alert`."""
         self._source, self._conditions, self._notify = source, conditions, notify
         self._tries, self._next_try = 0, 0.0
         self._now: dict[tuple[str, str], GroupState] = {}

@@ -1,6 +1,6 @@
 """A compact list of many answers: one array for each field. An answer becomes an object when it is taken out.
 
-The fields themselves are those of the classes of answers (common.py and others).
+The fields themselves are those of the classes of answers (all_answers.py and others).
 
 A *cell* is the subject of one question, such as a group in a window. The answers about a cell, such as one
 for each of several quantiles, follow each other.
@@ -20,83 +20,78 @@ from tidemark.warehouse.columns.value_encoding import Measure
 A = TypeVar("A")
 
 
-class Column(Sequence[Any]):
-    """The values of an array as Python's; stored numbers of a measure in its own type."""
+class Taken(Sequence[Any]):
+    """A value for each of some items, made when it is taken. There are no slices."""
 
-    __slots__ = ("_array", "_measure")
+    __slots__ = ("_items",)
 
-    def __init__(self, array: NDArray[Any], measure: Measure | None = None) -> None:
-        self._array, self._measure = array, measure
+    _items: Any
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self._items)
+
+
+class Column(Taken):
+    """The values of an array as Python's; stored numbers of a measure in its own type."""
+
+    __slots__ = ("_measure",)
+
+    def __init__(self, array: NDArray[Any], measure: Measure | None = None) -> None:
+        self._items, self._measure = array, measure
 
     def __getitem__(self, at: Any) -> Any:
-        """One value; no slices."""
-        value = self._array[at].item()
+        value = self._items[at].item()
         return value if self._measure is None else self._measure.decode(value)
 
     def __iter__(self) -> Iterator[Any]:
-        values = self._array.tolist()
+        values = self._items.tolist()
         return iter(values) if self._measure is None else map(self._measure.decode, values)
 
 
-class Picked(Sequence[Any]):
+class Picked(Taken):
     """Item i is ``values[places[i]]``."""
 
-    __slots__ = ("_places", "_values")
+    __slots__ = ("_values",)
 
     def __init__(self, values: Sequence[Any], places: NDArray[np.int64]) -> None:
-        self._values, self._places = values, places
-
-    def __len__(self) -> int:
-        return len(self._places)
+        self._values, self._items = values, places
 
     def __getitem__(self, at: Any) -> Any:
-        """One item; no slices."""
-        return self._values[self._places[at].item()]
+        return self._values[self._items[at].item()]
 
     def __iter__(self) -> Iterator[Any]:
         values = list(self._values)
-        return (values[place] for place in self._places.tolist())
+        return (values[place] for place in self._items.tolist())
 
 
-class Marked(Sequence[Any]):
-    """A column with some items replaced, by their places."""
+class Marked(Taken):
+    """A column with some items replaced, by their places, which are counted from the start."""
 
-    __slots__ = ("_column", "_marks")
+    __slots__ = ("_marks",)
 
     def __init__(self, column: Sequence[Any], marks: Mapping[int, Any]) -> None:
-        self._column, self._marks = column, marks
-
-    def __len__(self) -> int:
-        return len(self._column)
+        self._items, self._marks = column, marks
 
     def __getitem__(self, at: Any) -> Any:
-        """One item, counted from the start; no slices."""
-        return self._marks[at] if at in self._marks else self._column[at]
+        return self._marks[at] if at in self._marks else self._items[at]
 
     def __iter__(self) -> Iterator[Any]:
-        items = list(self._column)
+        items = list(self._items)
         for place, mark in self._marks.items():
             items[place] = mark
         return iter(items)
 
 
-class Computed(Sequence[Any]):
-    """Item i is ``compute(values[i])``, computed when somebody takes it."""
+class Computed(Taken):
+    """Item i is ``compute(values[i])``."""
 
-    __slots__ = ("_compute", "_values")
+    __slots__ = ("_compute",)
 
     def __init__(self, values: Sequence[Any], compute: Callable[[Any], Any]) -> None:
-        self._values, self._compute = values, compute
-
-    def __len__(self) -> int:
-        return len(self._values)
+        self._items, self._compute = values, compute
 
     def __getitem__(self, at: Any) -> Any:
-        """One item; no slices."""
-        return self._compute(self._values[at])
+        return self._compute(self._items[at])
 
 
 class AnswerColumns(Sequence[A], Generic[A]):

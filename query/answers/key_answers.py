@@ -14,28 +14,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tidemark.query.answers.all_answers import PromisedFields, PromisedScope, nonzero_counts
+from tidemark.query.answers.answer_columns import Taken
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
 from tidemark.warehouse.columns.keys import Key, Names, name_at
 
 
-class KeyValues(Sequence[Any]):
-    """The values of names of a key, each made when it is taken."""
+class KeyValues(Taken):
+    """The values of names of a key."""
 
-    __slots__ = ("_key", "_names")
+    __slots__ = ("_key",)
 
     def __init__(self, key: Key, names: Names) -> None:
-        self._key, self._names = key, names
-
-    def __len__(self) -> int:
-        return len(self._names)
+        self._key, self._items = key, names
 
     def __getitem__(self, at: Any) -> Any:
-        """One value; no slices."""
-        return self._key.value_of(name_at(self._names, at))
+        return self._key.value_of(name_at(self._items, at))
 
     def __iter__(self) -> Iterator[Any]:
-        names = self._names
+        names = self._items
         return map(self._key.value_of, names.tolist() if isinstance(names, np.ndarray) else names.to_pylist())
 
 

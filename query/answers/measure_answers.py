@@ -223,7 +223,6 @@ class Answers(Several, Renderable, Sequence[A], Generic[A]):
     @overload
     def __getitem__(self, at: slice) -> Answers[A]: ...
     def __getitem__(self, at: int | slice) -> A | Answers[A]:
-        """One answer, or the answers of a slice."""
         return replace(self, items=self.items[at]) if isinstance(at, slice) else self.items[at]
 
     def __len__(self) -> int:
@@ -382,7 +381,6 @@ class Histogram(Several, MeasureScope, Sequence[Bin]):
     @overload
     def __getitem__(self, at: slice) -> Answers[Bin]: ...
     def __getitem__(self, at: int | slice) -> Bin | Answers[Bin]:
-        """One bin, or the bins of a slice."""
         return self.bins[at]
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
 
 from tidemark.query.asking.session import Session
-from tidemark.query.reading.spending import check_stop, limited, spending
+from tidemark.query.reading.spending import check, limited, spending
 from tidemark.warehouse.errors import DamagedWarehouse, InputError, StoreUnavailable, TidemarkError
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.per_process import per_process
@@ -104,7 +104,7 @@ def _look(session: Session, plan: Plan[W, T]) -> tuple[W, Future[T] | None]:
 
 def _answer(plan: Plan[W, T], view: W) -> T:
     """The answer from a view, which tells what was read for it."""
-    check_stop()
+    check()
     with spending():
         return plan.answer(view)
 

@@ -142,13 +142,6 @@ def seconds_left() -> float:
     return min(limit.at for limit in known.limits) - known.seconds()
 
 
-def check_stop() -> None:
-    """Stops the question of this thread, if it has to stop."""
-    limit = _limit.get()
-    if limit is not None:
-        limit.check()
-
-
 @contextmanager
 def spending() -> Iterator[Spending]:
     """The question of this thread, a new one unless a question is being answered already."""
@@ -215,7 +208,9 @@ def checked(items: Iterable[T]) -> Iterator[T]:
 
 def check() -> None:
     """Stops the way if it took too long, and the question if it has to stop."""
-    check_stop()
+    limit = _limit.get()
+    if limit is not None:
+        limit.check()
     known = _current.get()
     if known is not None:
         known.check()
