@@ -25,7 +25,7 @@ from tidemark.warehouse.columns.keys import Key, find_names, names_from
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScannedNumbers:
-    """The numbers of cells that a scan found, see `Numbers`.
+    """The numbers of cells that a scan found, see `CellNumbers`.
 
     places: (cells,) the group of the scan that each cell is; -1 for a cell without rows.
     """
@@ -34,26 +34,26 @@ class ScannedNumbers:
     places: Ints
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
-        """See `Numbers.same_values_at`."""
+        """See `CellNumbers.same_values_at`."""
         of_groups, have_rows = np.zeros((len(self.scan.groups()), ranks.shape[1]), np.int64), self.places >= 0
         of_groups[self.places[have_rows]] = ranks[have_rows]
         values, ranks_le = self.scan.same_values_at(of_groups)
         return RankedValues(at_places(values, self.places), at_places(ranks_le, self.places))
 
     def same_ranks_at(self, points: NDArray[Any]) -> Ints:
-        """See `Numbers.same_ranks_at`."""
+        """See `CellNumbers.same_ranks_at`."""
         found = self.ranks_at([points] * len(self.places))
         return np.array(found, np.int64).reshape(len(self.places), len(points))
 
     def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """See `Numbers.values_at`."""
+        """See `CellNumbers.values_at`."""
         nothing = np.empty(0, np.int64)
         found = self.scan.values_at(self._by_group(ranks, nothing))
         empty = RankedValues(np.empty(0, self.scan.dtype), nothing)
         return [found[place] if place >= 0 else empty for place in self.places.tolist()]
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """See `Numbers.ranks_at`."""
+        """See `CellNumbers.ranks_at`."""
         nothing = np.empty(0, self.scan.dtype)
         found = self.scan.ranks_at(self._by_group(points, nothing))
         return [
@@ -62,15 +62,15 @@ class ScannedNumbers:
         ]
 
     def sums(self) -> Sequence[Sums]:
-        """See `Numbers.sums`."""
+        """See `CellNumbers.sums`."""
         return Computed(self.places.tolist(), partial(_sums_at, self.scan.sums()))
 
     def ends(self) -> NDArray[Any]:
-        """See `Numbers.ends`."""
+        """See `CellNumbers.ends`."""
         return at_places(self.scan.ends(), self.places)
 
     def take(self, parts: Ints) -> ScannedNumbers:
-        """See `Numbers.take`."""
+        """See `CellNumbers.take`."""
         return ScannedNumbers(self.scan, self.places[parts])
 
     def _by_group(self, wanted: Sequence[NDArray[Any]], nothing: NDArray[Any]) -> list[NDArray[Any]]:

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.merged_parts import MergedParts, Stretches
 from tidemark.query.reading.shares import Share, each_share, equal_shares
-from tidemark.query.reading.sorted_parts import RankedValues
+from tidemark.query.reading.sorted_parts import Numbers
 from tidemark.warehouse.columns.codes import unique_codes
-from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.columns.tick_counts import disjoint_windows, window_codes
 from tidemark.warehouse.columns.ticks import Window
@@ -122,29 +121,11 @@ class Part(NamedTuple):
         return self._replace(rows=taken)
 
 
-class Numbers(Protocol):
-    """The numbers of cells; those of many rows are found in arrays, see `MergedParts`."""
-
-    def same_values_at(self, ranks: Ints) -> RankedValues:
-        """The values of ranks (cells, k), and how many numbers of the cell are <= each.
-
-        Both are undefined where a rank is not one of a number: it is below 1, or of NaN.
-        """
+class CellNumbers(Numbers, Protocol):
+    """The numbers of cells."""
 
     def same_ranks_at(self, points: NDArray[Any]) -> Ints:
         """(cells, points): how many numbers of each cell are <= each of the stored values."""
-
-    def values_at(self, ranks: Sequence[Ints]) -> Sequence[RankedValues]:
-        """For ranks of numbers of each cell the values, and how many of its numbers are <= each."""
-
-    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """How many numbers of each cell are <= stored values of that cell."""
-
-    def sums(self) -> Sequence[Sums]:
-        """The exact sums of the numbers of each cell."""
-
-    def ends(self) -> NDArray[Any]:
-        """(cells, 2): the least and the greatest number of each cell, 0 for a cell without numbers."""
 
     def take(self, parts: Ints) -> Self:
         """Those of some of the cells, each once or several times, in this order."""
@@ -158,7 +139,7 @@ class Cells:
     """
 
     counts: Ints
-    numbers: Numbers
+    numbers: CellNumbers
 
     def __len__(self) -> int:
         return len(self.counts)

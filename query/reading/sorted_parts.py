@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tidemark.warehouse.columns.exact_sums import Sums
 
 Ints = NDArray[np.int64]
 
@@ -19,6 +21,25 @@ class RankedValues(NamedTuple):
 
     values: NDArray[Any]
     ranks_le: Ints
+
+
+class Numbers(Protocol):
+    """The numbers of parts, such as groups in windows."""
+
+    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
+        """The values of ranks of each part, which has them, and how many of its numbers are <= each."""
+
+    def same_values_at(self, ranks: Ints) -> RankedValues:
+        """The same for ranks (parts, k); undefined where the part has no number of the rank."""
+
+    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
+        """How many numbers of each part are <= stored values of that part."""
+
+    def sums(self) -> Sequence[Sums]:
+        """The exact sums of the numbers of each part."""
+
+    def ends(self) -> NDArray[Any]:
+        """(parts, 2): the least and the greatest number of each part, 0 for a part without numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

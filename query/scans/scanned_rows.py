@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tidemark.query.reading.row_counts import RowCounts
-from tidemark.query.reading.sorted_parts import Ints, RankedValues
+from tidemark.query.reading.sorted_parts import Ints, Numbers
 from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.codes import combine_codes, stable_order
-from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_of, unify_names
 from tidemark.warehouse.columns.value_encoding import as_numpy
 
@@ -109,25 +107,10 @@ class ScannedGroups(Sequence[ScannedGroup]):
         )
 
 
-class ScannedRows(Protocol):
+class ScannedRows(Numbers, Protocol):
     """The selected rows of a scan. Arguments and results by group have the order of `groups`."""
 
     groups: ScannedGroups
-
-    def values_at(self, ranks: Sequence[Ints]) -> list[RankedValues]:
-        """The values of some ranks of each group, which must have these ranks."""
-
-    def same_values_at(self, ranks: Ints) -> RankedValues:
-        """The same for k ranks of each group, shape (groups, k); undefined for ranks that a group lacks."""
-
-    def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
-        """The rows of each group whose value is <= points of that group."""
-
-    def sums(self) -> Sequence[Sums]:
-        """The exact sums of the numbers of each group."""
-
-    def ends(self) -> NDArray[Any]:
-        """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
 
 
 class Asker(Protocol):
