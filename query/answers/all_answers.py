@@ -160,7 +160,8 @@ class Scope(Renderable):
         `removed`, if it had one. The same question of what is opened then has the same answer, as long as
         the files of these versions are kept.
         """
-        return {} if self.sites is None else self.sites.moment
+        sites = {} if self.sites is None else self.sites.sites
+        return {name: site.moment for name, site in sites.items()}
 
     @property
     def column(self) -> str:

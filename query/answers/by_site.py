@@ -79,11 +79,6 @@ class BySite:
         """Whether a warehouse does not answer now."""
         return any(one.read_us is not None for one in self.sites.values())
 
-    @property
-    def moment(self) -> dict[str, dict[str, int]]:
-        """The versions of each warehouse by the names of its tables, see `SiteRows.moment`."""
-        return {name: site.moment for name, site in self.sites.items()}
-
     def _facts(self, site: SiteRows, window: tuple[Any, Any] | None) -> SiteFacts:
         first, stop, start, newest = 0, len(site.ticks), NO_TICK, None
         if window is not None and self.grid is not None:

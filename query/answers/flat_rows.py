@@ -78,16 +78,12 @@ def _flat(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, date):
-        return _milliseconds(value)
+        whole, rest = divmod(int(exact_us(value)), 1000)
+        return _Text(whole, value) if rest else whole
     if isinstance(value, (int, float, Decimal, Fraction)):
         return _number(value)
     found = json_value(value)
     return ",".join(map(str, found)) if isinstance(found, list) else str(found)
-
-
-def _milliseconds(value: date) -> Any:
-    whole, rest = divmod(int(exact_us(value)), 1000)
-    return _Text(whole, value) if rest else whole
 
 
 def _number(value: Any) -> Any:

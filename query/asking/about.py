@@ -14,7 +14,6 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 
 LAST_BATCHES = 5
 _ADDED = ("steps", "live_batches", "live_rows", "rows_in_the_future")  # of several warehouses
-_SECOND_US = 10**6
 
 
 def about(snapshot: Snapshot) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
         batches[_range_text(one.source, one.first, one.last)] = {"rows": rows, "step": "live"}
     return {
         "time": options.time,
-        "tick_seconds": None if options.tick_us is None else options.tick_us / _SECOND_US,
+        "tick_seconds": None if options.tick_us is None else options.tick_us / 1e6,
         "span": dict(zip(("start", "end"), shown, strict=True)) if shown else None,
         "rows_in_the_future": rows_in_the_future(view, options.grid) if view else 0,
         "key_columns": _texts(options.key_names),

@@ -130,8 +130,8 @@ class _Ways(Generic[M]):
             sums = session.sums.get(session.snapshot, self.view, [part.ticks for part in self.parts])
         questions = [self._question(part, own) for part, own in zip(self.parts, sums, strict=True)]
         check_rows(questions, self.view, self.window, session.options.grid)
-        answers = [question.answers(wanted) for question in spending.checked(questions)]
-        return Asked.of(answers, windows=self.plan.request.every is not None)
+        answers = [answer for one in spending.checked(questions) for answer in one.answers(wanted)]
+        return Asked(answers, len(questions), windows=self.plan.request.every is not None)
 
     def _question(self, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
         session, view = self.plan.session, self.view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tidemark.query.answers.all_answers import Scope
 from tidemark.query.answers.answer_columns import AnswerColumns
@@ -36,18 +36,6 @@ class Asked(Generic[S]):
     windows: bool = False
     order: GroupOrder | None = None
     plan: Plan | None = field(default_factory=current_plan)
-
-    @classmethod
-    def of(
-        cls,
-        lists: Sequence[Sequence[S]],
-        by: tuple[str, ...] = (),
-        *,
-        windows: bool = False,
-        order: GroupOrder | None = None,
-    ) -> Self:
-        """The answers of one call: a list for each group and window."""
-        return cls([answer for part in lists for answer in part], len(lists), by, windows, order)
 
     def answers(self, kind: type[Any], *, one: bool) -> S | Answers[S]:
         """The answers as the caller gets them: `one` answer alone, unless there are groups or windows."""

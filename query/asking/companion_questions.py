@@ -58,7 +58,7 @@ class CompanionRequest:
         """How it is answered."""
         session.options.companions.named(self.name)
         session.check_windows(self.window, None)
-        return _InWindow(session, self.name, self.window)
+        return _InWindow(session, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,18 @@ class _InWindow:
     """The question about a companion; a `Plan`."""
 
     session: Session
-    name: str
-    asked: AskedWindow
+    request: CompanionRequest
     topic: Hashable = None
 
     def newest(self) -> tuple[CellsView, AnyContents]:
         return self.session.newest_cells()
 
     def answer(self, newest: tuple[CellsView, AnyContents]) -> CompanionAnswer:
-        (view, contents), options = newest, self.session.options
-        companion = options.companions.named(self.name)
+        (view, contents), options, asked = newest, self.session.options, self.request.window
+        companion = options.companions.named(self.request.name)
         kind_named(companion.kind)  # before anything is read
-        shared = shared_fields(view, widened_text(view, self.asked, options.grid), options.grid)
-        window = choose_window(view, self.asked, options.grid)
+        shared = shared_fields(view, widened_text(view, asked, options.grid), options.grid)
+        window = choose_window(view, asked, options.grid)
         history, live, scanned = list[Cell](), list[Cell](), 0
         for site, own in zip(view.sites, contents.sites, strict=True):
             scan = _Scan(self.session, own, companion)

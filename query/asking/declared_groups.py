@@ -219,7 +219,8 @@ class _Ways(Generic[M]):
 
     def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
         by = tuple(key.name for key in self.choice.by)
-        return Asked.of(lists, by, windows=self.plan.request.every is not None, order=self.choice.order)
+        answers = [answer for part in lists for answer in part]
+        return Asked(answers, len(lists), by, self.plan.request.every is not None, self.choice.order)
 
 
 def group_sizes(

@@ -160,8 +160,10 @@ class _Windows(Generic[A]):
         questions = [[replace(first, window=window) for window in together] for together in asked]
         if self.request.every is None or view.silent:
             return self.request.wanted.each_answers(questions)
-        apart = None if self.request.width is None else windows
-        with closing(_scan(session, view, apart or _apart(chain.from_iterable(asked)))) as scan:
+        apart = _apart(chain.from_iterable(asked)) if self.request.width is None else windows
+        ticks = [window.overlapping for window in apart]
+        whole = KeyWindow(Window(ticks[0].start, ticks[-1].stop), (), None)
+        with closing(WindowScan(key_question(session, view, whole, "exact"), ticks)) as scan:
             places = {window: part for part, window in enumerate(scan.windows)}
             return self.request.wanted.each_answers(
                 [
@@ -194,13 +196,6 @@ def _apart(windows: Iterable[KeyWindow]) -> list[KeyWindow]:
         if not apart or window.overlapping.start >= apart[-1].overlapping.stop:
             apart.append(window)
     return apart
-
-
-def _scan(session: Session, view: KeysView, windows: Sequence[KeyWindow]) -> WindowScan:
-    """One scan for windows of whole ticks, which ascend."""
-    ticks = [window.overlapping for window in windows]
-    whole = KeyWindow(Window(ticks[0].start, ticks[-1].stop), (), None)
-    return WindowScan(key_question(session, view, whole, "exact"), ticks)
 
 
 def key_question(

@@ -37,9 +37,7 @@ class ManyWindows:
         targets: how many ranks or points are looked for in each.
         """
         count = len(windows)
-        if count * targets < FEWEST_CELLS or count > MOST_CELLS:
-            return None
-        if not self._live.fits(view):
+        if count * targets < FEWEST_CELLS or count > MOST_CELLS or not self._live.fits(view):
             return None
         return self._runs.cost(view, [window.ticks for window in windows], 1, targets)
 
