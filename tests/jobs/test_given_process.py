@@ -133,12 +133,11 @@ def test_without_an_environment_and_in_another_zone_times_are_utc(tmp_path: Path
     rows.write_text("t,m\n2026-01-01 23:30:00,1\n2026-01-02 00:30:00,2\n", "utf-8")
     at, words = f"-w {tmp_path}/w", f"--input {rows} --batch a"
     lines = [
-        f"create {at} --measure m --time t --tick 1h --schema",
+        f"create {at} --measure m --time t --tick 1h",
         f"load {at} {words}",
         f"quantile 0.5 {at} --between 2026-01-02 2026-01-03 --json",
     ]
     given = [line.split() for line in lines]
-    given[0].append("t timestamp, m double")
     code = f"import sys; from tidemark.jobs.cli import main; sys.exit(sum(map(main.main, {given})))"
     done = subprocess.run(
         [sys.executable, "-c", code],

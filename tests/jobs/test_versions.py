@@ -18,7 +18,7 @@ from tidemark.warehouse.execution import spark_versions
 
 pytestmark = pytest.mark.spark
 
-CHOSEN = ("query/test_sql_types.py", "stores/test_no_hadoop.py", "jobs/test_stream_events.py")
+CHOSEN = ("query/test_sql_types.py", "jobs/test_stream_events.py")
 
 
 def test_views_functions_streams_and_jobs_with_the_second_newest_spark() -> None:

@@ -159,7 +159,7 @@ def test_sites_on_a_disk_in_two_stores_and_at_a_server_answer_as_their_rows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", some(range(1, 9), 3))
+@pytest.mark.parametrize("number", some(range(1, 9), 2))
 def test_any_split_answers_as_the_rows_together(tmp_path: Path, number: int) -> None:
     """Also in windows and by key, where one warehouse has all rows."""
     chance = random.Random(number)
