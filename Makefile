@@ -69,7 +69,7 @@ soak: $(CLASSES) ## hundreds of kills and random worlds, thousands of damages an
 		-k 'random or any_point or at_once or spark_submit'
 	@# All cases of tests of which the usual run takes some.
 	@TIDEMARK_SOAK_CASES=1 TIDEMARK_SOAK_DRAWS=5 .venv/bin/python -m pytest -o faulthandler_timeout=0 \
-		$$(grep -lE 'tests.soak import .*(some|HAS_ALL|DRAWS)|^ *@given' tests/*/test_*.py)
+		$$(grep -lE 'tests.soak import .*(some|draws|HAS_ALL|DRAWS)|^ *@given' tests/*/test_*.py)
 	@# Whole warehouses that hypothesis draws, others each time.
 	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m slow tests/test_whole.py
 	@TIDEMARK_SOAK_DRAWS=35 .venv/bin/python -m pytest -o faulthandler_timeout=0 --hypothesis-profile=explore -m 'slow and hypothesis' \

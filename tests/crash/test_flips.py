@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SOAK_FLIPS = int(os.environ.get("TIDEMARK_SOAK_FLIPS", "0"))  # `make soak` sets it
-DAMAGES = SOAK_FLIPS or 5
+DAMAGES = SOAK_FLIPS or 3
 ABOUT = """A warehouse is damaged at random, once or twice: a bit, a byte or eight of a file change, its
 end is cut off, or it is removed; the newest entry of a table's log is cut, a table is put back by some
 versions, or its folder is removed. Then a new reader is asked some of all questions, in all modes, and a

@@ -203,6 +203,33 @@ def test_an_interrupt_that_an_import_hides_is_caught(uri: Path) -> None:
         check_interrupts(uri, "process._interrupt = __import__('signal').default_int_handler")
 
 
+# An object that only itself holds, and that tells when it goes away.
+CYCLE = """
+class Cycle:
+    def __del__(self, tell=__import__("os").write):
+        tell(2, b"gone")
+cycle = Cycle()
+cycle.itself = cycle
+del cycle
+"""
+
+
+def check_end(broken: str = "pass") -> None:
+    for more, told in (("", ""), ("import duckdb", "gone")):
+        before = f"import gc, sys; gc.disable(); {more}\n{CYCLE}"
+        done = run(["jobs/cli/main.py", "--version"], before=before, broken=broken, code=SCRIPT)
+        assert (done.returncode, done.stderr) == (0, told), more
+
+
+def test_a_command_ends_at_once_where_no_module_minds() -> None:
+    check_end()
+
+
+def test_an_end_that_looks_through_all_objects_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        check_end("__import__('gc').freeze = lambda: None")
+
+
 def check_interrupted_scripts(broken: str = "pass") -> None:
     for script in SCRIPTS:
         before = AT_IMPORT.format(name="argparse", hidden=False)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.query.groupworld import HOUR, START, GroupWorld, Truth, group_of
+from tests.soak import draws
 from tidemark import query
 from tidemark.jobs.cli import main as cli
 from tidemark.query import InputError
@@ -108,7 +109,7 @@ def check(
 def test_the_first_groups_of_an_order(world: GroupWorld, order: str, mode: Any) -> None:
     """Of groups that are read by block, and of groups in memory."""
     readers, draw = [world.open(memory=memory) for memory in (0, 2**28)], random.Random(f"{order} {mode}")
-    for number in range(6):
+    for number in range(draws(2)):
         check(
             world,
             readers[number % 2],
