@@ -41,9 +41,7 @@ def about(snapshot: Snapshot) -> dict[str, Any]:
     }
     live = view.live if view else ()
     for one in contents.live[-LAST_BATCHES:] if contents else ():
-        rows = sum(
-            row.rows for row in live if row.source == one.source and one.first <= row.first_batch <= one.last
-        )
+        rows = sum(row.rows for row in live if one.holds(row.batches.source, row.batches.first))
         batches[_range_text(one.source, one.first, one.last)] = {"rows": rows, "step": "live"}
     return {
         "time": options.time,

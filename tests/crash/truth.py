@@ -245,8 +245,8 @@ def _wrong_keys(wh: query.Warehouse, truth: Truth) -> list[str]:
     for rows in rows_by_batch(truth.arrived):
         counts.update(rows.column("page").to_pylist())
     view = wh._session.newest_view(MEASURES[0])
-    live = {(one.source, one.first, one.last) for one in wh._session.newest_keys_view().batches}
-    held = {(row.source, row.first_batch, row.last_batch) for row in view.live}
+    live = set(wh._session.newest_keys_view().batches)
+    held = {row.batches for row in view.live}
     if live != held:
         return [f"keys: {live} are live, of the measures {held}"]
     answers = several(wh.frequency([*counts, "no such page"], mode="exact"))

@@ -33,6 +33,7 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveRow
 from tidemark.warehouse.projections.sorted_values import SortedValues
 from tidemark.warehouse.projections.spans import Spans
@@ -222,7 +223,7 @@ def ledger_rows(world: World, batch: int, rows: tuple[Row, ...]) -> list[LiveRow
         sketch = GK(world.eps / 4, dtype)
         sketch.update(_numbers_of(mine, dtype)[0])
         nans, nulls = sum(is_nan(v) for v, _ in mine), sum(v is None for v, _ in mine)
-        found.append(LiveRow("s", batch, batch, tick, len(mine), nans, nulls, sketch))
+        found.append(LiveRow(BatchRange("s", batch, batch), tick, len(mine), nans, nulls, sketch))
     return found
 
 

@@ -61,15 +61,15 @@ def write_compaction(
     rows_removed, rest = 0, []
     for path in rewritten:
         rows = data_files.read_file(store, LEDGER, path)
-        kept = ledger_table.rows_outside(rows, dropped)
+        kept = ledger_table.rows_of_ranges(rows, dropped, others=True)
         rows_removed += len(rows) - len(kept)
         actions.append(data_files.remove_action(files[path]))
         live_here = live.intersection(ranges[path])
         actions += [
-            ledger_table.write_rows(store, batches, ledger_table.rows_of_ranges(kept, batches))
+            ledger_table.write_rows(store, batches, ledger_table.rows_of_ranges(kept, {batches}))
             for batches in sorted(live_here)
         ]
-        rest.append(ledger_table.rows_outside(kept, live_here))
+        rest.append(ledger_table.rows_of_ranges(kept, live_here, others=True))
     joined = pa.concat_tables(rest, promote_options="default")
     if len(joined):
         actions.append(data_files.write_file(store, LEDGER, joined, f"{data_files.unique_name()}.parquet"))

@@ -224,13 +224,9 @@ def _fits_cascade(whole: BatchRange, known: Iterable[BatchRange], narrower: Set[
     used another fan: no fan is a square or a cube, so two fans never make ranges of the same width
     (cascade.py).
     """
-    overlapping = [
-        batches
-        for batches in known
-        if batches.source == whole.source and batches.first <= whole.last and whole.first <= batches.last
-    ]
     return all(
-        batches.within(whole) and batches.last - batches.first + 1 in narrower for batches in overlapping
+        batches.within(whole) and batches.last - batches.first + 1 in narrower
+        for batches in filter(whole.overlaps, known)
     )
 
 
@@ -270,10 +266,7 @@ def enclosing_ranges(known: Iterable[BatchRange]) -> dict[BatchRange, list[Batch
 
 def partly_planned(whole: BatchRange, planned: Iterable[BatchRange]) -> bool:
     """Whether plans cover some but not all batches of the range. Readers then use its parts instead."""
-    same_source = [batches for batches in planned if batches.source == whole.source]
-    overlapping = [
-        batches for batches in same_source if batches.first <= whole.last and whole.first <= batches.last
-    ]
+    overlapping = list(filter(whole.overlaps, planned))
     return bool(overlapping) and not any(whole.within(batches) for batches in overlapping)
 
 
@@ -354,7 +347,7 @@ def read_rows(
         if wanted_here:
             rows = data_files.read_file(store, LEDGER, path, columns)
             if len(wanted_here) < len(in_file):
-                rows = rows_of_ranges(rows, *wanted_here)
+                rows = rows_of_ranges(rows, wanted_here)
             parts.append(rows)
     if not parts:
         return data_files.table_without_rows(SCHEMA)
@@ -369,17 +362,10 @@ def row_counts(rows: pa.Table) -> dict[BatchRange, int]:
     return counts
 
 
-def rows_of_ranges(rows: pa.Table, *ranges: BatchRange) -> pa.Table:
-    """The ledger rows whose range is among the given ranges."""
-    wanted = set(ranges)
-    kept = [i for i, batches in enumerate(range_of_each(rows)) if batches in wanted]
+def rows_of_ranges(rows: pa.Table, ranges: Set[BatchRange], *, others: bool = False) -> pa.Table:
+    """The ledger rows whose range is among the given ones; with `others` those whose range is not."""
+    kept = [i for i, batches in enumerate(range_of_each(rows)) if (batches in ranges) != others]
     return rows.take(arrow_array(np.array(kept, dtype=np.int64)))
-
-
-def rows_outside(rows: pa.Table, ranges: Set[BatchRange]) -> pa.Table:
-    """The ledger rows whose range is not among the given ranges."""
-    kept = [i for i, batches in enumerate(range_of_each(rows)) if batches not in ranges]
-    return rows.take(pa.array(kept, pa.int64()))
 
 
 def range_of_each(rows: pa.Table) -> list[BatchRange]:

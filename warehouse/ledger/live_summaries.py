@@ -41,22 +41,15 @@ MEASURE_COLUMNS = [*RANGE_COLUMNS, "tick", "rows", "measures"]  # what `live_row
 class LiveRow:
     """One tick of a range of live batches, seen from one measure.
 
-    The range is first_batch..last_batch, inclusive. `sketch` has the rows - nans - nulls other values.
+    `sketch` has the rows - nans - nulls other values.
     """
 
-    source: str
-    first_batch: int
-    last_batch: int
+    batches: BatchRange
     tick: int
     rows: int
     nans: int
     nulls: int
     sketch: GK
-
-    @property
-    def batches(self) -> BatchRange:
-        """The range."""
-        return BatchRange(self.source, self.first_batch, self.last_batch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,8 +121,7 @@ def _live_row(
             "expected 1. Another tool has changed the ledger: put back its version before that."
         )
     found = measure_summary(matching[0], batches, tick, rows)
-    place = batches.source, batches.first, batches.last
-    return LiveRow(*place, tick, rows, found.nans, found.nulls, found.sketch)
+    return LiveRow(batches, tick, rows, found.nans, found.nulls, found.sketch)
 
 
 def live_keys(
@@ -250,7 +242,7 @@ def read_sketch(live: LiveKeys) -> ECM:
         return live.late.sketch
     columns = [*RANGE_COLUMNS, "tick", f"{KEYS}.{live.field}.sketch"]
     rows = data_files.read_file(live.store, LEDGER, live.path, columns)
-    in_tick = [row for row in rows_of_ranges(rows, live.batches).to_pylist() if row["tick"] == live.tick]
+    in_tick = [row for row in rows_of_ranges(rows, {live.batches}).to_pylist() if row["tick"] == live.tick]
     (stored,) = [keys["sketch"] for row in in_tick if (keys := stored_keys_in(row, live.field)) is not None]
     with report_damaged_summary("keys", live.batches, live.tick):
         return ECM.from_bytes(stored)

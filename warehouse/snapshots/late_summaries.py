@@ -54,9 +54,8 @@ def late_rows(
     live = []
     for summary in _summaries(store, alone, level_eps(options.eps, 0), batches, rows, files):
         (of_measure,) = summary.measures
-        place = batches.source, batches.first, batches.last
         counts = summary.rows, of_measure.nans, of_measure.nulls
-        live.append(LiveRow(*place, summary.tick, *counts, of_measure.sketch))
+        live.append(LiveRow(batches, summary.tick, *counts, of_measure.sketch))
     return live
 
 

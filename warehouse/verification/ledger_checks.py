@@ -76,7 +76,7 @@ def ranks_hold(pinned: PinnedTables, measure: Measure) -> str:
         return f"not checked: {error}"
     by_range: dict[BatchRange, list[LiveRow]] = {}
     for row in view.live:
-        by_range.setdefault(BatchRange(row.source, row.first_batch, row.last_batch), []).append(row)
+        by_range.setdefault(row.batches, []).append(row)
     for batches, live_rows in by_range.items():
         pieces = [values for values, _ in scan_events(pinned, projection, [batches])]
         sorted_values = projection.sort(pieces)
