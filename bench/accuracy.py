@@ -272,7 +272,8 @@ def _merge(store: Store, values: SortedValues, options: Options) -> None:
             return
         new = merge_runs(Work(LocalExecutor(), store, options), values, merge, found)
         run_tables.append_marks(store, values, new)
-        assert run_tables.commit_merge(store, values, merge, new, found)
+        olds = {run: found[run] for run in merge.inputs}
+        assert run_tables.replace_if_same(store, values, olds, [new])
 
 
 # Sketches of the whole stream

@@ -122,9 +122,10 @@ def test_steps_and_merges_that_race_keep_every_row_once(store: Store) -> None:
         work = [partial(_commit_new, store, run) for _ in range(2)]
         if merge is not None:
             size = 3 * (merge.output.last - merge.output.first + 1)
+            olds = {old: files[old] for old in merge.inputs}
             for _ in range(2):
                 new = new_run(store, merge.output, size)
-                work.append(partial(run_tables.commit_merge, store, VALUES, merge, new, files))
+                work.append(partial(run_tables.replace_if_same, store, VALUES, olds, [new]))
         results = at_once(work)
         assert all(isinstance(one, bool) for one in results), results
         assert sum(results[:2]) == 1

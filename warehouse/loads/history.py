@@ -316,7 +316,8 @@ def merge_levels(work: Work, projection: Projection[Any], table: DeltaTable, rep
             ((_, merged),) = source.kept(written)
             run_tables.append_marks(work.store, projection, merged)
             work.reached("merge marked")
-            if run_tables.commit_merge(work.store, projection, merge, merged, runs):
+            olds = {run: runs[run] for run in merge.inputs}
+            if run_tables.replace_if_same(work.store, projection, olds, [merged]):
                 source.replace_lost([(projection, merged)])
                 report.bytes_written += sum(file.size for file in merged.files)
                 _LOG.info(

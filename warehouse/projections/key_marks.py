@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -205,13 +205,13 @@ def to_arrow(
         "tick": pc.if_else(is_of_run, pa.scalar(None, pa.int64()), ticks),
         "count": _concatenate([keys.counts, pairs.counts]),
     }
-    groups = {HEADER_GROUP: header, MARKS_GROUP: marked, HEAVY_GROUP: heavy}
-    tables = {name: _with_all_columns(key, columns) for name, columns in groups.items()}
     parts = [_summary(file).persistent for file in files]
     persistent = join_persistent(key, [part for part in parts if part is not None], totals)
     distinct = _distinct_of_run(files, totals)
     return {
-        **tables,
+        HEADER_GROUP: pa.table(header),
+        MARKS_GROUP: pa.table(marked),
+        HEAVY_GROUP: pa.table(heavy),
         DISTINCT_GROUP: distinct_marks.to_arrow(distinct, totals.ticks),
         PERSISTENT_GROUP: persistent_marks.to_arrow(key, persistent),
         **_days_of_run(files, totals, ticks_a_day, distinct.sample.detail),
@@ -278,22 +278,6 @@ def _heavy_of_run(key: Key, files: Sequence[MarkedFile], totals: TickCounts) -> 
 
 def _concatenate(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-
-def _with_all_columns(key: Key, columns: dict[str, Any]) -> pa.Table:
-    rows = len(columns["count"])
-    fields = [field for field in schema(key) if field.name != "run"]
-    return pa.table(
-        [
-            _column(columns[field.name], field.type) if field.name in columns else pa.nulls(rows, field.type)
-            for field in fields
-        ],
-        schema=pa.schema(fields),
-    )
-
-
-def _column(values: Any, arrow_type: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, arrow_type)
 
 
 def read(key: Key, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:

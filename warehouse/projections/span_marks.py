@@ -176,7 +176,6 @@ def to_arrow(
     header = {
         "file": pa.array([path_in_table(files[0].path)]),
         "position": pa.array([HEADER_POSITION]),
-        **{column.name: pa.nulls(1, column.type) for column in columns},
         **{name: pa.array([getattr(totals, name).tolist()], pa.list_(pa.int64())) for name in TICK_LISTS},
     }
     firsts = np.cumsum([0, *(file.rows for file in files)])[:-1].tolist()

@@ -20,6 +20,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
+from tidemark.warehouse.columns.arrow_types import with_columns_of
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
@@ -29,7 +30,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, is_index_runs_table
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.runs.levels import Layout, Merge, Run
+from tidemark.warehouse.runs.levels import Layout, Run
 from tidemark.warehouse.runs.marks import (
     CONTENT_FIELD,
     DIGESTS_GROUP,
@@ -227,17 +228,6 @@ def replace_run(store: Store, projection: Projection[Any], old: NewRun, new: New
     replace_files(store, projection.marks_table, {_marks_in_table(old)})
 
 
-def commit_merge(
-    store: Store,
-    projection: Projection[Any],
-    merge: Merge,
-    new: NewRun,
-    files: Mapping[Run, Sequence[DataFile]],
-) -> bool:
-    """Replaces the merge's inputs by its output, if they still have these `files`; see `replace_if_same`."""
-    return replace_if_same(store, projection, {run: files[run] for run in merge.inputs}, [new])
-
-
 def replace_if_same(
     store: Store,
     projection: Projection[Any],
@@ -312,8 +302,8 @@ def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAc
         DIGESTS_GROUP: _by_file(files, [file.digests.to_bytes() for file in files]),
         FOOTERS_GROUP: _by_file(files, [file.footer for file in files]),
     }
-    schema = pa.schema([*next(iter(new.marks.values())).schema, CONTENT_FIELD])
-    row_groups = {group: _with_all_columns(schema, rows) for group, rows in groups.items()}
+    schema = pa.schema([*(field for field in projection.marks_schema if field.name != "run"), CONTENT_FIELD])
+    row_groups = {group: with_columns_of(schema, rows) for group, rows in groups.items()}
     path, encoding = _marks_in_table(new), _marks_encoding(schema)
     return data_files.write_file(store, projection.marks_table, row_groups, path, encoding=encoding)
 
@@ -338,16 +328,6 @@ def _by_file(files: Sequence[MarkedFile], contents: Sequence[bytes]) -> pa.Table
     paths = [path_in_table(file.path) for file in files]
     content = pa.array(contents, CONTENT_FIELD.type)
     return pa.table({"file": pa.array(paths, pa.string()), CONTENT_FIELD.name: content})
-
-
-def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with all columns of the schema; missing columns are NULL."""
-    names = rows.column_names
-    columns = [
-        rows.column(field.name) if field.name in names else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def add_actions(new: NewRun) -> list[AddAction]:
