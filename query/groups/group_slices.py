@@ -33,7 +33,6 @@ from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.warehouse.columns.keys import Name, Names, count_less, name_at, unify_names
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.group_rows import NAN, NULL, NUMBER, GroupRows
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
@@ -354,5 +353,5 @@ def _slice_of(
 def _small_slice(projection: SortedGroups, group: Group, parts: Sequence[GroupRows]) -> SmallSlice:
     mine = projection.merge([rows.part(*rows.range_of(group)) for rows in parts])
     numbers = mine.kinds == NUMBER
-    column = DecodedColumn(mine.values, mine.kinds == NAN, mine.kinds == NULL)
-    return SmallSlice(mine.values[numbers], mine.ticks[numbers], count_by_tick(mine.ticks, column))
+    totals = count_by_tick(mine.ticks, mine.kinds == NULL, mine.kinds == NAN)
+    return SmallSlice(mine.values[numbers], mine.ticks[numbers], totals)

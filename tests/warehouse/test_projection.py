@@ -122,7 +122,7 @@ class ByTick(Projection[TickRows]):
         ticks = as_numpy(events.column("_tick"))
         column = encode_values(self.measure, single_array(events.column(self.measure.name)))
         kept = ~(column.nan | column.null)
-        return TickRows(ticks[kept], column.stored[kept]), count_by_tick(ticks, column)
+        return TickRows(ticks[kept], column.stored[kept]), count_by_tick(ticks, column.null, column.nan)
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
         return 16 * rows

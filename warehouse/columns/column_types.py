@@ -40,7 +40,7 @@ from tidemark.warehouse.columns.arrow_buffers import zero_for_null
 from tidemark.warehouse.columns.moments import exact_us
 from tidemark.warehouse.columns.ticks import DAY_US, FIRST_US, LAST_US, from_epoch_us
 from tidemark.warehouse.errors import InputError
-from tidemark.warehouse.private.tokens import Token, asked_token, text_prefix
+from tidemark.warehouse.private.tokens import Token, asked_token, text_prefix, utf8_of
 
 MEASURE_DIGITS = 18  # of a decimal that fits into a BIGINT
 DECIMAL_DIGITS = 38  # of a decimal at most
@@ -168,14 +168,6 @@ class ColumnType:
     def is_integer(self) -> bool:
         """Whether its values are integers; a time or date has no digits and is none."""
         return self.digits > 0 and not self.is_decimal
-
-
-def utf8_of(value: Any) -> bytes | None:
-    """The bytes of a text; None for any other value, and for text that no row can have."""
-    try:
-        return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
-    except UnicodeEncodeError:  # half of a character, which no row can have
-        return None
 
 
 class _Integers(ColumnType):

@@ -26,6 +26,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.arrow_buffers import binary_array
+from tidemark.warehouse.columns.codes import combine_codes
+from tidemark.warehouse.columns.column_types import COLUMN_TYPES, ColumnType
 from tidemark.warehouse.columns.keys import (
     Key,
     KeyColumn,
@@ -42,7 +44,6 @@ from tidemark.warehouse.errors import InputError, shortened
 
 _SIGN = 1 << 63
 _END, _ESCAPED_NUL = b"\x00\x00", b"\x00\xff"
-_MAX_CODES = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +72,9 @@ class CompositeKey(Key):
         return tuple(part.name for part in self.parts if part.is_text)
 
     @property
-    def is_text(self) -> bool:
-        """True: names are bytes."""
-        return True
-
-    @property
-    def is_double(self) -> bool:
-        """False."""
-        return False
-
-    @property
-    def stored_type(self) -> pa.DataType:
-        """The Arrow type of the column in the tables."""
-        return pa.binary()
-
-    @property
-    def marked_type(self) -> pa.DataType:
-        """The Arrow type of the column in the marks."""
-        return pa.binary()
+    def column_type(self) -> ColumnType:
+        """Bytes: names are stored as they are."""
+        return COLUMN_TYPES["binary"]
 
     def encode(self, events: pa.Table) -> KeyColumn:
         """The keys of rows of `events`; a row with NULL in one of the columns has none."""
@@ -96,7 +82,6 @@ class CompositeKey(Key):
         null = reduce(np.logical_or, [column.null for column in columns])
         kept = np.flatnonzero(~null)
         names: list[Names] = []
-        codes = np.zeros(len(kept), np.int64)
         place: list[NDArray[np.int64]] = []
         for column in columns:
             own_codes = kept if column.codes is None else column.codes[kept]
@@ -104,9 +89,7 @@ class CompositeKey(Key):
             distinct, (to_code,) = unify_names([take_names(column.names, used)])
             names.append(distinct)
             place.append(to_code[to_used])
-            if (int(codes.max(initial=0)) + 1) * (len(distinct) + 1) >= _MAX_CODES:
-                codes = np.unique(codes, return_inverse=True)[1]
-            codes = codes * (len(distinct) + 1) + place[-1]
+        codes = combine_codes(place, [len(distinct) for distinct in names])
         _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
         encoded = _encode_tuples(
             [take_names(distinct, column[first]) for distinct, column in zip(names, place, strict=True)]

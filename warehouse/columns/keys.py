@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,6 @@ from tidemark.warehouse.columns.column_types import (
     find_column_type,
     key_type_names,
     type_text,
-    utf8_of,
 )
 from tidemark.warehouse.columns.given_values import (
     LEAST,
@@ -47,6 +46,7 @@ from tidemark.warehouse.columns.value_encoding import (
     single_array,
 )
 from tidemark.warehouse.errors import InputError
+from tidemark.warehouse.private.tokens import utf8_of
 
 Name: TypeAlias = int | bytes
 Names: TypeAlias = NDArray[np.int64] | TextNames  # (k,)
@@ -54,6 +54,7 @@ SortValue: TypeAlias = (
     Name | float
 )  # a value of a column by which rows are sorted: a measure, a name or a tick
 SortColumn: TypeAlias = Names | NDArray[np.float64]  # (k,)
+S = TypeVar("S", bound=SortColumn)
 
 _FEW = 16  # fewer names than this are looked up one by one
 _LOW_BITS = np.int64(2**63 - 1)  # all but the sign
@@ -257,20 +258,11 @@ def take_names(names: Names, indices: NDArray[Any]) -> Names:
     return names.take(arrow_array(np.asarray(indices, dtype=np.int64)))
 
 
-def join_names(parts: Sequence[Names]) -> Names:
-    """The names of all parts, at least one, one part after the other."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(cast("Sequence[NDArray[np.int64]]", parts))
-    joined: TextNames = pa.concat_arrays(list(parts))
+def join_names(parts: Sequence[S]) -> S:
+    """The names or sort columns of all parts, at least one, one part after the other."""
+    arrays: Any = list(parts)
+    joined: S = (np.concatenate if isinstance(arrays[0], np.ndarray) else pa.concat_arrays)(arrays)
     return joined
-
-
-def join_sort_columns(parts: Sequence[SortColumn]) -> SortColumn:
-    """The columns of all parts, at least one, one part after the other."""
-    if isinstance(parts[0], np.ndarray):
-        joined: NDArray[Any] = np.concatenate(cast("Sequence[NDArray[Any]]", parts))
-        return joined
-    return join_names(cast("Sequence[Names]", parts))
 
 
 def ascends(columns: Sequence[SortColumn]) -> bool:

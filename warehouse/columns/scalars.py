@@ -106,10 +106,10 @@ def _of_arrow(scalar: pa.Scalar) -> Any:
 def _of_pandas(value: Any) -> Any:
     """A Timestamp keeps its time zone where a datetime can hold it; NaT is refused."""
     numpy: Any = value.asm8
-    if np.isnat(numpy):
-        raise InputError("not a time: NaT. Leave rows without a time out, or give a time.")
     if isinstance(numpy, np.timedelta64):
         return _duration(numpy)
+    if np.isnat(numpy):
+        return _moment(numpy)
     return value.isoformat() if getattr(value, "nanosecond", 0) else value.to_pydatetime(warn=False)
 
 
@@ -121,11 +121,9 @@ def _moment(value: np.datetime64) -> Any:
         value = value.astype("datetime64[D]")
     text = str(value)
     us = exact_us(text)  # InputError outside the years 1 to 9999
-    return value.astype("datetime64[us]").item() if us.denominator == 1 and "T" in text else _day_or(text)
-
-
-def _day_or(text: str) -> Any:
-    return text if "T" in text else datetime.fromisoformat(text).date()
+    if "T" not in text:
+        return datetime.fromisoformat(text).date()
+    return value.astype("datetime64[us]").item() if us.denominator == 1 else text
 
 
 def _duration(value: np.timedelta64) -> timedelta:

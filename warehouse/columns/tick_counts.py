@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.codes import stable_order, unique_codes
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.columns.value_encoding import DecodedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +123,14 @@ def _rows_by_window(ticks: NDArray[np.int64], windows: Sequence[Window]) -> list
     return list(np.split(rows, codes[rows].searchsorted(np.arange(1, len(windows)))))
 
 
-def count_by_tick(ticks: NDArray[np.int64], column: DecodedColumn) -> TickCounts:
-    """The rows of a decoded column by tick; `ticks` (rows,) has the tick of each row."""
+def count_by_tick(
+    ticks: NDArray[np.int64], null: NDArray[np.bool_], nan: NDArray[np.bool_] | None = None
+) -> TickCounts:
+    """The rows by tick; `ticks` (rows,) has the tick of each row, and the masks say which are NULL or NaN."""
     unique, codes = unique_codes(ticks)
-    nan, null = column.nan & ~column.null, column.null
     rows, nans, nulls = (
-        np.bincount(codes if mask is None else codes[mask], minlength=len(unique)).astype(np.int64)
-        for mask in (None, nan, null)
+        np.bincount(some, minlength=len(unique)).astype(np.int64)
+        for some in (codes, codes[:0] if nan is None else codes[nan & ~null], codes[null])
     )
     used = rows > 0
     return TickCounts(unique[used], (rows - nans - nulls)[used], nans[used], nulls[used])

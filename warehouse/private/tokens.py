@@ -62,18 +62,21 @@ def made_by(token: Token, fingerprint: str) -> str:
     return REVEAL + "-".join(fingerprint.removeprefix(REVEAL).split("-")[:number])
 
 
+def utf8_of(value: Any) -> bytes | None:
+    """The bytes of a text; None for any other value, and for text that no row can have."""
+    try:
+        return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else None
+    except UnicodeEncodeError:  # half of a character, which no row can have
+        return None
+
+
 def canonical(value: Any) -> bytes | None:
     """The bytes of which the token of a value is made; None for a value that a private column cannot have."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return str(value).encode()
-    if isinstance(value, str):
-        try:
-            return value.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:  # half of a character, which no row can have
-            return None
-    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else utf8_of(value)
 
 
 def token_of(value: Any) -> Token | None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
-from tidemark.warehouse.columns.value_encoding import DecodedColumn, Measure, as_numpy
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy
 from tidemark.warehouse.companions.cells import Cell
 from tidemark.warehouse.companions.declared import Cells, Companion, Companions
 from tidemark.warehouse.delta.table_names import COMPANION_MARKS, COMPANIONS
@@ -66,8 +66,7 @@ class CompanionCells(SortedValues):
     def decode(self, events: pa.Table) -> tuple[ValueRows, TickCounts]:
         """No rows; and all rows by tick, as those without a value."""
         ticks = as_numpy(events.column("_tick"))
-        null = np.ones(len(ticks), bool)
-        return ValueRows(np.empty(0), ticks[:0]), count_by_tick(ticks, DecodedColumn(ticks, ~null, null))
+        return ValueRows(np.empty(0), ticks[:0]), count_by_tick(ticks, np.ones(len(ticks), bool))
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> CellMarks:
         """Reads the marks."""

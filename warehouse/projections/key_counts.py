@@ -22,7 +22,7 @@ from tidemark.warehouse.columns.keys import (
     stored_keys,
     take_names,
 )
-from tidemark.warehouse.columns.tick_counts import TickCounts
+from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta.table_names import KEY_MARKS, KEYS, group_folder
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, name_words
@@ -36,7 +36,6 @@ from tidemark.warehouse.projections.key_rows import (
     no_rows,
     sorted_rows,
     sum_counts,
-    tick_totals,
 )
 from tidemark.warehouse.projections.key_run_checks import KeyChecker, ascends
 from tidemark.warehouse.runs.levels import Run
@@ -129,7 +128,7 @@ class KeyCounts(Projection[KeyRows]):
         """Counts the rows with a key by (key, tick), and all rows by tick."""
         ticks = as_numpy(events.column("_tick"))
         column = self.key.encode(events)
-        return count_pairs(column, ticks), tick_totals(column, ticks)
+        return count_pairs(column, ticks), count_by_tick(ticks, column.null)
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
         """Five arrays of 8 bytes a row."""

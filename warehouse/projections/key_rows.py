@@ -29,9 +29,7 @@ from tidemark.warehouse.columns.keys import (
     take_names,
     unify_names,
 )
-from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.columns.value_encoding import DecodedColumn
 from tidemark.warehouse.runs.projection import SortKey
 
 
@@ -111,11 +109,6 @@ def count_pairs(column: KeyColumn, ticks: NDArray[np.int64]) -> KeyRows:
     names, (unified,) = unify_names([names])
     codes = unified if codes is None else unified[codes]
     return count_of_each(names, codes, ticks, None)
-
-
-def tick_totals(column: KeyColumn, ticks: NDArray[np.int64]) -> TickCounts:
-    """Counts the rows of a decoded column by tick: those with a key, and NULLs."""
-    return count_by_tick(ticks, DecodedColumn(ticks, np.zeros(len(ticks), dtype=bool), column.null))
 
 
 def sum_counts(parts: Sequence[KeyRows]) -> KeyRows:

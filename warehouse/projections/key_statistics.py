@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from tidemark.warehouse.columns.json_values import json_value
 from tidemark.warehouse.columns.keys import Key, Name
 from tidemark.warehouse.columns.text_values import text_bounds
 
@@ -52,10 +53,4 @@ def _bounds(key: Key, low: Name, high: Name) -> tuple[Any, Any]:
         return low, high
     # Spark writes an infinity as text in JSON. With NaN as a bound, a filter of delta-rs would lose rows.
     first, last = key.value_of(low), key.value_of(high)
-    return (None, None) if math.isnan(last) else (_finite_or_text(first), _finite_or_text(last))
-
-
-def _finite_or_text(number: float) -> float | str:
-    if math.isfinite(number):
-        return number
-    return "Infinity" if number > 0 else "-Infinity"
+    return (None, None) if math.isnan(last) else (json_value(first), json_value(last))

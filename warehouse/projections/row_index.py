@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table, empty_for_null
 from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, name_sizes, stored_keys
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
-from tidemark.warehouse.columns.value_encoding import DecodedColumn, as_numpy, single_array
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.delta.table_names import index_marks_table, index_runs_table
 from tidemark.warehouse.events.reader import FILE_OF_ROW, ROW_IN_FILE
 from tidemark.warehouse.integrity.digests import ColumnsByName
@@ -167,7 +167,7 @@ class RowIndex(Projection[PlacedRows]):
             texts, values, null = coded.names, coded.codes, coded.null
         else:
             values, null = stored_numbers(self.column, array)
-        totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(null), null))
+        totals = count_by_tick(ticks, null)
         included = (stored_column(key, single_array(events.column(key.name))) for key in self.included)
         files, rows = (_numbers(events, name) for name in (FILE_OF_ROW, ROW_IN_FILE))
         found = PlacedRows(self.column, texts, values, tuple(included), files, rows, ticks)  # type: ignore[arg-type]  # texts have codes

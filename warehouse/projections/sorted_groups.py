@@ -35,7 +35,6 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import (
-    DecodedColumn,
     Measure,
     as_numpy,
     as_numpy_bools,
@@ -154,8 +153,7 @@ class SortedGroups(Projection[GroupRows]):
         columns = [encode_keys(key, single_array(events.column(key.name))) for key in self.keys]
         measure = encode_values(self.measure, single_array(events.column(self.measure.name)))
         in_no_group = np.logical_or.reduce([column.null for column in columns])
-        totals = count_by_tick(ticks, DecodedColumn(ticks, np.zeros_like(in_no_group), in_no_group))
-        return unsorted_rows(columns, measure, ticks), totals
+        return unsorted_rows(columns, measure, ticks), count_by_tick(ticks, in_no_group)
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
         """Five arrays of 8 bytes a row."""

@@ -121,13 +121,11 @@ class SortedValues(Projection[ValueRows]):
 
     def decode(self, events: pa.Table) -> tuple[ValueRows, TickCounts]:
         """The rows with a value, in any order; and all rows by tick."""
-        ticks, column = (
-            as_numpy(events.column("_tick")),
-            encode_values(self.measure, single_array(events.column(self.measure.name))),
-        )
+        ticks = as_numpy(events.column("_tick"))
+        column = encode_values(self.measure, single_array(events.column(self.measure.name)))
         left_out = column.nan | column.null
         kept = (column.stored[~left_out], ticks[~left_out]) if left_out.any() else (column.stored, ticks)
-        return ValueRows(*kept), count_by_tick(ticks, column)
+        return ValueRows(*kept), count_by_tick(ticks, column.null, column.nan)
 
     def sorted_bytes(self, rows: int, ticks: int) -> int:
         """8 for a value and 8 for its tick; a common tick is stored once."""

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import Key, ascends, join_sort_columns, names_of, same_names, stored_keys
+from tidemark.warehouse.columns.keys import Key, ascends, join_names, names_of, same_names, stored_keys
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy
@@ -254,7 +254,7 @@ class SpanMarkCollector:
             size=size,
             count=self.rows,
             positions=positions,
-            sort_keys=tuple(join_sort_columns(column) for column in zip(*self.sort_columns, strict=True)),
+            sort_keys=tuple(join_names(column) for column in zip(*self.sort_columns, strict=True)),
             stats=self.projection.statistics(self.ends, ticks),
             extra=Spans.of(starts * self.span_rows, span_indices, ticks, counts),
         )
