@@ -20,11 +20,6 @@ Range: TypeAlias = tuple[int, int]
 """Bytes of a file, the end exclusive."""
 
 
-def is_remote(filesystem: fs.FileSystem) -> bool:
-    """Whether the file system is far."""
-    return isinstance(filesystem, fs.PyFileSystem)
-
-
 class ReadAhead(io.RawIOBase):
     """An open object. It holds the piece that was read last, or the ranges that were read at once.
 

@@ -31,7 +31,7 @@ from tidemark.warehouse.columns.arrow_types import with_plain_types
 from tidemark.warehouse.columns.coded_texts import coded_texts
 from tidemark.warehouse.integrity.digests import column_digest, text_digest
 from tidemark.warehouse.integrity.parquet_writer import ParquetWriter
-from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead, is_remote
+from tidemark.warehouse.integrity.read_ahead import Range, ReadAhead
 from tidemark.warehouse.os_errors import report_unreadable_file
 
 SEAL = b"tidemark.seal"
@@ -116,7 +116,7 @@ class SealedFile:
         numbers = range(self.metadata.num_row_groups)
         tables = [self.read_group(i, columns) for i in numbers if not names or self._name(i) in names]
         # Without row groups the result still has the columns.
-        return pa.concat_tables(tables) if tables else self._file.read_row_groups([], _as_list(columns))
+        return pa.concat_tables(tables) if tables else self._file.read_row_groups([], columns)
 
     def text(self, key: str) -> str | None:
         """A text of the footer, None if it has none of this key; ValueError if it is damaged."""
@@ -154,7 +154,7 @@ class SealedFile:
         if self._remote is not None and not self._remote.is_whole:
             self._remote.read_at_once(_joined(_chunks(self.metadata.row_group(group), columns)))
         rows = self._file.read_row_group(
-            group, columns=_as_list(columns), use_threads=in_threads and self._remote is None
+            group, columns=columns, use_threads=in_threads and self._remote is None
         )
         if self._seal is not None:
             _check_digests(rows, self._seal[group], group, columns)
@@ -182,7 +182,7 @@ def open_sealed(
     """
     with report_unreadable_file(display_name or path), ExitStack() as opened:
         remote = None
-        if is_remote(filesystem):
+        if isinstance(filesystem, fs.PyFileSystem):  # it is far
             remote = opened.enter_context(ReadAhead(filesystem, path))
         options = {
             "source": path if remote is None else remote,
@@ -238,10 +238,6 @@ def _joined(ranges: Sequence[Range]) -> list[Range]:
         else:
             joined.append((start, stop))
     return joined
-
-
-def _as_list(columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else list(columns)
 
 
 def _read_seal(footer: pq.FileMetaData) -> list[_SealedGroup] | None:

@@ -234,15 +234,15 @@ def _merge(
         )
         for number, file_slices in enumerate(attempt.group_by_file(slices, rows))
     ]
-    results: list[tasks.MergeResult] = attempt.work.executor.run(merge_tasks)
-    files = [result.file for result in results]
+    results: list[tuple[MarkedFile, list[int]]] = attempt.work.executor.run(merge_tasks)
+    files = [file for file, _ in results]
     written, expected = sum(file.count for file in files), int(totals.counts.sum())
     if written != expected:
         raise DamagedWarehouse(
             f"merging into run {attempt.run.name} of {projection.title!r} wrote {written} of {expected} "
             "rows. Nothing was committed. Run verify: it names the file whose marks are wrong."
         )
-    digests = [sum(result.digests[j] for result in results) % 2**64 for j in range(len(inputs))]
+    digests = [sum(of_input) % 2**64 for of_input in zip(*(read for _, read in results), strict=True)]
     for source, digest in zip(inputs, digests, strict=True):
         if source.digest != digest:
             raise DamagedWarehouse(

@@ -40,14 +40,6 @@ class SortResult:
     cells: Cells
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergeResult:
-    """A file of a merged run; `digests` has, for each input, the digest of the rows read from it."""
-
-    file: MarkedFile
-    digests: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class SortOutput:
     """The paths for the rows of a projection: `chunk_path`, or `run_path` if one task sorts the whole run.
@@ -120,12 +112,12 @@ class _Sorter:
         if self.output.projection.companions:
             self.cells.add(events)
         if sum(part.nbytes for part in self.buffer) > self.buffer_bytes:
-            self.buffer = [self._sort_buffer()]
+            self.buffer = [self.output.projection.sort(self.buffer)]
             if self.buffer[0].nbytes > self.buffer_bytes // 2:
                 self._write(self.output.chunk_path, self.buffer.pop(), None)
 
     def finish(self) -> SortResult:
-        totals, rows = sum_tick_counts(self.totals), self._sort_buffer()
+        totals, rows = sum_tick_counts(self.totals), self.output.projection.sort(self.buffer)
         self.buffer = []  # frees the unsorted copy before the file is written
         run_path = None if self.files else self.output.run_path
         if run_path is None:
@@ -135,9 +127,6 @@ class _Sorter:
         is_run = run_path is not None
         cells = cells_of_run(self.output.projection.companions, [self.cells.finish()])
         return SortResult(tuple(self.files), totals, self.digest, is_run, cells)
-
-    def _sort_buffer(self) -> Any:
-        return self.output.projection.sort(self.buffer)
 
     def _write(self, path: str, rows: Any, spec: RunSpec | None) -> None:
         """Writes a file of the run; a chunk if `spec` is None."""
@@ -159,8 +148,8 @@ class MergeTask:
     path: str
     spec: RunSpec
 
-    def run(self) -> MergeResult:
-        """Writes the file and returns it."""
+    def run(self) -> tuple[MarkedFile, list[int]]:
+        """Writes the file; returns it, and for each input the digest of the rows that were read from it."""
         filesystem, path = self.store.filesystem(), _unique_path(self.path)
         with ExitStack() as opened:
             source, projection = self.source.filesystem(), self.projection
@@ -168,7 +157,7 @@ class MergeTask:
             readers = [opened.enter_context(reader) for reader in given]
             pieces = merge_slices(projection, readers, self.slices)
             file = write_rows(filesystem, path, projection, pieces, self.spec)
-        return MergeResult(file, tuple(reader.digest for reader in readers))
+        return file, [reader.digest for reader in readers]
 
 
 @dataclass(frozen=True, slots=True)

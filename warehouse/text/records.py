@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -62,17 +61,6 @@ def shown(text: str) -> str:
     if some.isprintable():
         return some
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in some)
-
-
-class RecordParser(Protocol):
-    """Parses records of one form."""
-
-    @property
-    def columns(self) -> TextColumns:
-        """The columns of the rows."""
-
-    def parse(self, records: pa.Array) -> Parsed:
-        """The records (binary, each with or without its line end) as rows."""
 
 
 def as_texts(records: pa.Array, malformed: str) -> tuple[list[str | None], dict[int, str]]:

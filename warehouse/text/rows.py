@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,11 @@ from tidemark.warehouse.sizes import DEFAULT
 from tidemark.warehouse.text.csv_records import CsvRecords, split_record
 from tidemark.warehouse.text.files import Block, blocks, read_chunks
 from tidemark.warehouse.text.json_records import JsonRecords, decoded_objects
-from tidemark.warehouse.text.records import Parsed, RecordParser, TextColumns
+from tidemark.warehouse.text.records import Parsed, TextColumns
 
 TEXT_FORMATS = ("csv", "tsv", "json")
 SEPARATORS = {"csv": ",", "tsv": "\t"}  # the separator of fields by format; JSON has none
+RecordParser: TypeAlias = CsvRecords | JsonRecords
 _JSON_ROWS = 2**13  # objects that are in memory at a time
 _NO_HEADER = "has no header line. Expected a first line with the column names."
 _OTHER_SEPARATORS = ";\t|,"
