@@ -43,7 +43,7 @@ from tidemark.warehouse.delta.table_names import (
 from tidemark.warehouse.errors import DamagedWarehouse, without_secrets
 from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches
-from tidemark.warehouse.events.removals import NONE, removed_at
+from tidemark.warehouse.events.removals import NONE, removed_at, replace_records
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.execution.executors import executor_for
 from tidemark.warehouse.ingest import rejected
@@ -354,7 +354,7 @@ class _Repair:
                 if lost:
                     self._refuse_questions(len(left))
                 if parts is not None:
-                    removed_parts.move_records(self.work.store, parts)
+                    replace_records(self.work.store, parts.moved)
                 plans.rewrite(self.work.store, damage)
         return left, lost
 

@@ -118,7 +118,8 @@ class Coming:
         if different is None and not self.identifies and not self.inserts:
             lost = read_batches(work.store, removal.file)
             gone = (Fingerprint(one.rows, one.digest or 0) for one in lost)
-            left, wanted = sum(gone, Fingerprint()), _repeated(self.values.rows, self.counts)
+            every = np.repeat(np.arange(len(self.counts)), self.counts)
+            left, wanted = sum(gone, Fingerprint()), self.values.rows.take(arrow_array(every))
             is_purged = any(one.digest is None for one in lost)  # then only the number of rows is known
             if left.rows != wanted.num_rows or not (is_purged or left == fingerprint(wanted)):
                 different = f"{left.rows} rows left, and {wanted.num_rows} others are to leave"
@@ -221,10 +222,6 @@ class _MatchTask:
                     pairs = zip(*(rows.column(name).to_pylist() for name in _BATCH), strict=True)
                     codes.append(np.array([numbers.setdefault(one, len(numbers)) for one in pairs], np.int64))
         return _Matched(np.concatenate(places), np.concatenate(codes), tuple(numbers))
-
-
-def _repeated(rows: pa.RecordBatch, counts: NDArray[np.int64]) -> pa.RecordBatch:
-    return rows.take(arrow_array(np.repeat(np.arange(len(counts)), counts)))
 
 
 def _told(types: Mapping[str, str], rows: pa.RecordBatch, which: NDArray[np.bool_]) -> str:

@@ -38,6 +38,7 @@ class RowCondition(Protocol):
     @property
     def constants(self) -> tuple[str, ...]:
         """The texts and numbers in it, as text: a rejected record with one of them may be such a row."""
+        return ()
 
     def share(self, stats: Mapping[str, Any]) -> Share:
         """Which share of a file's rows it selects, by the file's statistics; "some" if they do not tell."""
@@ -50,7 +51,7 @@ class RowCondition(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class BeforeTick:
+class BeforeTick(RowCondition):
     """Selects the rows of ticks before `tick`; none without a time."""
 
     tick: int
@@ -59,11 +60,6 @@ class BeforeTick:
     def columns(self) -> tuple[str, ...]:
         """The column of ticks."""
         return (_TICK,)
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None: an expiry purges no rows."""
-        return ()
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""
@@ -82,7 +78,7 @@ class BeforeTick:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(RowCondition):
     """Selects the rows with a time from `start` on and before `stop`, in microseconds since 1970.
 
     None leaves a side open; a row without a time is not selected.
@@ -114,11 +110,6 @@ class TimeRange:
     def columns(self) -> tuple[str, ...]:
         """The column of times."""
         return (self.time.column.name,)
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None: a range of times is no value of a row."""
-        return ()
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""

@@ -227,7 +227,9 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] 
     plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
     left = removed.rows_by_step(plans)
     if not with_kept:
-        found = {name: _with_rows(runs, removed, left) for name, runs in found.items()}
+        for runs in found.values():
+            for run in removed.emptied(run_tables.nets_of(runs), left):
+                del runs[run]
         if not any(found.values()):
             return None
     with work.phase("remove"):
@@ -249,14 +251,6 @@ def _runs_to_build(work: Work, removed: Removed, *, with_kept: bool) -> dict[str
         }
         for name, table in zip(names, tables.find_tables(work.store, *names), strict=True)
     }
-
-
-def _with_rows(
-    runs: Mapping[Run, list[DataFile]], removed: Removed, left: Mapping[int, int]
-) -> dict[Run, list[DataFile]]:
-    """The runs of which a row is left; `left` has how many rows each step has."""
-    emptied = removed.emptied(run_tables.nets_of(runs), left)
-    return {run: files for run, files in runs.items() if run not in emptied}
 
 
 def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int]) -> _Waiting:

@@ -74,10 +74,5 @@ def cast_input(options: Options, rows: Input, schema: pa.Schema) -> pa.RecordBat
     """The columns of the schema, in memory, with its types; InputError if one does not fit the options."""
     types, stored = options.with_token_types(column_types(rows.fields())), dict(options.columns)
     check_types({name: types[name] for name in schema.names if name in stored}, stored)
-    return single_batch(pa.Table.from_batches(rows.each(schema.names, _CastRows(schema)), schema))
-
-
-def single_batch(rows: pa.Table) -> pa.RecordBatch:
-    """The rows of a table as one batch."""
-    columns = [column.combine_chunks() for column in rows.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    table = pa.Table.from_batches(rows.each(schema.names, _CastRows(schema)), schema)
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=schema)

@@ -16,7 +16,7 @@ After a crash, the same call goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
@@ -39,7 +39,6 @@ from tidemark.warehouse.delta.table_names import (
 )
 from tidemark.warehouse.events import purges
 from tidemark.warehouse.events.purges import Certificate
-from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NOTHING, Removed, read_removals, removed_at
 from tidemark.warehouse.events.removed_rows import read_batches
 from tidemark.warehouse.ledger import ledger_table
@@ -127,19 +126,16 @@ def _left_over(store: Store, options: Options, one: Certificate, grace_us: int) 
         clean = named & happened if name == REMOVED else named
         if name not in {LEDGER, REMOVED} and not is_dropped:
             clean |= _since_the_fence(store, name, table, one)
+        newest_us = one.left_ms * 1000 + grace_us + _CLOCKS_US
         old = [
             path
             for path, written in files.items()
             if not path.startswith("_delta_log/")
-            and (_is_dead(path, removed) or (path not in clean and _is_from_before(written, one, grace_us)))
+            and (_is_dead(path, removed) or (path not in clean and written * 1000 <= newest_us))
         ]
         if old:
             waits.append(f"{len(old)} files of {name} are kept for a grace, such as {old[0]}")
     return waits
-
-
-def _is_from_before(written: int, one: Certificate, grace_us: int) -> bool:
-    return written * 1000 <= one.left_ms * 1000 + grace_us + _CLOCKS_US
 
 
 def _since_the_fence(store: Store, name: str, table: DeltaTable, one: Certificate) -> set[str]:
@@ -171,26 +167,17 @@ def _summaries(store: Store, removed: Removed) -> list[str]:
     return [
         f"{LEDGER} has a summary of {span.text}"
         for span in sorted(set(chain.from_iterable(spans)))
-        if _overlaps(span, batches.get(span.source, set()))
+        if any(span.first <= number <= span.last for number in batches.get(span.source, ()))
     ]
-
-
-def _overlaps(span: BatchRange, numbers: set[int]) -> bool:
-    return any(span.first <= number <= span.last for number in numbers)
 
 
 def _is_dropped(options: Options, name: str, one: Certificate) -> bool:
     """Whether the table is that of a measure, key or group that was dropped before the first stage ended."""
-    at = _dropped_at(options).get(name)
-    return at is not None and at <= one.left_ms * 1000
-
-
-def _dropped_at(options: Options) -> Mapping[str, int]:
-    return {
-        table: at
-        for name, at in options.dropped.items()
-        for table in (name, *([marks_of(name)] if is_runs_table(name) else []))
-    }
+    return any(
+        name in {dropped, *([marks_of(dropped)] if is_runs_table(dropped) else [])}
+        for dropped, at in options.dropped.items()
+        if at <= one.left_ms * 1000
+    )
 
 
 def _cut_logs(store: Store, options: Options, one: Certificate) -> None:

@@ -27,10 +27,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from deltalake.transaction import AddAction, RemoveAction
 
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
@@ -137,7 +135,8 @@ def _forget_records(store: Store, constants: Sequence[str]) -> None:
         gone: list[tuple[str, int, int]] = []
         for file in data_files.list_files(race.table):
             rows = data_files.read_file(store, REJECTED, file.path)
-            texts = ["\n".join(map(str, filter(None, row.values()))) for row in _texts_of(rows)]
+            told = rows.drop_columns(["source", "batch", "rejected_at"])  # what may quote a record is left
+            texts = ["\n".join(map(str, filter(None, row.values()))) for row in told.to_pylist()]
             stays = np.flatnonzero([wanted.search(text) is None for text in texts])
             if len(stays) == rows.num_rows:
                 continue
@@ -148,13 +147,6 @@ def _forget_records(store: Store, constants: Sequence[str]) -> None:
                 actions.append(rejected.write_rows(store, source, batch, rows.take(arrow_array(stays))))
         if not actions or race.commit(actions, notes=purges.note_of(tuple(gone))):
             return
-
-
-def _texts_of(rows: pa.Table) -> list[dict[str, Any]]:
-    """The texts that may quote a record, for each record."""
-    named = [name for name in rows.schema.names if name not in {"source", "batch", "rejected_at"}]
-    found: list[dict[str, Any]] = rows.select(named).to_pylist()
-    return found
 
 
 def _pattern(constants: Sequence[str]) -> re.Pattern[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from tidemark.warehouse.delta import tables
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.events import removals
 from tidemark.warehouse.events.purges import Certificate
 from tidemark.warehouse.events.removals import Removal, RemovedPart
@@ -16,7 +16,7 @@ from tidemark.warehouse.events.removed_rows import RemovedFile, read_batches, re
 from tidemark.warehouse.events.steps import planned_batches
 from tidemark.warehouse.removals.room_to_keep import room_for
 from tidemark.warehouse.removals.rows_to_remove import Wanted, open_complete, parts_of, select_live
-from tidemark.warehouse.removals.select import count_by_batch, select, selected_files
+from tidemark.warehouse.removals.select import count_by_batch, select
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.work import Work
 
@@ -104,7 +104,8 @@ def planned(work: Work, wanted: Wanted) -> RemovalReport:
     report.live_rows = sum(count_by_batch(live).values())
     report.batches = len(count_by_batch(selected))
     report.files_rewritten = len(selected)
-    size = sum(file.size for file in selected_files([one for one in selected if not one.is_whole], events))
+    cut = {one.path for one in selected if not one.is_whole}
+    size = sum(file.size for file in data_files.list_files(events) if file.path in cut)
     room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
     left = removals.removed_at(work.store, events).rows_by_step(plans)
     left.subtract(by_step)

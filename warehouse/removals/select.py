@@ -153,13 +153,4 @@ def select(
 
 def count_by_batch(selected: Iterable[Selected]) -> Counter[BatchNumber]:
     """How many rows are selected of each batch."""
-    total = Counter[BatchNumber]()
-    for one in selected:
-        total += one.counts
-    return total
-
-
-def selected_files(selected: Iterable[Selected], events: DeltaTable) -> list[DataFile]:
-    """The files of the table that have selected rows."""
-    paths = {one.path for one in selected}
-    return [file for file in list_files(events) if file.path in paths]
+    return sum((one.counts for one in selected), Counter[BatchNumber]())

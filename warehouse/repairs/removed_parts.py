@@ -103,8 +103,3 @@ def _parts(
 def _ledger_ranges(store: Store, damage: LedgerDamage) -> list[BatchRange]:
     found = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER), without=set(damage.faults))
     return list(chain.from_iterable(found.values()))
-
-
-def move_records(store: Store, parts: LostParts) -> None:
-    """Lets the records of removals name the new step and its parts."""
-    removals.replace_records(store, parts.moved)

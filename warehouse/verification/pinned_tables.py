@@ -121,14 +121,11 @@ def pin_tables(uri: str | os.PathLike[str], storage_options: dict[str, str] | No
     idle_tables.forget(store)
     snapshot = open_snapshot(uri, storage_options).newest()
     marks_tables = [projection.marks_table for projection in snapshot.options.projections]
-    names = (STEPS, *marks_tables, REJECTED, *_purges(snapshot.store), EVENTS)
+    purges = [PURGES] if table_open.exists(snapshot.store, PURGES) else []
+    names = (STEPS, *marks_tables, REJECTED, *purges, EVENTS)
     if SIGNED in snapshot.options.features:
         names = (*names, REMOVALS, REMOVED)
     return PinnedTables(snapshot, {name: _open(snapshot.store, name) for name in names})
-
-
-def _purges(store: Store) -> list[str]:
-    return [PURGES] if table_open.exists(store, PURGES) else []
 
 
 def _open(store: Store, name: str) -> Opened:
