@@ -3,6 +3,9 @@
 A load sorts one step for all projections in one job; a repair sorts the steps of a run that is damaged. If a
 projection has more rows than one task holds, the tasks write sorted chunks, and a second job merges these as
 runs are merged.
+
+Every attempt has a unique name, which is part of the paths of its files. So two loads that write the same run
+never write the same file. Maintenance deletes the files of attempts that were never committed.
 """
 
 from __future__ import annotations
@@ -12,18 +15,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import Cells
 from tidemark.warehouse.delta.data_files import DataFile
+from tidemark.warehouse.delta.retries import delete_folder
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.reader import BatchRange, files_of_batches, split_row_groups
 from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
 from tidemark.warehouse.loads import tasks
-from tidemark.warehouse.loads.run_paths import Attempt
 from tidemark.warehouse.runs import companion_marks, run_tables
 from tidemark.warehouse.runs.cuts import SortedInput, merge_cost, plan_slices
 from tidemark.warehouse.runs.levels import Merge, Run
@@ -37,6 +40,39 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from tidemark.warehouse.execution.executors import Executor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to write `run`; `name` is unique.
+
+    `chunk_store` is where sorted chunks are written; a merge of runs writes none.
+    """
+
+    work: Work
+    run: Run
+    name: str
+    chunk_store: Store
+
+    def file_path(self, projection: Projection[Any], number: int) -> str:
+        """The path of the run's file with this number."""
+        return run_tables.run_path(projection, self.run, self.name, number)
+
+    def chunks_folder(self, projection: Projection[Any]) -> str:
+        """The folder of sorted chunks, which a merge will read. Delta ignores names that start with '_'."""
+        return f"{projection.runs_table}/_chunks/{self.name}"
+
+    def group_by_file(self, slices: Sequence[T], rows: int) -> list[tuple[T, ...]]:
+        """Groups the slices of a merge of `rows` rows: each group is one file, written by one task.
+
+        A file gets an equal share of the rows per core, within the limits of `Tuning.file_rows`.
+        """
+        least, most = self.work.store.tuning.file_rows
+        file_rows = min(most, max(least, rows // self.work.executor.cores))
+        per_file = max(1, file_rows // self.work.store.tuning.slice_rows)
+        return [tuple(slices[start : start + per_file]) for start in range(0, len(slices), per_file)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,14 +196,17 @@ def _sort_tasks(
     """One task for each share of the row groups of `events`; at least one task."""
     share_rows = attempt.work.store.tuning.sort_rows // len(projections)
     shares = split_row_groups(attempt.work.store.filesystem(), event_files, share_rows)
-    run_paths = {one.runs_table: attempt.file_path(one, 0) for one in projections if len(shares) <= 1}
     return [
         tasks.SortTask(
             attempt.work.store,
             batches,
             tuple(share),
             tuple(
-                tasks.SortOutput(one, attempt.chunk_path(one, number), run_paths.get(one.runs_table))
+                tasks.SortOutput(
+                    one,
+                    f"{attempt.chunks_folder(one)}/{number:05d}.parquet",
+                    attempt.file_path(one, 0) if len(shares) <= 1 else None,
+                )
                 for one in projections
             ),
             attempt.work.options.eps,
@@ -185,7 +224,7 @@ def _finish_sort(attempt: Attempt, projection: Projection[Any], parts: Sequence[
     if not all(part.is_run for part in parts):
         chunks = [SortedInput.of_chunk(file) for file in files]
         files = _merge(attempt, projection, chunks, totals, attempt.chunk_store)
-        attempt.delete_chunks(projection)
+        delete_folder(attempt.chunk_store.filesystem(), attempt.chunks_folder(projection))
     return _new_run(attempt, projection, files, totals, [part.cells for part in parts])
 
 
@@ -217,7 +256,7 @@ def _merge(
     rows, min_block_cost = sum(source.rows for source in inputs), projection.min_block_cost
     slices = plan_slices(
         inputs,
-        -(-merge_cost(inputs, min_block_cost) // attempt.slice_rows),
+        -(-merge_cost(inputs, min_block_cost) // attempt.work.store.tuning.slice_rows),
         min_block_cost=min_block_cost,
         split=not projection.merges_equal,
     )
