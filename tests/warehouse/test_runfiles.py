@@ -49,7 +49,7 @@ def check(file: MarkedFile, folder: Path, rows: Rows, grain: int, span: int) -> 
     assert file.rows == n
     assert file.size == (folder / file.path).stat().st_size
     assert file.positions.tolist() == sorted({*range(0, n, grain), *([n - 1] if n else [])})
-    (marks,), spans = file.sort_keys, file.extra
+    (marks,), spans = file.sort_keys, file.extra.spans
     assert isinstance(spans, Spans)
     assert isinstance(marks, np.ndarray)
     assert marks.tolist() == values[file.positions].tolist()

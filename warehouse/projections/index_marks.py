@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,8 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array
 from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.projections.placed_rows import PlacedRows
-from tidemark.warehouse.projections.span_marks import SpanMarkChecker, SpanMarkCollector, SpanMarks
-from tidemark.warehouse.projections.spans import Spans
-from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, RunFile
-from tidemark.warehouse.runs.projection import MarkedFile
+from tidemark.warehouse.projections.span_marks import SpanMarks
+from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,13 +65,6 @@ class IndexMarks(SpanMarks):
         return found
 
 
-class SpansAndPlaces(NamedTuple):
-    """`MarkedFile.extra` of an index."""
-
-    spans: Spans
-    places: Places
-
-
 def _places_of(rows: PlacedRows) -> Places:
     """The places of rows, of which there is at least one."""
     files = rows.files
@@ -84,40 +74,21 @@ def _places_of(rows: PlacedRows) -> Places:
     return Places.of(as_numpy(coded.dictionary), np.bincount(as_numpy(coded.indices)))
 
 
-class IndexMarkCollector:
-    """Collects the marks of a file, and the rows of each file of `events`."""
+class RunPlaces:
+    """Collects the rows of each file of `events` that a file or a run has."""
 
-    def __init__(self, marks: SpanMarkCollector) -> None:
-        self._marks, self._places = marks, Places.joined([])
-
-    def add(self, rows: PlacedRows, blocks: NDArray[np.int64]) -> None:
-        """Adds the next rows."""
-        self._marks.add(rows, blocks)
-        self._places = Places.joined([self._places, _places_of(rows)])
-
-    def finish(self, path: str, size: int) -> MarkedFile:
-        """The file with its marks and places."""
-        file = self._marks.finish(path, size)
-        return replace(file, extra=SpansAndPlaces(file.extra, self._places))
-
-
-class IndexMarkChecker:
-    """Compares the rows of a run with its marks, its counts by span and tick, and its places."""
-
-    def __init__(self, marks: Any) -> None:
-        self._marks, self._checker, self._places = marks, SpanMarkChecker(marks), Places.joined([])
-
-    def begin(self, file: RunFile) -> None:
-        """Starts a file."""
-        self._checker.begin(file)
+    def __init__(self) -> None:
+        self._places = Places.joined([])
 
     def add(self, rows: PlacedRows) -> None:
-        """Compares the marks in the next rows; DamagedWarehouse if they differ."""
-        self._checker.add(rows)
+        """Adds the next rows."""
         self._places = Places.joined([self._places, _places_of(rows)])
 
-    def finish(self) -> None:
-        """Compares the counts and the places after the last row; DamagedWarehouse if they differ."""
-        self._checker.finish()
-        if self._marks.places().to_bytes() != self._places.to_bytes():
-            raise DamagedWarehouse(f"the places of run {self._marks.run.name} do not match its rows")
+    def finish(self) -> Places:
+        """The places of all rows added."""
+        return self._places
+
+    def check(self, marks: IndexMarks) -> None:
+        """DamagedWarehouse unless the marks have these places."""
+        if marks.places().to_bytes() != self._places.to_bytes():
+            raise DamagedWarehouse(f"the places of run {marks.run.name} do not match its rows")

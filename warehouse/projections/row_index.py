@@ -42,15 +42,16 @@ from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.included_columns import read_column, stored_column, stored_numbers
-from tidemark.warehouse.projections.index_marks import (
-    IndexMarkChecker,
-    IndexMarkCollector,
-    IndexMarks,
-    Places,
-)
+from tidemark.warehouse.projections.index_marks import IndexMarks, Places, RunPlaces
 from tidemark.warehouse.projections.key_statistics import key_statistics
 from tidemark.warehouse.projections.placed_rows import PlacedRows, no_rows, sort_rows
-from tidemark.warehouse.projections.span_marks import MarkColumn, SpanMarks, span_mark_collector
+from tidemark.warehouse.projections.span_marks import (
+    MarkColumn,
+    SpanMarkChecker,
+    SpanMarkCollector,
+    SpanMarks,
+    span_mark_collector,
+)
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import CONTENT_FIELD, PLACES_GROUP, MarksFile
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, RunSpec, SortKey
@@ -269,16 +270,15 @@ class RowIndex(Projection[PlacedRows]):
         """Delta's statistics: of the tick and of the value."""
         return key_statistics(self.column, (VALUE, FILE, ROW), ends, {TICK: ticks})
 
-    def collector(self, run_spec: RunSpec | None) -> IndexMarkCollector:
+    def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
         """Collects marks at the grain that eps requires, and the rows of each file."""
-        return IndexMarkCollector(span_mark_collector(self, run_spec))
+        return span_mark_collector(self, run_spec, RunPlaces())
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, the spans, and the rows of each file."""
-        spans = [replace(file, extra=file.extra.spans) for file in files]
-        content = Places.joined([file.extra.places for file in files]).to_bytes()
+        content = Places.joined([file.extra.more for file in files]).to_bytes()
         places = pa.table({CONTENT_FIELD.name: pa.array([content], CONTENT_FIELD.type)})
-        return {**span_marks.to_arrow(self._mark_columns, spans, totals), PLACES_GROUP: places}
+        return {**span_marks.to_arrow(self._mark_columns, files, totals), PLACES_GROUP: places}
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> IndexMarks:
         """Reads the marks; their `spans` and `places` are read on demand."""
@@ -288,9 +288,9 @@ class RowIndex(Projection[PlacedRows]):
         """Whether the rows ascend by value."""
         return rows.ascends()
 
-    def checker(self, marks: SpanMarks) -> IndexMarkChecker:
+    def checker(self, marks: SpanMarks) -> SpanMarkChecker:
         """Returns a checker of the marks, the counts, and the rows of each file."""
-        return IndexMarkChecker(marks)
+        return SpanMarkChecker(marks, RunPlaces())
 
     def digest(self, rows: PlacedRows) -> int:
         """The sum of the hashes of the rows with all of their columns, modulo 2**64."""

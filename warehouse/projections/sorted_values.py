@@ -22,13 +22,16 @@ from tidemark.warehouse.delta.table_names import marks_table, runs_table
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
-from tidemark.warehouse.projections.span_marks import MarkColumn, span_mark_collector
-from tidemark.warehouse.projections.value_marks import ValueMarks
-from tidemark.warehouse.projections.value_sums import SumChecker, SumCollector, sums_table
+from tidemark.warehouse.projections.span_marks import (
+    MarkColumn,
+    SpanMarkChecker,
+    SpanMarkCollector,
+    span_mark_collector,
+)
+from tidemark.warehouse.projections.value_marks import RunSums, ValueMarks, sums_table
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.marks import SUMS_GROUP, MarksFile
 from tidemark.warehouse.runs.projection import (
-    Collector,
     MarkedFile,
     Projection,
     RunSpec,
@@ -187,9 +190,9 @@ class SortedValues(Projection[ValueRows]):
             else {**common, "column_encoding": {"value": "DELTA_BINARY_PACKED"}}
         )
 
-    def collector(self, run_spec: RunSpec | None) -> Collector[ValueRows]:
+    def collector(self, run_spec: RunSpec | None) -> SpanMarkCollector:
         """Collects marks at the grain that eps requires, and sums; the marks of a chunk at its blocks."""
-        return SumCollector(span_mark_collector(self, run_spec), run_spec)
+        return span_mark_collector(self, run_spec, None if run_spec is None else RunSums.of(run_spec.totals))
 
     def statistics(self, ends: tuple[SortKey, SortKey] | None, ticks: NDArray[np.int64]) -> dict[str, Any]:
         """Delta's exact statistics. Infinities are not valid JSON: then both value bounds are left out."""
@@ -205,8 +208,7 @@ class SortedValues(Projection[ValueRows]):
 
     def marks_tables(self, files: Sequence[MarkedFile], totals: TickCounts) -> Mapping[str, pa.Table]:
         """The header, the marks, the spans and the sums."""
-        with_spans = [replace(file, extra=file.extra.spans) for file in files]
-        return {**span_marks.to_arrow(self._mark_columns, with_spans, totals), **sums_table(files)}
+        return {**span_marks.to_arrow(self._mark_columns, files, totals), **sums_table(files)}
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> ValueMarks:
         """Reads the marks."""
@@ -218,9 +220,9 @@ class SortedValues(Projection[ValueRows]):
         values = rows.values
         return bool(np.all(values[:-1] <= values[1:])) and not np.isnan(values).any()
 
-    def checker(self, marks: ValueMarks) -> SumChecker:
+    def checker(self, marks: ValueMarks) -> SpanMarkChecker:
         """Returns a checker of the marks, the counts by span and tick, and the sums."""
-        return SumChecker(marks)
+        return SpanMarkChecker(marks, RunSums(marks.totals.ticks) if marks.has_sums else None)
 
     def digest(self, rows: ValueRows) -> int:
         """The sum of the hashes of (value, tick), modulo 2**64."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +118,13 @@ class TickedProjection(Protocol):
         """
 
 
+class FileSpans(NamedTuple):
+    """`MarkedFile.extra`: the counts by span and tick, and what else the marks of the projection have."""
+
+    spans: Spans
+    more: Any
+
+
 @dataclass(frozen=True, slots=True)
 class SpanMarks:
     """The marks of one run.
@@ -156,6 +163,19 @@ class SpanMarks:
             raise DamagedWarehouse(f"the marks of run {self.run.name} do not match its {self.rows} rows.")
 
 
+class More(Protocol):
+    """Collects what marks have beside the counts by span and tick, of all rows of a file or run."""
+
+    def add(self, rows: Any) -> None:
+        """Adds the next rows, at least one."""
+
+    def finish(self) -> Any:
+        """What `FileSpans.more` has of the rows."""
+
+    def check(self, marks: Any) -> None:
+        """DamagedWarehouse unless the marks of the run have that."""
+
+
 M = TypeVar("M", bound=SpanMarks)
 
 
@@ -180,7 +200,7 @@ def to_arrow(
     }
     firsts = np.cumsum([0, *(file.rows for file in files)])[:-1].tolist()
     marks = [_mark_rows(columns, file, first) for file, first in zip(files, firsts, strict=True)]
-    spans = Spans.concat([(first, file.extra) for file, first in zip(files, firsts, strict=True)])
+    spans = Spans.concat([(first, file.extra.spans) for file, first in zip(files, firsts, strict=True)])
     return {
         HEADER_GROUP: pa.table(header),
         MARKS_GROUP: pa.concat_tables(marks),
@@ -221,8 +241,11 @@ def read(
 class SpanMarkCollector:
     """Collects the marks of sorted rows: a mark every `grain` rows, a span every `span_rows` rows."""
 
-    def __init__(self, projection: TickedProjection, grain: int, span_rows: int) -> None:
+    def __init__(
+        self, projection: TickedProjection, grain: int, span_rows: int, more: More | None = None
+    ) -> None:
         self.projection, self.grain, self.span_rows, self.rows = projection, grain, span_rows, 0
+        self.more = more
         self.positions: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         self.sort_columns = [projection.merge([]).sort_columns(self.positions[0])]
         self.ends: tuple[SortKey, SortKey] | None = None  # of the first and the last row
@@ -239,6 +262,8 @@ class SpanMarkCollector:
         self.last = rows.sort_columns(np.array([count - 1]))
         self.cells.append(count_cells((np.arange(count) + self.rows) // self.span_rows, ticks))
         self.rows += count
+        if self.more is not None:
+            self.more.add(rows)
 
     def finish(self, path: str, size: int) -> MarkedFile:
         """The file with its marks: the first row, every `grain`-th row after it, and the last row."""
@@ -248,6 +273,7 @@ class SpanMarkCollector:
             self.sort_columns.append(self.last)
         spans, ticks, counts = sum_cells(self.cells)
         starts, span_indices = np.unique(spans, return_inverse=True)
+        found = Spans.of(starts * self.span_rows, span_indices, ticks, counts)
         return MarkedFile(
             path=path,
             rows=self.rows,
@@ -256,26 +282,28 @@ class SpanMarkCollector:
             positions=positions,
             sort_keys=tuple(join_names(column) for column in zip(*self.sort_columns, strict=True)),
             stats=self.projection.statistics(self.ends, ticks),
-            extra=Spans.of(starts * self.span_rows, span_indices, ticks, counts),
+            extra=FileSpans(found, None if self.more is None else self.more.finish()),
         )
 
 
-def span_mark_collector(projection: TickedProjection, run_spec: RunSpec | None) -> SpanMarkCollector:
+def span_mark_collector(
+    projection: TickedProjection, run_spec: RunSpec | None, more: More | None = None
+) -> SpanMarkCollector:
     """Collects the marks of a run's file at the grain that eps requires; of a chunk, one at each block."""
     tuning = projection.tuning
     if run_spec is None:
-        return SpanMarkCollector(projection, tuning.block_rows, SINGLE_SPAN_ROWS)
+        return SpanMarkCollector(projection, tuning.block_rows, SINGLE_SPAN_ROWS, more)
     grain = choose_grain(run_spec.rows, run_spec.eps, tuning.block_rows)
     ticks = len(run_spec.totals.ticks)
     span_rows = choose_span_rows(run_spec.rows, grain, ticks, tuning.span_cells)
-    return SpanMarkCollector(projection, grain, span_rows)
+    return SpanMarkCollector(projection, grain, span_rows, more)
 
 
 class SpanMarkChecker:
-    """Compares the rows of a run with its marks and its counts by span and tick."""
+    """Compares the rows of a run with its marks, its counts by span and tick, and what else they have."""
 
-    def __init__(self, marks: SpanMarks) -> None:
-        self.marks, self.path, self.rows = marks, "", 0
+    def __init__(self, marks: SpanMarks, more: More | None = None) -> None:
+        self.marks, self.more, self.path, self.rows = marks, more, "", 0
         self.spans = marks.spans()
         self.edges = np.append(self.spans.starts, marks.rows)
         self.cells: list[SpanTickCounts] = []
@@ -296,8 +324,12 @@ class SpanMarkChecker:
         spans = np.searchsorted(self.edges, self.rows + np.arange(len(rows)), side="right") - 1
         self.cells.append(count_cells(spans, rows.ticks))
         self.rows += len(rows)
+        if self.more is not None:
+            self.more.add(rows)
 
     def finish(self) -> None:
-        """Compares the counts by span and tick after the last row; DamagedWarehouse if they differ."""
+        """Compares the counts and the rest after the last row; DamagedWarehouse if they differ."""
         if not self.spans.equals(Spans.of(self.spans.starts, *sum_cells(self.cells))):
             raise DamagedWarehouse(f"the counts by tick of run {self.marks.run.name} do not match its rows")
+        if self.more is not None:
+            self.more.check(self.marks)
