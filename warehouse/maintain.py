@@ -363,9 +363,10 @@ def _compact_ledger(
         compaction = write_compaction(store, race.table, loaded, planned_batches(plans), grace_us)
         if compaction is None:
             return 0
-        if race.commit(compaction.actions):
+        actions, rows_removed = compaction
+        if race.commit(actions):
             report.compacted[LEDGER] = (before, len(data_files.list_files(tables.open_table(store, LEDGER))))
-            return compaction.rows_removed
+            return rows_removed
 
 
 def _loaded(plan: StepPlan, runs: _RunsByTable, grace_us: int) -> bool:

@@ -7,7 +7,6 @@ expected one, and finds the version of the table that still has the rows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -110,20 +109,11 @@ def is_complete(store: Store, files: Sequence[DataFile], expected: Mapping[Batch
     """
     ranges = list(expected)
     stated, others = stated_rows(files, ranges)
-    if stated.total() + sum(file.rows for file in others) == sum(expected.values()):
-        return all(file.rows >= 0 for file in others) or _counted(store, stated, others, expected)
-    return _counted(store, stated, others, expected)
-
-
-def _counted(
-    store: Store,
-    stated: Counter[tuple[str, int]],
-    others: Sequence[DataFile],
-    expected: Mapping[BatchRange, int],
-) -> bool:
-    shares = map(EventRowGroups.whole_file, others)
-    found = stated + count_rows(store, shares, list(expected))
-    return all(map(_EventCounts(found).has, expected.items()))
+    adds_up = stated.total() + sum(file.rows for file in others) == sum(expected.values())
+    if adds_up and all(file.rows >= 0 for file in others):
+        return True
+    actual = _EventCounts(stated + count_rows(store, map(EventRowGroups.whole_file, others), ranges))
+    return all(actual.of(batches) == rows for batches, rows in expected.items())
 
 
 def check_complete(store: Store, files: Sequence[DataFile], expected: Mapping[BatchRange, int]) -> None:
@@ -189,12 +179,7 @@ class _EventCounts:
             batches, rows_of = np.array(sorted(pairs), dtype=np.int64).T
             self._sources[source] = batches, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows_of)])
 
-    def has(self, expected: tuple[BatchRange, int]) -> bool:
-        """Whether a range has a number of rows."""
-        return self.of(expected[0]) == expected[1]
-
     def of(self, batches: BatchRange) -> int:
-        """The rows of a range."""
         if batches.source not in self._sources:
             return 0
         numbers, rows_before = self._sources[batches.source]

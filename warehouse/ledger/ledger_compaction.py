@@ -12,7 +12,6 @@ repeated its rows for the grace. Readers whose snapshot is younger than the grac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -29,22 +28,16 @@ from tidemark.warehouse.ledger import ledger_table
 _LEDGER_FILES = 8  # files that are not of one live range; if there are more, they are joined
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """The actions of one commit that compacts the ledger, and how many rows it removes."""
-
-    actions: list[Any]
-    rows_removed: int
-
-
 def write_compaction(
     store: Store,
     table: DeltaTable,
     loaded: Sequence[BatchRange],
     planned: Sequence[BatchRange],
     grace_us: int,
-) -> Compaction | None:
+) -> tuple[list[Any], int] | None:
     """Writes the files of a compaction and commits nothing; None if there is nothing to compact.
+
+    Returns the actions of its commit, and how many rows it removes.
 
     `table` is the ledger. `loaded` are the ranges that history has had for the grace, `planned` those of all
     plans.
@@ -73,7 +66,7 @@ def write_compaction(
     joined = pa.concat_tables(rest, promote_options="default")
     if len(joined):
         actions.append(data_files.write_file(store, LEDGER, joined, f"{data_files.unique_name()}.parquet"))
-    return Compaction(actions, rows_removed)
+    return actions, rows_removed
 
 
 def _dropped(

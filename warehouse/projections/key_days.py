@@ -156,6 +156,7 @@ class DayCollector:
 
     def __init__(self, totals: TickCounts, ticks_a_day: int) -> None:
         self._calendar = calendar = _Calendar(totals.ticks, ticks_a_day)
+        self._sample = calendar.sample
         self._rows = int(totals.counts.sum())
         self._days = np.zeros(len(calendar.day_firsts), np.int64)
         self._weeks = np.zeros(len(calendar.week_firsts), np.int64)
@@ -187,10 +188,6 @@ class DayCollector:
         self._waiting.append((owners[kept], found[kept]))
         if sum(len(part) for part, _ in self._waiting) > 2 * max(PART_KEYS, len(self._days) * self._sample):
             self._prune(self._sample)
-
-    @property
-    def _sample(self) -> int:
-        return self._calendar.sample
 
     def _prune(self, most: int) -> tuple[Ints, Hashes]:
         owners, hashes, self._limits = _least(self._waiting, self._limits, most)

@@ -203,7 +203,7 @@ class RowIndex(Projection[PlacedRows]):
             if rows.texts is None:
                 return fixed_block_edges(len(rows), most)
             return bounded_block_edges(rows.values, name_sizes(rows.texts), most, most_bytes)
-        sizes = np.sum([_sizes(column) for column in texts], axis=0)
+        sizes = np.sum([name_sizes(empty_for_null(column)) for column in texts], axis=0)
         if rows.texts is not None:  # a text is stored once in a block
             is_first = np.diff(rows.values, prepend=-1) != 0
             sizes += np.where(is_first, name_sizes(rows.texts)[rows.values], 0)
@@ -299,11 +299,6 @@ class RowIndex(Projection[PlacedRows]):
     def content_digest(self, rows: PlacedRows) -> int:
         """The sum of the hashes of the rows without their places, because the place of a row may change."""
         return rows.digest(with_places=False)
-
-
-def _sizes(texts: pa.Array) -> NDArray[np.int64]:
-    """The bytes of each text; 0 for NULL."""
-    return name_sizes(empty_for_null(texts))
 
 
 def _stored_texts(key: Key, rows: PlacedRows) -> pa.DictionaryArray:

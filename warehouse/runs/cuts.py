@@ -87,20 +87,12 @@ class MergeCut:
 
 
 @dataclass(frozen=True, slots=True)
-class InputRange:
-    """The rows of one input that may lie in a slice: `start` inclusive, `stop` exclusive."""
-
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True)
 class MergeSlice:
     """The rows between two cuts; None: no cut on that side. `input_ranges[j]` bounds the rows of input j."""
 
     lower: MergeCut | None
     upper: MergeCut | None
-    input_ranges: tuple[InputRange, ...]
+    input_ranges: tuple[range, ...]
 
 
 def merge_cost(inputs: Sequence[SortedInput], min_block_cost: int = 0) -> int:
@@ -192,10 +184,10 @@ def _mark_order(sort_keys: Sequence[SortColumns]) -> NDArray[np.int64]:
 
 def _input_range(
     sorted_input: SortedInput, source: int, lower: MergeCut | None, upper: MergeCut | None
-) -> InputRange:
+) -> range:
     start = 0 if lower is None else _rows_before_bounds(sorted_input, source, lower)[0]
     stop = sorted_input.rows if upper is None else _rows_before_bounds(sorted_input, source, upper)[1]
-    return InputRange(start, max(start, stop))
+    return range(start, max(start, stop))
 
 
 def _rows_before_bounds(sorted_input: SortedInput, source: int, cut: MergeCut) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from tidemark.warehouse.integrity.digests import column_digest, columns_by_name
 from tidemark.warehouse.integrity.parquet_writer import ParquetWriter
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
-from tidemark.warehouse.runs.cuts import InputRange, MergeSlice, SortedInput, clip_to_slice
+from tidemark.warehouse.runs.cuts import MergeSlice, SortedInput, clip_to_slice
 from tidemark.warehouse.runs.marks import STATISTICS_COLUMN, FileDigests, RunFile, statistics_digest
 from tidemark.warehouse.runs.projection import MarkedFile, Projection, R, RunSpec
 
@@ -67,7 +67,7 @@ class InputReader(Generic[R]):
                 offset += len(rows)
                 yield part
 
-    def _tables(self, rows: InputRange) -> Iterator[pa.Table]:
+    def _tables(self, rows: range) -> Iterator[pa.Table]:
         """The rows of the range: a table for each file with some; reads only row groups with rows of it."""
         for file in self._files:
             low, high = max(rows.start - file.first, 0), min(rows.stop - file.first, file.rows)
