@@ -157,7 +157,6 @@ class CodeSums:
         return digits
 
     def _digits_of_whole(self, numbers: Ints) -> Digits:
-        """The digits of integers."""
         digits = self._room[1 : _DIGITS_OF + 1, : len(numbers)]
         for count, digit in enumerate(digits, 1):
             if max(-int(numbers.min()), int(numbers.max())) <= 1 << (_DIGIT - 1):
@@ -285,7 +284,6 @@ def _blocks(rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 
 
 def _most_squares(numbers: NDArray[np.float64]) -> float:
-    """The greatest sum of squares of a block."""
     return max(float(np.vecdot(block, block).max()) for block in _blocks(numbers))
 
 
@@ -300,7 +298,6 @@ def _exponent(number: float) -> int:
 
 
 def _sums_of(unit: int, limbs: Sequence[int]) -> Sums:
-    """The sums of the numbers of a code and unit."""
     total = squares = 0
     for digit in reversed(limbs[_DIGITS]):
         total = (total << _DIGIT) + digit

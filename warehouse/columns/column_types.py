@@ -121,9 +121,7 @@ class ColumnType:
     text_pattern: str | None = None
 
     is_number: ClassVar[bool] = True  # whether its values in Python are plain numbers: int, float or Decimal
-    is_token: ClassVar[bool] = (
-        False  # whether its values are tokens, which are equal or not, and have no order
-    )
+    is_token: ClassVar[bool] = False  # whether its values are tokens: equal or not, without an order
 
     @property
     def delta(self) -> str:

@@ -156,5 +156,4 @@ def _root(numerator: int, denominator: int) -> float:
 
 
 def _shifted(number: int, digits: int) -> int:
-    """The number times 2**digits, which is whole."""
     return number << digits if digits >= 0 else number >> -digits

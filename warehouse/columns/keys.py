@@ -50,9 +50,7 @@ from tidemark.warehouse.private.tokens import utf8_of
 
 Name: TypeAlias = int | bytes
 Names: TypeAlias = NDArray[np.int64] | TextNames  # (k,)
-SortValue: TypeAlias = (
-    Name | float
-)  # a value of a column by which rows are sorted: a measure, a name or a tick
+SortValue: TypeAlias = Name | float  # of a column by which rows are sorted: a measure, a name or a tick
 SortColumn: TypeAlias = Names | NDArray[np.float64]  # (k,)
 S = TypeVar("S", bound=SortColumn)
 
@@ -382,5 +380,4 @@ def _ordinals(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _doubles(ordinals: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The doubles of such integers."""
     return np.where(ordinals < 0, ordinals ^ _LOW_BITS, ordinals).view(np.float64)

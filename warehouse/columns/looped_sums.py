@@ -182,7 +182,6 @@ class LoopedSums:
         )
 
     def _grow(self) -> None:
-        """Twice the cells."""
         grown = {
             name: np.concatenate([own, np.zeros_like(own)])
             for name in ("code_of", "words", "sums")
@@ -203,7 +202,6 @@ def _emptied(words: NDArray[np.uint64], sums: Ints) -> Ints:
 
 
 def _halves(*sums: tuple[Ints, tuple[Ints, Ints]]) -> list[tuple[Ints, Ints]]:
-    """See `limbs_of`, for pairs of halves."""
     return [pair for bits, (above, below) in sums for pair in ((bits + _HALF, above), (bits, below))]
 
 

@@ -118,9 +118,10 @@ def _digest_of_words(column: pa.Array | pa.ChunkedArray, words_of_chunks: Iterab
     kind = plain_type(column.type)
     seed = _type_seed(kind)
     values, lengths = xxhash.xxh3_64(seed=seed), xxhash.xxh3_64(seed=seed)
+    hashers: tuple[Any, Any] = values, lengths  # xxhash's own types do not accept NumPy arrays
     for words_of_chunk in words_of_chunks:
-        for hasher, words in zip((values, lengths), words_of_chunk, strict=False):
-            _update(hasher, words)
+        for hasher, words in zip(hashers, words_of_chunk, strict=False):
+            hasher.update(words)
     digest = values.intdigest() ^ (lengths.intdigest() if _is_text(kind) else 0)
     return _with_nulls(digest, column)
 
@@ -157,10 +158,6 @@ def _parts(chunk: pa.DictionaryArray) -> list[pa.DictionaryArray]:
 
 def _texts_of(chunk: pa.DictionaryArray) -> pa.Array:
     return chunk.dictionary.take(chunk.indices)
-
-
-def _update(hasher: Any, words: Any) -> None:  # xxhash's own types do not accept NumPy arrays
-    hasher.update(words)
 
 
 def _xxh3(words: Any, seed: int) -> int:

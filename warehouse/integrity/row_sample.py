@@ -54,7 +54,6 @@ class RowSample:
     pairs: tuple[Pair, ...] = ()
 
     def __add__(self, other: RowSample) -> RowSample:
-        """The sample of the rows of both."""
         found = [times for times in (self.times, other.times) if times is not None]
         return RowSample(
             self.rows + other.rows,

@@ -230,7 +230,6 @@ def bytes_of_chunk(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """The ranges; ranges that touch each other are joined."""
     joined: list[Range] = []
     for start, stop in sorted(ranges):
         if joined and start <= joined[-1][1]:

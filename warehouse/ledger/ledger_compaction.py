@@ -76,7 +76,6 @@ def _dropped(
     loaded: Sequence[BatchRange],
     planned: Sequence[BatchRange],
 ) -> set[BatchRange]:
-    """The ranges whose rows leave the ledger."""
     old_live = {
         batches
         for path, in_file in ranges.items()

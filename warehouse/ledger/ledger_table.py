@@ -4,11 +4,9 @@ ledger_rows.py describes a row. Readers and loads see a batch once its ledger ro
 a batch are appended in one commit; appending the same batch again finds that commit and changes nothing. A
 batch without rows has one ledger row, of zero rows.
 
-The cascade (cascade.py) is a size-tiered merge. The commit of the batch that completes a range of `fan`
-batches also adds rows for the whole range. In the same way, `fan` such ranges are summarised as one range of
-the next level, up to LEVELS levels. The rows of a wide range summarise the same batches as its parts, in
-fewer rows. Readers take the fewest ranges that cover the batches outside history: fewer than 2 * fan
-ranges per source and level; at the widest level there is no limit.
+The commit of the batch that completes a range of the cascade (cascade.py) also adds rows for the whole range.
+Readers take the fewest ranges that cover the batches outside history: fewer than 2 * fan ranges per source
+and level; at the widest level there is no limit.
 
 Files. An append writes one file per range, and the file's statistics name the range, so a reader opens only
 the files that it needs. Maintenance combines ranges that few readers need into one file. The statistics of
@@ -162,7 +160,6 @@ def ranges_containing(store: Store, table: DeltaTable, batches: BatchRange) -> l
 
 
 def _planned(store: Store) -> tuple[BatchRange, ...]:
-    """The ranges that plans cover, loaded or not."""
     return tuple(planned_batches(read_step_plans(store, tables.open_table(store, STEPS))))
 
 

@@ -200,7 +200,6 @@ def rebuild(work: Work, wanted: Sequence[RunOfSteps]) -> list[list[NewRun]]:
 
 
 def _sorted_runs(work: Work, wanted: Sequence[RunOfSteps], events: DeltaTable) -> list[list[NewRun]]:
-    """The runs from this version of `events`, in one job."""
     removed = removed_at(work.store, events)
     found = run_builder.sort_runs(work, wanted, events, removed.number)
     for one, runs in zip(wanted, found, strict=True):
@@ -275,7 +274,6 @@ class StepCommits:
         return False
 
     def _was_dropped(self, runs_table: str) -> bool:
-        """Whether the projection was dropped since the options were read."""
         newest, built_from = read_options(self._work.store), self._work.options.built_from
         return runs_table in newest.dropped or newest.built_from.get(runs_table) != built_from.get(runs_table)
 

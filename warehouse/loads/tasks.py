@@ -129,7 +129,6 @@ class _Sorter:
         return SortResult(tuple(self.files), totals, self.digest, is_run, cells)
 
     def _write(self, path: str, rows: Any, spec: RunSpec | None) -> None:
-        """Writes a file of the run; a chunk if `spec` is None."""
         pieces = iter([rows])
         unique_path = _unique_path(path)
         filesystem = self.chunks if spec is None else self.filesystem

@@ -41,11 +41,9 @@ class Token(bytes):
         return found
 
     def __str__(self) -> str:
-        """The text form."""
         return f"{self.prefix}{self.hex()}"
 
     def __repr__(self) -> str:
-        """The text form, in quotes."""
         return repr(str(self))
 
 

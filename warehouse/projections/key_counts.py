@@ -130,10 +130,6 @@ class KeyCounts(Projection[KeyRows]):
         column = self.key.encode(events)
         return count_pairs(column, ticks), count_by_tick(ticks, column.null)
 
-    def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
-        """Five arrays of 8 bytes a row."""
-        return 40 * rows
-
     def sort(self, parts: Sequence[KeyRows]) -> KeyRows:
         """Sums the counts of equal pairs in all parts."""
         return self.merge(parts)

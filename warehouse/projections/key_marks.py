@@ -221,7 +221,6 @@ def to_arrow(
 def _days_of_run(
     files: Sequence[MarkedFile], totals: TickCounts, ticks_a_day: int | None, detail: int
 ) -> dict[str, pa.Table]:
-    """The row groups of the days and weeks of the run; none where ticks do not divide a day."""
     if ticks_a_day is None:
         return {}
     parts = [part for file in files if (part := _summary(file).days) is not None]
@@ -307,7 +306,6 @@ def read(key: Key, run: Run, file: SealedFile, source: MarksFile) -> KeyMarks:
 
 
 def _heavy_from_arrow(key: Key, header: pa.Table, heavy: pa.Table) -> tuple[HeavyKeys, HeavyKeys]:
-    """The heavy keys of the run, and those of each tick."""
     ticks = flatten(header.column("ticks"))
     is_of_run = heavy.column("tick").is_null()
     keys, pairs = heavy.filter(is_of_run), heavy.filter(pc.invert(is_of_run))

@@ -147,8 +147,6 @@ class KeyMarkCollector:
 
 
 class _HeavyCollector:
-    """Collects the heavy keys of a run, and those of each of its ticks."""
-
     def __init__(self, key: Key, totals: TickCounts) -> None:
         self.tick_names = totals.ticks
         self.by_tick, self.run_rows = totals.counts, totals.counts.sum(keepdims=True)

@@ -72,9 +72,7 @@ class RowIndex(Projection[PlacedRows]):
     included: tuple[Key, ...] = ()
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
-    merges_equal = False
     sorts_alone = True  # an index has few columns in common with other projections, or none
-    min_block_cost = 0
 
     @classmethod
     def on(cls, columns: Sequence[Key], tuning: Tuning = DEFAULT) -> RowIndex:

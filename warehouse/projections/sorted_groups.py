@@ -78,9 +78,6 @@ class SortedGroups(Projection[GroupRows]):
     measure: Measure
     tuning: Tuning = field(default=DEFAULT, compare=False)
 
-    merges_equal = False
-    min_block_cost = 0
-
     @property
     def name(self) -> str:
         """The measure's name and the columns of the group."""
@@ -154,10 +151,6 @@ class SortedGroups(Projection[GroupRows]):
         measure = encode_values(self.measure, single_array(events.column(self.measure.name)))
         in_no_group = np.logical_or.reduce([column.null for column in columns])
         return unsorted_rows(columns, measure, ticks), count_by_tick(ticks, in_no_group)
-
-    def sorted_bytes(self, rows: int, ticks: int) -> int:  # noqa: ARG002
-        """Five arrays of 8 bytes a row."""
-        return 40 * rows
 
     def sort(self, parts: Sequence[GroupRows]) -> GroupRows:
         """Sorts rows by group, kind and value; equal rows have no defined order."""

@@ -112,8 +112,6 @@ class SortedValues(Projection[ValueRows]):
         return (MarkColumn("value", self.measure.arrow_type),)
 
     order = ("value",)
-    merges_equal = False
-    min_block_cost = 0
     texts = ()
     dictionaries = ()
 

@@ -8,15 +8,8 @@
               all of their rows become one run. One commit for each projection replaces all of its runs, if
               the runs table still lists exactly the files that were looked at
 
-A merge that was planned before the record could bring the rows of such an emptied run back, since it compares
-only the files of its inputs. Merges that are planned after the record wait for the decision. And before the
-decision, each run that the removal empties and that an earlier merge may be reading, because its level is too
-full, gets other files: then that merge loses.
-
-Maintenance and removals call `finish` before they begin, and loads before their merges. So the next of these
-calls finishes a removal that a crash interrupted. Several processes may do this at once: each commit succeeds
-once, and a process that loses the race reads the tables again. Readers never wait for this.
-docs/signed_steps.md defines the words.
+Several processes may do this at once: each commit succeeds once, and a process that loses the race reads the
+tables again. docs/signed_steps.md defines the words, and says who calls this and what becomes of merges.
 """
 
 from __future__ import annotations
@@ -241,13 +234,15 @@ def _apply(work: Work, removed: Removed, *, with_kept: bool) -> list[_Replaced] 
 
 
 def _runs_to_build(work: Work, removed: Removed, *, with_kept: bool) -> dict[str, dict[Run, list[DataFile]]]:
-    """The runs that are to lose rows, with their files, by runs table."""
     names = [one.runs_table for one in work.options.projections]
     return {
         name: {
             run: files
             for run, files in run_tables.runs_of(table).items()
-            if any(with_kept or not one.keeps(run.first, run.last) for one in _pending(run, files, removed))
+            if any(
+                with_kept or not one.keeps(run.first, run.last)
+                for one in removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
+            )
         }
         for name, table in zip(names, tables.find_tables(work.store, *names), strict=True)
     }
@@ -268,10 +263,6 @@ def joined_runs(runs: Mapping[Run, Sequence[DataFile]], left: Mapping[int, int])
         joined[new] = olds
         before = new if is_empty else None
     return joined
-
-
-def _pending(run: Run, files: Sequence[DataFile], removed: Removed) -> list[Removal]:
-    return removed.pending(run.first, run.last, run_tables.net_of(files[0].path))
 
 
 _Built = dict[tuple[str, Run], tuple[history.RunSource, NewRun]]  # by runs table and run

@@ -166,7 +166,6 @@ def _pattern(constants: Sequence[str]) -> re.Pattern[str]:
 
 
 def _renew_facts(work: Work, plans: Sequence[StepPlan], lost_rows: set[int]) -> None:
-    """Computes the samples and times of steps that lost rows again, from the rows that they still have."""
     store, race = work.store, Race(work.store, STEPS)
     events, renewed = tables.open_table(store, EVENTS), dict[int, StepFacts]()
     while True:

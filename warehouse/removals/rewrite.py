@@ -108,13 +108,11 @@ class RewriteTask:
         return Rewritten(ReplacedFile(self.selected.path, written), counted, latest, kept)
 
     def _digested_columns(self) -> list[str]:
-        """The columns that are needed to digest all rows of the file."""
         own = BATCH_COLUMNS if len(self.selected.counts) > 1 else BATCH_COLUMNS[1:]
         return [*own, *(field.name for field in self._user_fields)]
 
     @property
     def _user_fields(self) -> list[pa.Field]:
-        """The user's columns."""
         return list(self.schema)[len(SYSTEM_COLUMNS) :]
 
     def _counted(self) -> dict[BatchNumber, Fingerprint]:
@@ -159,7 +157,6 @@ class _Share:
     rows: pa.RecordBatch
 
     def run(self) -> Fingerprint:
-        """Digests them."""
         return fingerprint(self.rows)
 
 

@@ -43,7 +43,6 @@ def plan_layout(present: Collection[Run], sound: Collection[Run], last_step: int
 
 
 def _gaps(kept: list[Run]) -> Iterator[Run]:
-    """A run for each gap before or between the runs."""
     expected, level_before = 0, None
     for run in kept:
         if run.first > expected:

@@ -176,7 +176,6 @@ def _lost_parts(store: Store, damage: LedgerDamage) -> set[BatchRange]:
 
 
 def _newest_numbers(store: Store, batches: Iterable[BatchRange]) -> dict[str, int]:
-    """The newest number in `events` of each stream among the batches."""
     events = tables.open_table(store, EVENTS)
     sources = {one.source for one in batches if not one.source.startswith(BULK)}
     return {source: tables.newest_transaction(events, source) for source in sorted(sources)}

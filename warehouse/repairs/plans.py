@@ -96,7 +96,6 @@ def rewrite(store: Store, damage: PlansDamage) -> None:
 
 
 def _facts(store: Store, files: Sequence[DataFile]) -> dict[int, StepFacts]:
-    """The facts of steps in the files that can be read."""
     found: dict[int, StepFacts] = {}
     for file in files:
         with suppress(DamagedWarehouse, FileNotFoundError):

@@ -195,7 +195,6 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
 
 
 def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
-    """The digests of a run's files by path."""
     columns = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
     stored = _contents_by_file(file, DIGESTS_GROUP)
     return {path: FileDigests.from_bytes(content, columns) for path, content in stored.items()}
@@ -208,7 +207,6 @@ def _contents_by_file(file: SealedFile, group: str) -> dict[str, bytes]:
 
 
 def _check_same_files(run: Run, in_table: Sequence[DataFile], in_marks: Sequence[RunFile]) -> None:
-    """DamagedWarehouse unless the snapshot and the marks list the same non-empty files."""
     listed, marked = {file.path for file in in_table if file.rows}, {file.path for file in in_marks}
     if listed != marked:
         raise DamagedWarehouse(
@@ -279,7 +277,6 @@ def replace_runs(
 
 
 def _are_same(files: Sequence[DataFile], others: Sequence[DataFile]) -> bool:
-    """Whether these are the same files, in any order."""
     return {file.path for file in files} == {file.path for file in others}
 
 
@@ -295,7 +292,6 @@ def append_marks(
 
 
 def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAction:
-    """Writes the file of a run's marks; its add action."""
     files = [file for file in new.files if file.rows]
     groups = {
         **new.marks,

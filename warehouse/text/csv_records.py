@@ -88,7 +88,6 @@ class CsvRecords:
         faulty[record_of[~_quotes_in_place(data, quotes, is_closing, starts[record_of], separator)]] = True
 
         def outside(byte: int) -> NDArray[np.int64]:
-            """The positions of the byte outside quotes."""
             found: NDArray[np.int64] = np.flatnonzero(data == byte)
             if not len(quotes):
                 return found
@@ -120,7 +119,6 @@ class CsvRecords:
         return table.combine_chunks().to_batches()[0]
 
     def _reasons(self, records: pa.Array, rows: NDArray[np.int64]) -> dict[int, str]:
-        """Why these records are refused."""
         malformed = f"no csv record of the columns {self.columns.said}"
         texts, refused = as_texts(without_line_ends(records.take(pa.array(rows))), malformed)
         previous = csv.field_size_limit(_MAX_FIELD)
@@ -132,7 +130,6 @@ class CsvRecords:
         return {int(rows[row]): reason for row, reason in refused.items()}
 
     def _fault(self, text: str) -> str:
-        """Why a record is not of the form."""
         if _stray_quote(self.separator).match(text):
             return "a quote inside a field without quotes"
         try:

@@ -58,15 +58,12 @@ def _rows(paths: list[Path], form: str, schema: pa.Schema) -> ArrowRows:
 
 @dataclass(frozen=True, slots=True)
 class _TextRows(ArrowRows):
-    """The rows of text files."""
-
     schema: pa.Schema
     paths: list[Path]
     form: str
     columns: TextColumns
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`; InputError for a record that is refused."""
         for path in self.paths:
             yield from part_rows(str(path), read_chunks(path), self.form, self.columns)
 
