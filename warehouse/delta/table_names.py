@@ -48,11 +48,6 @@ def group_runs_table(columns: Sequence[str], measure: str) -> str:
     return f"{GROUP_RUNS}/{group_folder(columns)}/{folder_name(measure)}"
 
 
-def group_marks_table(columns: Sequence[str], measure: str) -> str:
-    """The path of the table of marks of a measure by group, relative to the warehouse."""
-    return f"{GROUP_MARKS}/{group_folder(columns)}/{folder_name(measure)}"
-
-
 def index_runs_table(columns: Sequence[str]) -> str:
     """The path of the runs of an index on the first of the columns, which includes the other ones."""
     return f"{INDEX_RUNS}/{group_folder(columns)}"
@@ -64,19 +59,9 @@ def is_index_runs_table(address: str) -> bool:
     return parent == INDEX_RUNS and before != GROUP_RUNS
 
 
-def index_marks_table(columns: Sequence[str]) -> str:
-    """The path of the table of marks of an index, relative to the warehouse."""
-    return f"{INDEX_MARKS}/{group_folder(columns)}"
-
-
 def group_folder(columns: Sequence[str]) -> str:
     """The names of the columns, joined by a character that `folder_name` never writes."""
     return ".".join(map(folder_name, columns))
-
-
-def marks_table(measure: str) -> str:
-    """The path of a measure's table of marks, relative to the warehouse."""
-    return f"marks/{folder_name(measure)}"
 
 
 def marks_of(runs_table: str) -> str:

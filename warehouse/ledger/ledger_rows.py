@@ -40,6 +40,9 @@ RANGE_COLUMNS = ("source", "first_batch", "last_batch")  # they identify a range
 TIME_COLUMNS = ("min_time", "max_time")
 
 _TIME = pa.timestamp("us", tz="UTC")
+_MEASURE = pa.struct(
+    [("measure", pa.string()), ("nans", pa.int64()), ("nulls", pa.int64()), ("sketch", pa.binary())]
+)
 KEYS_TYPE = pa.struct(
     [
         ("nulls", pa.int64()),
@@ -62,19 +65,7 @@ SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("min_time", _TIME),
         ("max_time", _TIME),
-        (
-            "measures",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("measure", pa.string()),
-                        ("nans", pa.int64()),
-                        ("nulls", pa.int64()),
-                        ("sketch", pa.binary()),
-                    ]
-                )
-            ),
-        ),
+        ("measures", pa.list_(_MEASURE)),
         ("arrived", _TIME),
         (COMPANIONS, pa.map_(pa.string(), pa.binary())),
     ]

@@ -24,7 +24,7 @@ from tidemark.warehouse.columns.keys import (
 )
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import as_numpy
-from tidemark.warehouse.delta.table_names import KEY_MARKS, KEYS, group_folder
+from tidemark.warehouse.delta.table_names import KEYS, group_folder
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import key_marks
@@ -77,11 +77,6 @@ class KeyCounts(Projection[KeyRows]):
     def runs_table(self) -> str:
         """``keys/<columns>``."""
         return f"{KEYS}/{group_folder(self.key.stored_names)}"
-
-    @property
-    def marks_table(self) -> str:
-        """``key_marks/<columns>``."""
-        return f"{KEY_MARKS}/{group_folder(self.key.stored_names)}"
 
     @property
     def ledger_field(self) -> str:

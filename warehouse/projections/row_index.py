@@ -36,7 +36,7 @@ from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table, e
 from tidemark.warehouse.columns.keys import Key, as_names, encode_keys, name_sizes, stored_keys
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.delta.table_names import index_marks_table, index_runs_table
+from tidemark.warehouse.delta.table_names import index_runs_table
 from tidemark.warehouse.events.reader import FILE_OF_ROW, ROW_IN_FILE
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
@@ -95,11 +95,6 @@ class RowIndex(Projection[PlacedRows]):
     def runs_table(self) -> str:
         """``index_runs/<columns>``."""
         return index_runs_table(self._stored_names)
-
-    @property
-    def marks_table(self) -> str:
-        """``index_marks/<columns>``."""
-        return index_marks_table(self._stored_names)
 
     @property
     def runs_schema(self) -> pa.Schema:

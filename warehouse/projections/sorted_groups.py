@@ -41,7 +41,7 @@ from tidemark.warehouse.columns.value_encoding import (
     encode_values,
     single_array,
 )
-from tidemark.warehouse.delta.table_names import group_marks_table, group_runs_table
+from tidemark.warehouse.delta.table_names import group_runs_table
 from tidemark.warehouse.integrity.digests import PRIME, ColumnsByName, hash_sum, name_words
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
@@ -96,11 +96,6 @@ class SortedGroups(Projection[GroupRows]):
     def runs_table(self) -> str:
         """``group_runs/<columns>/<measure>``."""
         return group_runs_table(self._stored_names, self.measure.stored_name)
-
-    @property
-    def marks_table(self) -> str:
-        """``group_marks/<columns>/<measure>``."""
-        return group_marks_table(self._stored_names, self.measure.stored_name)
 
     @property
     def group_columns(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, count_by_tick
 from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, encode_values, single_array
-from tidemark.warehouse.delta.table_names import marks_table, runs_table
+from tidemark.warehouse.delta.table_names import runs_table
 from tidemark.warehouse.integrity.digests import ColumnsByName, hash_sum
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.projections import span_marks
@@ -91,11 +91,6 @@ class SortedValues(Projection[ValueRows]):
     def runs_table(self) -> str:
         """``runs/<measure>``."""
         return runs_table(self.measure.stored_name)
-
-    @property
-    def marks_table(self) -> str:
-        """``marks/<measure>``."""
-        return marks_table(self.measure.stored_name)
 
     @property
     def runs_schema(self) -> pa.Schema:

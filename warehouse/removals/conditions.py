@@ -133,14 +133,11 @@ class TimeRange(RowCondition):
 def given_conditions(
     options: Options, where: str | None, between: Any
 ) -> tuple[TimeRange | None, RowCondition | None]:
-    """The conditions that a caller gives for the rows that may leave: a range of times, and text."""
-    within = None if between is None else TimeRange.of(between, EventTime.of(options))
-    return within, None if where is None else condition_of(where, dict(options.columns))
+    """The conditions that a caller gives for the rows that may leave: a range of times, and text.
 
-
-def condition_of(where: str, columns: Mapping[str, str]) -> RowCondition:
-    """The condition of a text; `columns` has Delta's type of each column.
-
-    InputError unless it is one expression, as `wh.quantile(where=...)` takes it.
+    InputError unless the text is one expression, as `wh.quantile(where=...)` takes it.
     """
-    return cast(RowCondition, import_module(CONDITIONS).where_condition(where, columns))
+    within = None if between is None else TimeRange.of(between, EventTime.of(options))
+    if where is None:
+        return within, None
+    return within, cast(RowCondition, import_module(CONDITIONS).where_condition(where, dict(options.columns)))

@@ -88,18 +88,17 @@ def _parts(
             parts.append(one)
         else:
             streams[one.source].append(one)
-    known = [] if damage.log is not None else _ledger_ranges(store, damage)
+    files = {}
+    if damage.log is None:
+        ledger = tables.open_table(store, LEDGER)
+        files = ledger_table.ranges_by_file(store, ledger, without=set(damage.faults))
     planned = Counter[str]()
     for batches in chain.from_iterable(plan.batches for plan in plans):
         planned[batches.source] = max(planned[batches.source], batches.last + 1)
     for source, own in streams.items():
         last = max(one.last for one in own)
-        others = [one for one in chain(known, lost) if one.source == source and one.last <= last]
+        known = chain(*files.values(), lost)
+        others = [one for one in known if one.source == source and one.last <= last]
         first = min(one.first for one in (*own, *others))
         parts.append(BatchRange(source, max(first, planned[source]), last))
     return sorted(parts)
-
-
-def _ledger_ranges(store: Store, damage: LedgerDamage) -> list[BatchRange]:
-    found = ledger_table.ranges_by_file(store, tables.open_table(store, LEDGER), without=set(damage.faults))
-    return list(chain.from_iterable(found.values()))

@@ -14,6 +14,7 @@ Source: Singh's thesis (2015), section 4.4.1, Algorithms 8 and 9. All functions 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -84,10 +85,7 @@ class Layout:
 
     def levels(self) -> dict[int, int]:
         """The number of runs of each level that has any."""
-        counts: dict[int, int] = {}
-        for run in self.runs:
-            counts[run.level] = counts.get(run.level, 0) + 1
-        return counts
+        return dict(Counter(run.level for run in self.runs))
 
     def check_invariants(self, table: str = "") -> None:
         """The step ranges partition 0..last_step, and levels do not rise towards newer steps."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from tidemark.warehouse.columns.keys import SortColumn, SortValue
 from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.companions.declared import Companions
+from tidemark.warehouse.delta.table_names import marks_of
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.integrity.sealed_files import SealedFile
 from tidemark.warehouse.runs.levels import Run
@@ -171,6 +172,7 @@ class Projection(Protocol[R]):
     @property
     def marks_table(self) -> str:
         """The path of the marks table relative to the warehouse."""
+        return marks_of(self.runs_table)
 
     @property
     def runs_schema(self) -> pa.Schema:

@@ -178,12 +178,13 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
     with source.open() as file:
         marks: Any = projection.read_marks(run, file, source)
         _check_same_files(run, files, marks.files)
-        digests, sizes = _read_digests(projection, file), {file.path: file.size for file in files}
+        names = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
+        contents, sizes = _contents_by_file(file, DIGESTS_GROUP), {file.path: file.size for file in files}
         footers = _contents_by_file(file, FOOTERS_GROUP) if store.files.takes_rounds else {}
         completed = (
             replace(
                 one,
-                digests=digests[one.path],
+                digests=FileDigests.from_bytes(contents[one.path], names),
                 size=sizes.get(one.path, 0),
                 footer=footers.get(one.path),
                 store=store,
@@ -192,12 +193,6 @@ def read_marks(store: Store, projection: Projection[Any], run: Run, files: Seque
             for one in marks.files
         )
         return replace(marks, files=tuple(completed))
-
-
-def _read_digests(projection: Projection[Any], file: SealedFile) -> dict[str, FileDigests]:
-    columns = [*(name for name in projection.runs_schema.names if name != "run"), STATISTICS_COLUMN]
-    stored = _contents_by_file(file, DIGESTS_GROUP)
-    return {path: FileDigests.from_bytes(content, columns) for path, content in stored.items()}
 
 
 def _contents_by_file(file: SealedFile, group: str) -> dict[str, bytes]:

@@ -91,7 +91,8 @@ class Guesses:
             raise InputError(f"the input has no column {shortened(missing[0])}, of which a type was given.")
         chosen = {}
         for name, left in self.types.items():
-            likely = "string" if name in wanted.keys or name not in self.seen else _first(left)
+            is_text = name in wanted.keys or name not in self.seen
+            likely = next((kind for kind in GUESSED_TYPES if kind in left and not is_text), "string")
             chosen[name] = wanted.given.get(name, likely)
         types = {one.name: one for one in (*arrow_schema(chosen), *stored)}
         return pa.schema([types[name] for name in chosen])
@@ -149,10 +150,6 @@ def _are_all(values: pa.Array | list[Any], kind: str) -> bool:
     if usual is not None and pc.all(pc.match_substring_regex(values, usual)).as_py() is False:
         return False
     return not parse_texts(values, _ARROW.field(kind).type)[1]
-
-
-def _first(types: set[str]) -> str:
-    return next((kind for kind in GUESSED_TYPES if kind in types), "string")
 
 
 _ARROW = arrow_schema({kind: kind for kind in GUESSED_TYPES})
