@@ -40,7 +40,7 @@ from tidemark.warehouse.events import steps
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.execution.executors import LocalExecutor
 from tidemark.warehouse.loads import history
-from tidemark.warehouse.loads.run_builder import merge_runs
+from tidemark.warehouse.loads.run_builder import MergeInputs, merge_runs
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Run, plan_merge
@@ -270,7 +270,7 @@ def _merge(store: Store, values: SortedValues, options: Options) -> None:
         merge = plan_merge(Layout.of(found), options.kappa)
         if merge is None:
             return
-        new = merge_runs(Work(LocalExecutor(), store, options), values, merge, found)
+        new = merge_runs(Work(LocalExecutor(), store, options), values, MergeInputs(merge, found))
         run_tables.append_marks(store, values, new)
         olds = {run: found[run] for run in merge.inputs}
         assert run_tables.replace_if_same(store, values, olds, [new])

@@ -44,6 +44,7 @@ from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.events.removals import Removal, RemovedPart
 from tidemark.warehouse.events.removed_rows import RemovedFile, ReplacedFile
 from tidemark.warehouse.events.steps import StepPlan, planned_batches
+from tidemark.warehouse.ingest import append_rows
 from tidemark.warehouse.ingest.append_rows import Written
 from tidemark.warehouse.ingest.batch_numbers import GREATEST_BATCH
 from tidemark.warehouse.load import (
@@ -399,7 +400,7 @@ def _find(work: Work, wanted: Wanted) -> _Found | None:
             load_live(work)
             return None
         if coming is not None:
-            new = coming.write(work, events, step_tick(work))
+            new = append_rows.write(work.store, coming.given, step_tick(work), events)
     parts = parts_of(wanted, plans, selected)
     room = room_for(work, events, plans, parts, may_keep=wanted.may_keep)
     return _Found(pa.schema(events.schema()), plans, selected, parts, new, room)

@@ -86,7 +86,7 @@ def test_a_merge_that_does_not_wait_for_a_removal_is_noticed(
         delete(world, WHERE, progress=killer("decided"))
 
     def does_not_wait(work: Any, merge: Any, runs: Any) -> Any:
-        inputs = history.MergeInputs(merge, runs, 0)
+        inputs = run_builder.MergeInputs(merge, runs, 0)
         return inner(work, merge, runs) or history.RunSource(work, merge.output, inputs)
 
     inner = history._merge_source

@@ -24,7 +24,6 @@ from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.completion import completion_of
 from tidemark.warehouse.events.removals import (
-    NONE,
     decided,
     is_signed,
     open_removal,
@@ -34,7 +33,7 @@ from tidemark.warehouse.events.removals import (
 from tidemark.warehouse.events.steps import StepPlan, read_step_plans
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.loads import run_builder
-from tidemark.warehouse.loads.run_builder import RunOfSteps
+from tidemark.warehouse.loads.run_builder import MergeInputs, RunOfSteps
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Layout, Merge, Run, plan_merge
 from tidemark.warehouse.runs.projection import Projection
@@ -122,15 +121,6 @@ def open_history(work: Work) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeInputs:
-    """The files of the input runs of a merge, those with rows; none has a row of the removals to `net_of`."""
-
-    merge: Merge
-    files: Mapping[Run, Sequence[DataFile]]
-    net_of: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunSource:
     """What a run is written from, and written again from if maintenance deletes a file of it.
 
@@ -149,8 +139,7 @@ class RunSource:
         """
         work, source = self.work, self.source
         if isinstance(source, MergeInputs):
-            merge, files, net_of = source.merge, source.files, source.net_of
-            runs = [run_builder.merge_runs(work, one, merge, files, net_of) for one in projections]
+            runs = [run_builder.merge_runs(work, one, source) for one in projections]
         else:
             events = events or tables.open_table(work.store, EVENTS)
             (runs,) = _sorted_runs(work, [RunOfSteps(self.run, source, projections)], events)
@@ -334,7 +323,7 @@ def _merge_source(work: Work, merge: Merge, runs: Mapping[Run, Sequence[DataFile
     """
     events = tables.open_table(work.store, EVENTS)  # after the runs: not older
     if not is_signed(events):
-        return RunSource(work, merge.output, MergeInputs(merge, runs, NONE))
+        return RunSource(work, merge.output, MergeInputs(merge, runs))
     (records,) = tables.find_tables(work.store, REMOVALS)  # after `events`: an open one is not missed
     planned = open_removal(read_removals(work.store, records), decided(events))
     if planned is not None and not planned.kept:

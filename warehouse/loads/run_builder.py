@@ -153,20 +153,20 @@ class _Sort:
         return [runs[projection.runs_table] for projection in self._projections]
 
 
-def merge_runs(
-    work: Work,
-    projection: Projection[Any],
-    merge: Merge,
-    files: Mapping[Run, Sequence[DataFile]],
-    net_of: int = NONE,
-) -> NewRun:
-    """Writes the output run of the merge and commits nothing.
+@dataclass(frozen=True, slots=True)
+class MergeInputs:
+    """The files of the input runs of a merge, those with rows; none has a row of the removals to `net_of`."""
 
-    files    of the input runs; those that it lacks have no row
-    net_of   the newest removal whose rows no input has any more
-    """
-    store, inputs_with_rows = work.store, [run for run in merge.inputs if run in files]
-    attempt = Attempt(work, merge.output, run_tables.new_attempt(net_of), store)
+    merge: Merge
+    files: Mapping[Run, Sequence[DataFile]]
+    net_of: int = NONE
+
+
+def merge_runs(work: Work, projection: Projection[Any], given: MergeInputs) -> NewRun:
+    """Writes the output run of the merge and commits nothing."""
+    store, files = work.store, given.files
+    inputs_with_rows = [run for run in given.merge.inputs if run in files]
+    attempt = Attempt(work, given.merge.output, run_tables.new_attempt(given.net_of), store)
     marks_of_inputs = [run_tables.read_marks(store, projection, run, files[run]) for run in inputs_with_rows]
     inputs = [SortedInput.of_run(projection.runs_table, marks) for marks in marks_of_inputs]
     totals = sum_tick_counts([marks.totals for marks in marks_of_inputs])

@@ -132,7 +132,7 @@ class KeyMarks:
         """The distinct keys."""
         with self.source.open() as file:
             stored = file.read(DISTINCT_GROUP, columns=["tick", "count", CONTENT_FIELD.name])
-            return distinct_marks.from_arrow(stored, flatten(file.read(HEADER_GROUP).column("ticks")))
+            return distinct_marks.from_arrow(stored, self.totals.ticks)
 
     def days(self) -> KeyDays | None:
         """The distinct keys of days and weeks; None where ticks do not divide a day, and in older marks."""
@@ -143,14 +143,13 @@ class KeyMarks:
                 file.read(name, columns=["tick", "count", CONTENT_FIELD.name])
                 for name in (DAYS_GROUP, WEEKS_GROUP)
             )
-            return key_days.from_arrow(days, weeks, flatten(file.read(HEADER_GROUP).column("ticks")))
+            return key_days.from_arrow(days, weeks, self.totals.ticks)
 
     def persistent(self) -> PersistentKeys:
         """The persistent keys."""
         with self.source.open() as file:
             stored = file.read(PERSISTENT_GROUP, columns=["key", "tick", "count"])
-            ticks = flatten(file.read(HEADER_GROUP).column("ticks"))
-            return persistent_marks.from_arrow(self.key, stored, ticks)
+            return persistent_marks.from_arrow(self.key, stored, self.totals.ticks)
 
     def check_invariants(self) -> None:
         """Every file's first pair has a mark; positions and counts ascend; else DamagedWarehouse."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,17 +27,14 @@ from tidemark.warehouse.events.reader import BULK, BatchRange, read_named
 from tidemark.warehouse.events.removals import Removal
 from tidemark.warehouse.events.removed_rows import read_batches
 from tidemark.warehouse.events.steps import StepPlan
-from tidemark.warehouse.ingest import append_rows, same_rows
-from tidemark.warehouse.ingest.append_rows import GivenBatch, Written
+from tidemark.warehouse.ingest import same_rows
+from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.removals.row_values import Places, RowValues
 from tidemark.warehouse.removals.select import BatchNumber, Selected
 from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.work import Work
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 _BATCH = ("_source", "_batch")
 _SHOWN_CHARACTERS = 200  # of a row, in an error text
@@ -128,10 +125,6 @@ class Coming:
                 f"the correction {self.batch.source.removeprefix(BULK)!r} was done before with other rows: "
                 f"{different}. Nothing was changed. Give a new correction a new name."
             )
-
-    def write(self, work: Work, events: DeltaTable, tick: int) -> Written:
-        """Writes the files of the new rows, and commits nothing."""
-        return append_rows.write(work.store, self.given, tick, events)
 
     def count(self, work: Work) -> int:
         """The number of new rows."""
