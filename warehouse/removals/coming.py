@@ -32,11 +32,10 @@ from tidemark.warehouse.ingest.append_rows import GivenBatch
 from tidemark.warehouse.integrity.digests import Fingerprint, fingerprint
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 from tidemark.warehouse.removals.row_values import Places, RowValues
-from tidemark.warehouse.removals.select import BatchNumber, Selected
+from tidemark.warehouse.removals.select import BATCH_COLUMNS, BatchNumber, Selected
 from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.work import Work
 
-_BATCH = ("_source", "_batch")
 _SHOWN_CHARACTERS = 200  # of a row, in an error text
 
 
@@ -201,7 +200,7 @@ class _MatchTask:
         mask, start = self.selected.mask, 0
         places, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         numbers: dict[BatchNumber, int] = {}
-        names = list(dict.fromkeys([*_BATCH, *self.values.columns]))
+        names = list(dict.fromkeys([*BATCH_COLUMNS, *self.values.columns]))
         with open_sealed(self.store.filesystem(), f"{EVENTS}/{self.selected.path}", checksums=True) as file:
             for group in range(file.metadata.num_row_groups):
                 stop = start + file.metadata.row_group(group).num_rows
@@ -212,7 +211,7 @@ class _MatchTask:
                         arrow_array(wanted)
                     )
                     places.append(self.values.places(rows))
-                    pairs = zip(*(rows.column(name).to_pylist() for name in _BATCH), strict=True)
+                    pairs = zip(*(rows.column(name).to_pylist() for name in BATCH_COLUMNS), strict=True)
                     codes.append(np.array([numbers.setdefault(one, len(numbers)) for one in pairs], np.int64))
         return _Matched(np.concatenate(places), np.concatenate(codes), tuple(numbers))
 

@@ -25,7 +25,6 @@ from tidemark.warehouse.removals.value_ranges import EventTime
 from tidemark.warehouse.settings.options import Options
 
 Share: TypeAlias = Literal["all", "some", "none"]
-_TICK = "_tick"
 
 
 class RowCondition(Protocol):
@@ -59,17 +58,17 @@ class BeforeTick(RowCondition):
     @property
     def columns(self) -> tuple[str, ...]:
         """The column of ticks."""
-        return (_TICK,)
+        return ("_tick",)
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
         """See `RowCondition.mask`."""
-        ticks = as_numpy(rows.column(_TICK))
+        ticks = as_numpy(rows.column("_tick"))
         before: NDArray[np.bool_] = (ticks < self.tick) & (ticks != NO_TICK)
         return before
 
     def share(self, stats: Mapping[str, Any]) -> Share:
         """See `RowCondition.share`."""
-        first, last = stats.get(f"min.{_TICK}"), stats.get(f"max.{_TICK}")
+        first, last = stats.get("min._tick"), stats.get("max._tick")
         if first is None or last is None:
             return "some"
         if first >= self.tick or last == NO_TICK:
@@ -123,7 +122,7 @@ class TimeRange(RowCondition):
 
     def share(self, stats: Mapping[str, Any]) -> Share:
         """See `RowCondition.share`: by ticks, so never "all"."""
-        first, last = stats.get(f"min.{_TICK}"), stats.get(f"max.{_TICK}")
+        first, last = stats.get("min._tick"), stats.get("max._tick")
         grid = self.time.grid
         too_early = self.start is not None and last is not None and last < grid.tick_of(self.start)
         too_late = self.stop is not None and first is not None and first >= grid.next_start(self.stop)

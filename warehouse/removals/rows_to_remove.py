@@ -112,7 +112,6 @@ def _places(plans: Sequence[StepPlan]) -> _Places:
 
 
 def _place_of(places: _Places, source: str, batch: int) -> tuple[int, BatchRange]:
-    """The part of a plan that has a batch, and its step."""
     own = places[source]
     return own[bisect_right(own, batch, key=_first_batch) - 1]
 

@@ -211,7 +211,6 @@ def _build(
 
 
 def _list_marks(store: Store, projection: Projection[Any], paths: Sequence[str]) -> None:
-    """Adds files of marks that are there to their table."""
     filesystem, actions = store.filesystem(), []
     for path in paths:
         whole = f"{projection.marks_table}/{path}"

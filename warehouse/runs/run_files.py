@@ -171,7 +171,6 @@ def write_rows(
 
 
 def _encoding(projection: Projection[R], schema: pa.Schema, sample: R) -> dict[str, Any]:
-    """The options of the Parquet writer for rows like those of the sample."""
     return {
         "sorting_columns": [pq.SortingColumn(schema.names.index(name)) for name in projection.order],
         "store_schema": False,
