@@ -258,8 +258,8 @@ def take_names(names: Names, indices: NDArray[Any]) -> Names:
 
 def join_names(parts: Sequence[S]) -> S:
     """The names or sort columns of all parts, at least one, one part after the other."""
-    arrays: Any = list(parts)
-    joined: S = (np.concatenate if isinstance(arrays[0], np.ndarray) else pa.concat_arrays)(arrays)
+    join: Any = np.concatenate if isinstance(parts[0], np.ndarray) else pa.concat_arrays
+    joined: S = join(list(parts))
     return joined
 
 
