@@ -40,7 +40,7 @@ from tidemark.sketches.ecm.ecm import ECM
 from tidemark.sketches.ecm.ecm_merge import merge_ecm
 from tidemark.sketches.ecm.ecm_sizes import sizes_for_points
 from tidemark.sketches.ecm.frequency_bounds import FrequencyBounds
-from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
+from tidemark.sketches.encoding.envelope import corrupt_payload, unwrap, wrap
 from tidemark.sketches.errors import EmptySketch, InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, Digests, RowHashes
 from tidemark.sketches.inputs import INT64, as_column
@@ -133,22 +133,20 @@ class DyadicECM:
             (length,) = struct.unpack_from("<Q", payload, offset)
             available = len(payload) - offset - 8
             if length > available:
-                raise corrupt(
-                    PAYLOAD_OFFSET + offset, f"got a level of {length} bytes, expected at most {available}"
-                )
+                raise corrupt_payload(offset, f"got a level of {length} bytes, expected at most {available}")
             levels.append(ECM.from_bytes(payload[offset + 8 : offset + 8 + length]))
             offset += 8 + length
         bits = payload[0] if payload else 0
         if offset != len(payload) or not levels or not 1 <= bits <= 62:
-            raise corrupt(
-                PAYLOAD_OFFSET + offset,
+            raise corrupt_payload(
+                offset,
                 f"got {bits} bits and {len(levels)} levels in {offset} of {len(payload)} bytes, "
                 "expected 1 to 62 bits, and levels in all bytes",
             )
         try:
             return cls.of(bits, levels)
         except InvalidInput as mismatch:
-            raise corrupt(PAYLOAD_OFFSET, f"got content that no sketch can have: {mismatch}") from mismatch
+            raise corrupt_payload(0, f"got content that no sketch can have: {mismatch}") from mismatch
 
     @classmethod
     def of(cls, bits: int, levels: Sequence[ECM]) -> "DyadicECM":

@@ -60,7 +60,7 @@ from tidemark.sketches.counters.exponential_histogram import check_levels
 from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample, check_samples
 from tidemark.sketches.counters.window_counts import WindowCounts
 from tidemark.sketches.ecm.ecm_sizes import checked_promise
-from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
+from tidemark.sketches.encoding.envelope import corrupt_payload, unwrap, wrap
 from tidemark.sketches.encoding.varints import decode_varints, encode_varints, exact_sum
 from tidemark.sketches.errors import BrokenInvariant, CorruptSketch, InvalidInput
 from tidemark.sketches.hashing.row_hashes import MOST_CELLS, RowHashes, checked_hashes
@@ -123,13 +123,13 @@ def decode_ecm(data: bytes) -> StoredECM:
     """
     _, payload = unwrap(ECM_KIND, data, newest=ECM_VERSION)
     if len(payload) < _ECM_HEADER.size:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             len(payload), f"got a payload of {len(payload)} bytes, expected at least {_ECM_HEADER.size}"
         )
     try:
         return _decode_content(_ECM_HEADER.unpack_from(payload), payload[_ECM_HEADER.size :])
     except (InvalidInput, BrokenInvariant) as broken:
-        raise _corrupt_payload(0, f"got content that no sketch can have: {broken}") from broken
+        raise corrupt_payload(0, f"got content that no sketch can have: {broken}") from broken
 
 
 def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
@@ -138,17 +138,17 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
     clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
     kinds: dict[bytes, CounterKind] = {name.encode(): cast("CounterKind", name) for name in PROVEN_KINDS}
     if kind not in kinds or clock not in clocks or direct not in (0, 1) or (direct and rows != 1):
-        raise _corrupt_payload(
+        raise corrupt_payload(
             16,
             f"got kind {kind!r}, clock {clock!r}, direct {direct!r} and {rows} rows, "
             "expected EH, DW or RW, t or c, and 0, or 1 with one row",
         )
     if not (0 <= n < COUNT_LIMIT and -TIME_LIMIT <= first <= now <= TIME_LIMIT and 0 <= skew < 2**20):
-        raise _corrupt_payload(
+        raise corrupt_payload(
             72, f"got n = {n}, times {first} to {now}, skew {skew}, expected those of a sketch"
         )
     if not (0 < eps < 1 and 0 < delta < 1):
-        raise _corrupt_payload(17, f"got eps = {eps}, delta = {delta}, expected both above 0 and below 1")
+        raise corrupt_payload(17, f"got eps = {eps}, delta = {delta}, expected both above 0 and below 1")
     eps, delta = checked_promise(eps, delta)
     hashes = checked_hashes(RowHashes(rows, width, seed, bool(direct)))
     counting = Counting(kinds[kind], eps_sw, window or None, clocks[clock], delta_sw, constant, site)
@@ -156,7 +156,7 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
     try:
         numbers = decode_varints(body)
     except CorruptSketch as cut:
-        raise _corrupt_payload(_ECM_HEADER.size, str(cut)) from cut
+        raise corrupt_payload(_ECM_HEADER.size, str(cut)) from cut
     if n:
         if kind == b"RW":
             kept: CounterState = _decode_samples(lengths, numbers, counting, first, n)
@@ -169,7 +169,7 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
         if (*empty_lengths, first, now, skew) != (*lengths, 0, 0, 0) or not np.array_equal(
             numbers, empty_numbers
         ):
-            raise _corrupt_payload(104, "got entries or times with n = 0, expected none")
+            raise corrupt_payload(104, "got entries or times with n = 0, expected none")
     return StoredECM(hashes, counts, eps, delta)
 
 
@@ -205,7 +205,7 @@ def _decode_buckets(
 ) -> Buckets:
     k, s, b = lengths
     if len(numbers) != (3 if waves else 2) * k + 2 * s + b or (k == 0) != (b == 0):
-        raise _corrupt_payload(
+        raise corrupt_payload(
             104, f"got {len(numbers)} numbers, expected those of {k} cells, {s} sizes, {b} ends"
         )
     if k == 0:
@@ -219,12 +219,12 @@ def _decode_buckets(
         and np.all(bucket_counts)
         and np.all(size_counts)
     ):
-        raise _corrupt_payload(
+        raise corrupt_payload(
             104,
             f"got {b} buckets but other numbers of them by cell or by size, expected equal sums without 0",
         )
     if exact_sum(cells) + k > MOST_CELLS or max(int(sizes.max()), int(expired.max())) > n:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             _ECM_HEADER.size, f"got a cell, a size or a count that is too large for {n} arrivals"
         )
     starts = np.concatenate([[0], np.cumsum(bucket_counts.astype(np.int64))])
@@ -243,13 +243,13 @@ def _decode_samples(
     w, entries, _ = lengths
     empty = counting.none()
     if not isinstance(empty, SampledWaves) or w != len(empty.waves) or len(numbers) != w + 3 * entries:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             104, f"got {len(numbers)} numbers for {w} waves of {entries} entries, expected them to agree"
         )
     wave_lengths, cells, times, levels = np.split(numbers, np.cumsum([w, entries, entries]))
     largest_level, largest_cell = int(levels.max(initial=0)), int(cells.max(initial=0))
     if exact_sum(wave_lengths) != entries or largest_level > 64 or largest_cell > MOST_CELLS:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             _ECM_HEADER.size, "got entries, levels or cells out of range, expected those of waves"
         )
     # All waves are decoded at once, because there may be as many waves as bytes.
@@ -324,8 +324,3 @@ def _times_of_differences(differences: NDArray[np.uint64], group_starts: Ints, f
 def _group_starts(cells: Ints) -> Ints:
     """The index of the first entry of each cell."""
     return np.flatnonzero(np.diff(cells, prepend=-1))
-
-
-def _corrupt_payload(offset: int, problem: str) -> CorruptSketch:
-    """The error for damage at `offset` of the payload."""
-    return corrupt(PAYLOAD_OFFSET + offset, problem)

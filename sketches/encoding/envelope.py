@@ -91,6 +91,11 @@ def corrupt(offset: int, problem: str) -> CorruptSketch:
     return CorruptSketch(f"damaged at byte {offset}: {problem}; restore these bytes or rebuild the sketch")
 
 
+def corrupt_payload(offset: int, problem: str) -> CorruptSketch:
+    """The error for damage found at `offset` of the payload."""
+    return corrupt(PAYLOAD_OFFSET + offset, problem)
+
+
 def unpacked(form: struct.Struct, payload: bytes) -> tuple[Any, ...]:
     """The numbers of a payload of fixed size. CorruptSketch for another size."""
     if len(payload) != form.size:

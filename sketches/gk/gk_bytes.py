@@ -22,9 +22,9 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.encoding.envelope import PAYLOAD_OFFSET, corrupt, unwrap, wrap
+from tidemark.sketches.encoding.envelope import corrupt_payload, unwrap, wrap
 from tidemark.sketches.encoding.varints import exact_sum
-from tidemark.sketches.errors import BrokenInvariant, CorruptSketch
+from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.gk.gk_summary import GKSummary, check_summary
 from tidemark.sketches.inputs import FLOAT64, INT64
 
@@ -53,18 +53,18 @@ def decode(data: bytes) -> tuple[GKSummary, float]:
     """
     _, payload = unwrap(GK_KIND, data, newest=GK_VERSION)
     if len(payload) < _GK_HEADER.size:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             len(payload), f"got a payload of {len(payload)} bytes, expected at least {_GK_HEADER.size}"
         )
     eps, n, k, dtype_code, gap_width, spread_width = _GK_HEADER.unpack_from(payload)
     if not 0 < eps < 0.5:
-        raise _corrupt_payload(0, f"got eps = {eps}, expected 0 < eps < 0.5")
+        raise corrupt_payload(0, f"got eps = {eps}, expected 0 < eps < 0.5")
     if n >= 2**63 or k > n or (k == 0) != (n == 0):
-        raise _corrupt_payload(
+        raise corrupt_payload(
             8, f"got n = {n} and {k} tuples, expected n < 2**63 and 1 to n tuples, or n = 0 without tuples"
         )
     if dtype_code not in _DTYPES or gap_width not in _WIDTHS or spread_width not in _WIDTHS:
-        raise _corrupt_payload(
+        raise corrupt_payload(
             20,
             f"got dtype {dtype_code!r}, widths {gap_width} and {spread_width}, "
             f"expected dtype f or i and widths of {_WIDTHS}",
@@ -73,7 +73,7 @@ def decode(data: bytes) -> tuple[GKSummary, float]:
     spreads_offset = gaps_offset + gap_width * k
     end = spreads_offset + spread_width * k
     if len(payload) != end:
-        raise _corrupt_payload(16, f"got a payload of {len(payload)} bytes, expected {end} for {k} tuples")
+        raise corrupt_payload(16, f"got a payload of {len(payload)} bytes, expected {end} for {k} tuples")
     values = np.frombuffer(payload, _DTYPES[dtype_code], k, _GK_HEADER.size)
     gaps = _widen(payload, k, gaps_offset, gap_width)
     spreads = _widen(payload, k, spreads_offset, spread_width)
@@ -82,7 +82,7 @@ def decode(data: bytes) -> tuple[GKSummary, float]:
     try:
         check_summary(summary, eps)
     except BrokenInvariant as broken:
-        raise _corrupt_payload(_GK_HEADER.size, str(broken)) from broken
+        raise corrupt_payload(_GK_HEADER.size, str(broken)) from broken
     return summary, eps
 
 
@@ -95,10 +95,10 @@ def _positions(
     """
     last = exact_sum(gaps) + len(gaps)
     if last != n:
-        raise _corrupt_payload(gaps_offset, f"got gaps that end at rank {last}, expected n = {n}")
+        raise corrupt_payload(gaps_offset, f"got gaps that end at rank {last}, expected n = {n}")
     rmin = np.cumsum(gaps.astype(np.int64) + 1)
     if np.any(spreads > (n - rmin).astype(np.uint64)):
-        raise _corrupt_payload(spreads_offset, f"got a tuple above rank n = {n}, expected none")
+        raise corrupt_payload(spreads_offset, f"got a tuple above rank n = {n}, expected none")
     return rmin, rmin + spreads.astype(np.int64)
 
 
@@ -114,8 +114,3 @@ def _widen(payload: bytes, k: int, offset: int, width: int) -> NDArray[np.uint64
     if width == 0:
         return np.zeros(k, np.uint64)
     return np.frombuffer(payload, f"<u{width}", k, offset).astype(np.uint64)
-
-
-def _corrupt_payload(offset: int, problem: str) -> CorruptSketch:
-    """The error for damage at `offset` of the payload."""
-    return corrupt(PAYLOAD_OFFSET + offset, problem)

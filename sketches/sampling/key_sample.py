@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from tidemark.sketches.errors import BrokenInvariant, InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests, splitmix
 from tidemark.sketches.sampling import key_sample_bytes
-from tidemark.sketches.sampling.key_sample_bytes import SampleParts
 
 ALL = 2**64  # the threshold of a sample that has all keys
 
@@ -148,26 +147,12 @@ class KeySample:
 
     def to_bytes(self) -> bytes:
         """The stored form, see key_sample_bytes.py. Equal samples have equal bytes. O(k + e)."""
-        return key_sample_bytes.encode(
-            SampleParts(
-                self.threshold,
-                self.detail,
-                self.hashes,
-                np.diff(self.starts),
-                self.ticks,
-                self.counts,
-                self.times,
-            )
-        )
+        return key_sample_bytes.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> KeySample:
         """The sample of stored bytes; CorruptSketch for damaged ones. O(len(data))."""
-        parts = key_sample_bytes.decode(data)
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(parts.lengths)])
-        sample = cls(
-            parts.threshold, parts.detail, parts.hashes, starts, parts.ticks, parts.counts, parts.times
-        )
+        sample = cls(*key_sample_bytes.decode(data))
         key_sample_bytes.checked(sample.check_invariants)
         return sample
 
