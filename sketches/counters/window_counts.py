@@ -233,21 +233,7 @@ class WindowCounts:
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant if the state breaks the invariants of its kind. O(b) for EH and DW."""
-        kept, eps = self.kept, self.counting.eps
-        if isinstance(kept, SampledWaves):
-            check_samples(kept, self.cells, self._first, self._now)
-            return
-        if isinstance(kept, Blocks):
-            check_blocks(kept)
-            return
-        if isinstance(kept, SubCells):
-            check_sub_cells(kept, self.counting.window or 0)
-            return
-        check_buckets(kept, eps)
-        if self.counting.kind == "EH":
-            check_levels(kept, eps)
-        else:
-            check_ranks(kept, eps)
+        check_kept(self.kept, self.counting, self.cells, self._first, self._now)
 
     def _widened(self, counts: Counts) -> Counts:
         """Bounds of the true number x, from bounds of the number x' after merges: |x' - x| <= skew * x.
@@ -331,3 +317,16 @@ class WindowCounts:
                 "expected how often each arrival came, in one dimension"
             )
         return count_array
+
+
+def check_kept(kept: CounterState, counting: Counting, cells: int, first: int, now: int) -> None:
+    """Raises BrokenInvariant if the state of `cells` counters breaks the invariants of its kind."""
+    if isinstance(kept, SampledWaves):
+        check_samples(kept, cells, first, now)
+    elif isinstance(kept, Blocks):
+        check_blocks(kept)
+    elif isinstance(kept, SubCells):
+        check_sub_cells(kept, counting.window or 0)
+    else:
+        check_buckets(kept, counting.eps)
+        (check_levels if counting.kind == "EH" else check_ranks)(kept, counting.eps)

@@ -15,11 +15,9 @@ MurmurHash3 the best of five hashes; splitmix is a variant of its last step.
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.hashing.row_hashes import Digests, splitmix, splitmix_int
+from tidemark.sketches.hashing.row_hashes import GOLDEN, Digests, splitmix, splitmix_int
 
 Hashes = NDArray[np.uint64]
-
-GOLDEN = 0x9E3779B97F4A7C15  # the odd integer next to 2**64 divided by the golden ratio
 
 
 def salt_of(seed: int) -> int:

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from tidemark.sketches.bounds.count_bounds import Counts, Estimate
 from tidemark.sketches.counters.counting import Clock, CounterKind, Counting
 from tidemark.sketches.counters.window_counts import WindowCounts
-from tidemark.sketches.ecm.ecm_bytes import StoredECM, decode_ecm, encode_ecm
+from tidemark.sketches.ecm.ecm_bytes import decode_ecm, encode_ecm
 from tidemark.sketches.ecm.ecm_sizes import (
     checked_promise,
     inner_product_eps,
@@ -147,9 +147,8 @@ class ECM:
 
         Raises CorruptSketch, WrongKind or NewerVersion if `data` is not such a sketch.
         """
-        stored = decode_ecm(data)
-        counting = stored.counts.counting
-        return cls.of(stored.hashes, counting, eps=stored.eps, delta=stored.delta, counts=stored.counts)
+        hashes, counts, eps, delta = decode_ecm(data)
+        return cls.of(hashes, counts.counting, eps=eps, delta=delta, counts=counts)
 
     def to_bytes(self) -> bytes:
         """The stored form, see ecm_bytes.py. Equal batches in equal order give equal bytes.
@@ -157,7 +156,7 @@ class ECM:
         Raises InvalidInput for PF, SI, PR and SP, which have none. O(cells + b) time for b buckets; empty
         cells take no bytes.
         """
-        return encode_ecm(StoredECM(self.hashes, self.counts, self.eps, self.delta))
+        return encode_ecm(self.hashes, self.counts, self.eps, self.delta)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         """Pickles the stored form, which is much smaller than the sketch in memory."""

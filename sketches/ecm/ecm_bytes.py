@@ -39,13 +39,12 @@ cell 5 has one bucket of 1 that ends at 100. The lengths are (2, 2, 4), and the 
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.counters.buckets import Buckets, Ints, check_buckets, no_buckets
+from tidemark.sketches.counters.buckets import Buckets, Ints, no_buckets
 from tidemark.sketches.counters.counting import (
     COUNT_LIMIT,
     PROVEN_KINDS,
@@ -55,10 +54,8 @@ from tidemark.sketches.counters.counting import (
     CounterState,
     Counting,
 )
-from tidemark.sketches.counters.deterministic_wave import check_ranks
-from tidemark.sketches.counters.exponential_histogram import check_levels
-from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample, check_samples
-from tidemark.sketches.counters.window_counts import WindowCounts
+from tidemark.sketches.counters.randomized_wave import SampledWaves, WaveSample
+from tidemark.sketches.counters.window_counts import WindowCounts, check_kept
 from tidemark.sketches.ecm.ecm_sizes import checked_promise
 from tidemark.sketches.encoding.envelope import corrupt_payload, unwrap, wrap
 from tidemark.sketches.encoding.varints import decode_varints, encode_varints, exact_sum
@@ -70,25 +67,13 @@ ECM_VERSION = 1
 _ECM_HEADER = struct.Struct("<IIQBdd2scddIQqQqqdQQQ")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredECM:
-    """The content of the stored bytes: everything from which an ECM-sketch can be built.
+def encode_ecm(hashes: RowHashes, counts: WindowCounts, eps: float, delta: float) -> bytes:
+    """The stored form of a sketch; the inverse of `decode_ecm`. O(cells + b) for b buckets.
 
     counts: `hashes.cells` counters. eps, delta: as requested at construction.
-    """
-
-    hashes: RowHashes
-    counts: WindowCounts
-    eps: float
-    delta: float
-
-
-def encode_ecm(sketch: StoredECM) -> bytes:
-    """The stored form of a sketch; the inverse of `decode_ecm`. O(cells + b) for b buckets.
 
     Raises InvalidInput for a kind that has none: PF, SI, PR and SP.
     """
-    counts, hashes = sketch.counts, sketch.hashes
     counting, first = counts.counting, counts.first or 0
     lengths, numbers = _state_lists(counts.kept, counting.kind, first)
     header = _ECM_HEADER.pack(
@@ -96,8 +81,8 @@ def encode_ecm(sketch: StoredECM) -> bytes:
         hashes.width,
         hashes.seed,
         hashes.direct,
-        sketch.eps,
-        sketch.delta,
+        eps,
+        delta,
         counting.kind.encode(),
         counting.clock[:1].encode(),
         counting.eps,
@@ -114,8 +99,8 @@ def encode_ecm(sketch: StoredECM) -> bytes:
     return wrap(ECM_KIND, ECM_VERSION, header + encode_varints(numbers))
 
 
-def decode_ecm(data: bytes) -> StoredECM:
-    """The sketch of stored bytes; the inverse of `encode_ecm`.
+def decode_ecm(data: bytes) -> tuple[RowHashes, WindowCounts, float, float]:
+    """(hashes, counts, eps, delta) of stored bytes; the inverse of `encode_ecm`.
 
     Raises CorruptSketch for damaged bytes and for intact bytes that cannot be the state of a sketch;
     WrongKind and NewerVersion as `unwrap` does. Time and memory are O(len(data)), whatever the header claims,
@@ -132,7 +117,7 @@ def decode_ecm(data: bytes) -> StoredECM:
         raise corrupt_payload(0, f"got content that no sketch can have: {broken}") from broken
 
 
-def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
+def _decode_content(header: tuple[Any, ...], body: bytes) -> tuple[RowHashes, WindowCounts, float, float]:
     (rows, width, seed, direct, eps, delta, kind, clock, eps_sw, delta_sw) = header[:10]
     (constant, site, window, n, first, now, skew, *lengths) = header[10:]
     clocks: dict[bytes, Clock] = {b"t": "time", b"c": "count"}
@@ -159,7 +144,7 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
         raise corrupt_payload(_ECM_HEADER.size, str(cut)) from cut
     if n:
         if kind == b"RW":
-            kept: CounterState = _decode_samples(lengths, numbers, counting, first, n)
+            kept: Buckets | SampledWaves = _decode_samples(lengths, numbers, counting, first, n)
         else:
             kept = _decode_buckets(lengths, numbers, kind == b"DW", first, n)
         _check_state(kept, hashes, counting, n, first, now)
@@ -170,7 +155,7 @@ def _decode_content(header: tuple[Any, ...], body: bytes) -> StoredECM:
             numbers, empty_numbers
         ):
             raise corrupt_payload(104, "got entries or times with n = 0, expected none")
-    return StoredECM(hashes, counts, eps, delta)
+    return hashes, counts, eps, delta
 
 
 def _state_lists(
@@ -267,21 +252,14 @@ def _decode_samples(
 
 
 def _check_state(
-    kept: CounterState, hashes: RowHashes, counting: Counting, n: int, first: int, now: int
+    kept: Buckets | SampledWaves, hashes: RowHashes, counting: Counting, n: int, first: int, now: int
 ) -> None:
     """Raises BrokenInvariant unless counters of n arrivals from `first` to `now` can have this state."""
+    check_kept(kept, counting, hashes.cells, first, now)
     if isinstance(kept, SampledWaves):
-        check_samples(kept, hashes.cells, first, now)
         if max(len(wave.cells) for wave in kept.waves) > n * hashes.rows:
             raise BrokenInvariant(f"got a wave with more entries than {n} arrivals in each row")
         return
-    if not isinstance(kept, Buckets):
-        raise BrokenInvariant(f"got counters of {counting.kind}; expected one of {PROVEN_KINDS}")
-    check_buckets(kept, counting.eps)
-    if counting.kind == "EH":
-        check_levels(kept, counting.eps)
-    else:
-        check_ranks(kept, counting.eps)
     if len(kept) and (
         int(kept.cells[-1]) >= hashes.cells or kept.ends.min() < first or kept.ends.max() > now
     ):

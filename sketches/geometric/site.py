@@ -9,7 +9,6 @@ an expiry is an event of a heap. Memory: that of an ECM-sketch, and the vectors 
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,6 @@ from tidemark.sketches.geometric.layout import LEVELS, Layout
 from tidemark.sketches.geometric.zones import HEAVY, LIGHT, Reference, reference
 from tidemark.sketches.memory_limit import require_memory
 from tidemark.sketches.sites.machine import Message
-
-if TYPE_CHECKING:
-    pass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -35,6 +35,7 @@ CellIndices = NDArray[np.int64]
 # A query of this many cells takes about 100 MB; more cells are most likely a mistake.
 MOST_CELLS = 2**22
 MOST_ROWS = 64  # enough for delta = 1e-27
+GOLDEN = 0x9E3779B97F4A7C15  # the odd integer next to 2**64 divided by the golden ratio
 _LOW_MASK, _HALF_BITS = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -85,7 +86,7 @@ class RowHashes:
 
 @cache
 def _factors(seed: int, rows: int) -> NDArray[np.uint64]:
-    numbers = [splitmix_int(seed + (i + 1) * 0x9E3779B97F4A7C15) for i in range(3 * rows)]
+    numbers = [splitmix_int(seed + (i + 1) * GOLDEN) for i in range(3 * rows)]
     return np.array(numbers, np.uint64).reshape(rows, 3)
 
 

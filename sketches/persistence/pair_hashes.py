@@ -20,12 +20,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.sketches.hashing.row_hashes import Digests, splitmix, splitmix_int
+from tidemark.sketches.hashing.row_hashes import GOLDEN, Digests, splitmix, splitmix_int
 
 Floats = NDArray[np.float64]
 Purpose = Literal["tracking", "counting"]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _PURPOSES = {"tracking": 1, "counting": 2}
 
 
@@ -39,6 +38,6 @@ def pair_hashes(digests: Digests, slots: NDArray[np.int64], salt: int) -> Floats
 
     digests, slots: arrays that broadcast against each other.
     """
-    states = splitmix(digests + np.uint64(salt)) + slots.astype(np.uint64) * _GOLDEN
+    states = splitmix(digests + np.uint64(salt)) + slots.astype(np.uint64) * np.uint64(GOLDEN)
     # 52 bits and a half: a double holds every such number exactly, so none is rounded to 1.
     return ((splitmix(states) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -27,7 +27,8 @@ from tidemark.sketches.distinct import (
     SplitSum,
     StochasticAverage,
 )
-from tidemark.sketches.distinct.mixing import GOLDEN, level_of, mix
+from tidemark.sketches.distinct.mixing import level_of, mix
+from tidemark.sketches.hashing.row_hashes import GOLDEN
 
 SEEDS = 60
 # Few keys and small steps of time: keys return, and several arrivals share a time.
