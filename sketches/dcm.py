@@ -45,8 +45,6 @@ class DCMSite:
     Raises InvalidInput for another sketch or share.
     """
 
-    __slots__ = ("_resumed", "_unsent", "every", "sketch")
-
     def __init__(self, sketch: ECM, share: float) -> None:
         self.every = rows_between(sketch, share)
         self.sketch, self._unsent, self._resumed = sketch, 0, False
@@ -90,8 +88,6 @@ class DCMCoordinator:
 
     Raises InvalidInput for another sketch or share.
     """
-
-    __slots__ = ("_counts", "_doubted", "_hashes", "_lost", "_sites", "_window", "every")
 
     def __init__(self, sketch: ECM, sites: int, share: float) -> None:
         self.every = rows_between(sketch, share)

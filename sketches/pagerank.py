@@ -68,18 +68,6 @@ class PageRank:
     Raises InvalidInput for other values.
     """
 
-    __slots__ = (
-        "_edges",
-        "_is_lost",
-        "_number",
-        "_paths",
-        "_random",
-        "_targets",
-        "_through",
-        "damping",
-        "walks",
-    )
-
     def __init__(self, walks: int = 100, damping: float = 0.85, seed: int = 0) -> None:
         if walks < 1 or not 0 < damping < 1:
             raise InvalidInput(

@@ -40,8 +40,6 @@ class QDigest:
     bits: from 1 to 62. k: at least 1. Raises InvalidInput for other values.
     """
 
-    __slots__ = ("_levels", "bits", "k", "n")
-
     def __init__(self, bits: int, k: int) -> None:
         if not 1 <= bits <= 62 or k < 1:
             raise InvalidInput(f"got {bits} bits and k = {k}; expected 1 to 62 bits and k of at least 1")

@@ -97,8 +97,6 @@ class SkylineSite:
     Raises InvalidInput for other values, and for parts of 2**43 or more.
     """
 
-    __slots__ = ("_asked", "_complained", "_conditions", "_reported", "_sites", "_totals", "values")
-
     def __init__(self, values: ArrayLike, sites: int) -> None:
         self.values = _checked(values, sites).copy()
         self._sites = sites
@@ -170,8 +168,6 @@ class SkylineCoordinator:
 
     shape: (objects, attributes). sites: their number, at most 2**16. Raises InvalidInput for other numbers.
     """
-
-    __slots__ = ("_joined", "_number", "_objects", "_parts", "_sites", "_told", "_totals", "collections")
 
     def __init__(self, shape: tuple[int, int], sites: int) -> None:
         self._totals = _checked(np.zeros(shape, np.int64), sites)

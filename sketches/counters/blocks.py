@@ -94,8 +94,6 @@ def no_blocks(window: int, *, keeps_previous: bool, one_a_time: bool) -> Blocks:
 class BlockCounters:
     """The mutable counters: an update counts the arrivals of the last two blocks and skips those before."""
 
-    __slots__ = ("_cells", "_kept")
-
     def __init__(self, kept: Blocks, cells: int) -> None:
         """Starts from the state `kept`."""
         zeros = np.zeros(cells, np.int64)

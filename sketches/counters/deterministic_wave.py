@@ -75,8 +75,6 @@ class DeterministicWaves:
     expired: the number of arrivals of each cell that expired before its oldest bucket.
     """
 
-    __slots__ = ("_ends", "_expired", "_slots", "_totals")
-
     def __init__(self, kept: Buckets, eps: float, cells: int) -> None:
         """Starts from `kept`, the state of waves of the same eps."""
         self._slots = slots_per_level(eps)

@@ -68,8 +68,6 @@ class ExponentialHistograms:
     rings: shape (levels, cells, 2), the slot of the oldest bucket and the number of buckets of each ring.
     """
 
-    __slots__ = ("_ends", "_most", "_rings")
-
     def __init__(self, kept: Buckets, eps: float, cells: int) -> None:
         """Starts from `kept`, the state of histograms of the same eps."""
         self._most = most_buckets(eps)

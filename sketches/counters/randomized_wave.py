@@ -138,8 +138,6 @@ def merge_samples(parts: Sequence[SampledWaves]) -> SampledWaves:
 class RandomizedWaves:
     """The mutable counters: each update sorts its arrivals into the samples."""
 
-    __slots__ = ("_cells", "_samples", "_site")
-
     def __init__(self, kept: SampledWaves, site: int, cells: int) -> None:
         """Starts from the state `kept`; `site` is an integer below 2**64."""
         self._samples, self._site, self._cells = kept, site, cells

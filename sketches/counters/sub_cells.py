@@ -109,8 +109,6 @@ def no_sub_cells(*, one_a_time: bool) -> SubCells:
 class SubCellCounters:
     """The mutable counters: each update writes the sub-cells of all cells anew."""
 
-    __slots__ = ("_cells", "_kept", "_limits")
-
     def __init__(self, kept: SubCells, cells: int, window: int, least: float, mu: float) -> None:
         """Starts from the state `kept`. least, mu: see the module docstring; 0 and 0 for PERFECT."""
         self._kept, self._cells = kept, cells

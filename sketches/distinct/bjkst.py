@@ -73,8 +73,6 @@ class BJKST:
     10.0
     """
 
-    __slots__ = ("_arrivals", "_most", "_newest", "theta")
-
     def __init__(self, *, theta: int, seed: int = 0) -> None:
         """A sketch without arrivals."""
         self.theta = whole_number("theta", theta, 3, MOST_CELLS)

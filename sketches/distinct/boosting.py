@@ -38,8 +38,6 @@ class MedianOf:
     parts: at least one sketch without arrivals, alike but for their seeds. Raises InvalidInput for none.
     """
 
-    __slots__ = ("parts",)
-
     def __init__(self, parts: Sequence[DistinctCounter]) -> None:
         """The parts become this sketch's own: they are updated through it alone."""
         self.parts = _checked_parts(parts)
@@ -75,8 +73,6 @@ class SplitSum:
 
     parts: at least one sketch without arrivals, of equal configuration. Raises InvalidInput for none.
     """
-
-    __slots__ = ("_arrivals", "parts")
 
     def __init__(self, parts: Sequence[DistinctCounter]) -> None:
         """The parts become this sketch's own: they are updated through it alone."""

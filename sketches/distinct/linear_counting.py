@@ -57,8 +57,6 @@ class LinearCounting:
     True
     """
 
-    __slots__ = ("_arrivals", "_newest", "cells")
-
     def __init__(self, *, cells: int, seed: int = 0) -> None:
         """A sketch without arrivals."""
         self.cells = whole_number("cells", cells, 1, MOST_CELLS)

@@ -79,8 +79,6 @@ class RandomizedWave:
     400.0
     """
 
-    __slots__ = ("_arrivals", "_lists", "capacity", "lists")
-
     def __init__(self, *, capacity: int, lists: WaveLists = "nested", seed: int = 0) -> None:
         """A sketch without arrivals."""
         if lists not in get_args(WaveLists):

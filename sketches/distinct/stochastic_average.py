@@ -77,8 +77,6 @@ class StochasticAverage:
     True
     """
 
-    __slots__ = ("_arrivals", "_newest", "groups", "kind")
-
     def __init__(self, *, kind: AverageKind, groups: int, seed: int = 0) -> None:
         """A sketch without arrivals."""
         if kind not in get_args(AverageKind):

@@ -76,22 +76,6 @@ class _Negotiation:
 class Coordinator:
     """The state of the coordinator, a `Machine`; see the module docstring."""
 
-    __slots__ = (
-        "_collected",
-        "_collecting",
-        "_complaints",
-        "_joined",
-        "_layout",
-        "_lost",
-        "_negotiation",
-        "_next",
-        "_number",
-        "_states",
-        "complete_from",
-        "phases",
-        "reference",
-    )
-
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.reference: Reference = reference(layout, np.zeros((len(layout.windows), layout.cells)))

@@ -45,8 +45,6 @@ Zone = tuple[int, int]
 class LinearSite:
     """A site: its zones, none if it follows, and whether it has to report."""
 
-    __slots__ = ("_has_problem", "_is_asked", "_is_outside", "_reported", "_zones", "is_due")
-
     def __init__(self) -> None:
         self._zones: list[Zone] | None = None
         self._reported: list[int] = []
@@ -103,31 +101,6 @@ class LinearCoordinator:
 
     thresholds: the c_k. ask, give: send a site the question, or its zones. At first all places are watched.
     """
-
-    __slots__ = (
-        "_ask",
-        "_asked",
-        "_followed",
-        "_give",
-        "_looked",
-        "_looks",
-        "_next",
-        "_rooms",
-        "_signs",
-        "_sites",
-        "_spent",
-        "_steps",
-        "_thresholds",
-        "_told",
-        "_values",
-        "_wait",
-        "_watched",
-        "_zones",
-        "phases",
-        "problems",
-        "reached",
-        "sums",
-    )
 
     def __init__(
         self,

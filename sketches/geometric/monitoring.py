@@ -46,8 +46,6 @@ class Monitoring:
     Raises InvalidInput for values out of range, and if the arrays would take more than 4 GiB.
     """
 
-    __slots__ = ("_arrays", "_arrived", "_coordinator", "_network", "_sites", "channel", "layout")
-
     def __init__(
         self,
         queries: Sequence[Query],

@@ -27,8 +27,6 @@ Ints = NDArray[np.int64]
 class Arrays:
     """The arrays of `sites` sites with one layout, as the loops of compiled/monitoring.py take them."""
 
-    __slots__ = ("counters", "layout", "spare", "vectors", "zones")
-
     def __init__(self, layout: Layout, sites: int) -> None:
         from tidemark.sketches.compiled.monitoring import NEVER, Counters, Vectors, Zones
 

@@ -40,8 +40,6 @@ class AllItems:
     channel: carries the messages; None means one that does no harm.
     """
 
-    __slots__ = ("_answers", "_channel", "_exact", "_network", "_now", "_sites", "promise")
-
     def __init__(self, promise: Promise, channel: Channel | None = None) -> None:
         self.promise, self._now = promise, 0
         self._channel = Channel() if channel is None else channel
@@ -112,8 +110,6 @@ class AllItems:
 
 class _SiteSlots:
     """The slots of all items of the window at one site, a `Machine`."""
-
-    __slots__ = ("_exact", "_items", "_leaving", "_window")
 
     def __init__(self, exact: Sampling, window: int) -> None:
         """A site without items. exact: the sampling that keeps every slot. window: how many there are."""

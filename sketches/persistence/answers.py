@@ -17,8 +17,6 @@ class Answers:
     promise: what is asked. now: the slot.
     """
 
-    __slots__ = ("_complete_since", "_lists", "_now", "_promise", "start")
-
     def __init__(self, promise: Promise, now: int) -> None:
         self._promise, self._complete_since = promise, 0
         self._lists: dict[int, SlotLists] = {}

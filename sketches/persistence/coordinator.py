@@ -33,8 +33,6 @@ from tidemark.sketches.sites.machine import Message
 class Coordinator:
     """The state of the coordinator of one instance, a `Machine`; see the module docstring."""
 
-    __slots__ = ("_leaving", "_plan", "_sampling", "_since", "_told", "answers")
-
     def __init__(self, plan: Plan, sampling: Sampling, now: int = 0) -> None:
         """A coordinator that knows of no item. sampling: which slots the sites keep. now: the slot."""
         self._plan, self._sampling = plan, sampling

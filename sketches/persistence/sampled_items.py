@@ -70,8 +70,6 @@ class SampledItems:
     channel: carries the messages of all instances; None means one that does no harm.
     """
 
-    __slots__ = ("_channel", "_coordinators", "_networks", "_now", "_samplings", "_sites", "_start", "plan")
-
     def __init__(self, plan: Plan, channel: Channel | None = None) -> None:
         promise = plan.promise
         self.plan = plan

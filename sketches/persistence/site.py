@@ -66,8 +66,6 @@ class _Item:
 class Site:
     """The state of one site, a `Machine`; see the module docstring."""
 
-    __slots__ = ("_items", "_leaving", "_rate", "_salt", "_sampling", "_start", "_undecided", "_window")
-
     def __init__(self, rate: float, salt: int, sampling: Sampling, window: int, start: int = 0) -> None:
         """A site that tracks nothing.
 

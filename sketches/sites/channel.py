@@ -54,8 +54,6 @@ class Channel:
     faults: None does no harm. seed: of the faults.
     """
 
-    __slots__ = ("_faults", "_random", "_under_way", "sent")
-
     def __init__(self, faults: Faults | None = None, seed: int = 0) -> None:
         self._faults, self._random = faults, np.random.default_rng(seed)
         self._under_way: deque[Sealed] = deque()

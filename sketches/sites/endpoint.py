@@ -101,8 +101,6 @@ class Endpoint:
     Raises InvalidInput for values outside these ranges.
     """
 
-    __slots__ = ("_busy", "_links", "_secret", "incarnation", "place", "refused", "topic")
-
     def __init__(self, topic: str, place: int, peers: list[int], *, incarnation: int, secret: bytes) -> None:
         if not 0 < len(topic.encode()) <= 200:
             raise InvalidInput(f"got the topic {topic!r}; expected 1 to 200 bytes")

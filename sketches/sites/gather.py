@@ -14,8 +14,6 @@ PAYLOAD = 1
 class Teller:
     """A site, a `Machine`, with what it has to tell."""
 
-    __slots__ = ("payload",)
-
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
 
@@ -32,8 +30,6 @@ class Teller:
 
 class Gatherer:
     """The coordinator, a `Machine`, of `sites` sites."""
-
-    __slots__ = ("_payloads", "_sites")
 
     def __init__(self, sites: int) -> None:
         self._sites = sites

@@ -26,8 +26,6 @@ class Network:
     Raises Undelivered if the channel lets too little through.
     """
 
-    __slots__ = ("_endpoints", "_left", "_machines", "_secret", "_topic", "channel")
-
     def __init__(
         self,
         topic: str,

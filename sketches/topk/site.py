@@ -55,8 +55,6 @@ class TopkSite:
     Raises InvalidInput for values outside these ranges.
     """
 
-    __slots__ = ("_begun", "_doubted", "_lists", "_local", "_lost", "_others", "_rows", "k", "site", "window")
-
     def __init__(self, site: int, sites: int, *, k: int, window: int) -> None:
         if not 0 <= site < sites or k < 1 or not 1 <= window <= 2**62:
             raise InvalidInput(
