@@ -131,11 +131,13 @@ class Coordinator:
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
         """Takes a message of a site; see `Machine`."""
         if kind == messages.VECTOR:
-            return self._take_vector(sender, *messages.vector_of(payload, self.reference.total.shape))
-        condition, value = messages.value_of(payload)
+            numbers = messages.numbers_of(kind, payload)
+            estimates = messages.estimates_of(kind, payload, self.reference.total.shape)
+            return self._take_vector(sender, *numbers, estimates)
+        condition, value = messages.numbers_of(messages.VALUE, payload)
         found = self.reference
         cells = len(found.cell_plan) * self._layout.cells
-        messages.checked_condition(condition, len(found.bounds) + cells)
+        messages.check_condition(condition, len(found.bounds) + cells)
         if self._collecting:
             return []  # what they say of the old zones is of no use any more
         if kind == messages.VIOLATED:
@@ -163,7 +165,7 @@ class Coordinator:
             return []
         site, condition = self._complaints.popleft()
         self._negotiation = _Negotiation(condition, missing=1)
-        return [messages.ask(site, condition)]
+        return [messages.message(site, messages.ASK, condition)]
 
     def _go_on(self) -> list[Message]:
         """All values asked for are there: they are enough, or more are asked for, or all begins anew."""
@@ -199,7 +201,7 @@ class Coordinator:
             if i == len(talk.values) - 1:
                 amount = -given
             given += amount
-            sent.append(messages.shift(site, talk.condition, amount, state))
+            sent.append(messages.message(site, messages.SHIFT, talk.condition, amount, state))
         return sent + self._step()
 
     def _ask_more(self, talk: _Negotiation) -> list[Message]:
@@ -207,7 +209,7 @@ class Coordinator:
         n = self._layout.sites
         while len(others) < len(talk.values) and len(others) + len(talk.values) < n:
             if self._next not in talk.values:
-                others.append(messages.ask(self._next, talk.condition))
+                others.append(messages.message(self._next, messages.ASK, talk.condition))
             self._next = (self._next + 1) % n
         talk.missing = len(others)
         return others
@@ -218,7 +220,8 @@ class Coordinator:
         self._complaints.clear()
         self._collected.clear()
         self._number += 1
-        return [messages.collect(site, self._number) for site in range(self._layout.sites)]
+        sites = range(self._layout.sites)
+        return [messages.message(site, messages.COLLECT, self._number) for site in sites]
 
     def _take_vector(self, site: int, number: int, now: int, values: Floats) -> list[Message]:
         if not self._collecting or number != self._number:
@@ -233,7 +236,8 @@ class Coordinator:
         total = np.sum(list(self._collected.values()), axis=0)
         self.reference = reference(self._layout, total)
         self._states = [one.copy() for one in self.reference.cell_states]
-        return [messages.restart(site, total) for site in range(self._layout.sites)]
+        sites = range(self._layout.sites)
+        return [messages.message(site, messages.RESTART, estimates=total) for site in sites]
 
     def _index(self, query: Query, now: int) -> int:
         if query not in self._layout.queries:

@@ -18,6 +18,7 @@ from tidemark.sketches.geometric import messages
 from tidemark.sketches.geometric.layout import LEVELS, Layout
 from tidemark.sketches.geometric.zones import HEAVY, LIGHT, Reference, reference
 from tidemark.sketches.memory_limit import require_memory
+from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.sketches.sites.machine import Message
 
 Floats = NDArray[np.float64]
@@ -128,7 +129,8 @@ class Site:
         for condition in self._outside():
             if condition not in self._complained:
                 self._complained.add(condition)
-                found.append(messages.violated(condition, self.value(condition)))
+                value = self.value(condition)
+                found.append(messages.message(COORDINATOR, messages.VIOLATED, condition, value))
         return found
 
     def value(self, condition: int) -> float:
@@ -148,21 +150,19 @@ class Site:
         """Takes a message of the coordinator; see `Machine`."""
         del sender
         arrays, at = self._arrays, self._index
-        shape = arrays.vectors.total.shape[1:]
         if kind == messages.ASK:
-            condition = messages.checked_condition(messages.number_of(payload), self._conditions)
-            return [messages.value(condition, self.value(condition))]
+            (condition,) = messages.numbers_of(kind, payload)
+            messages.check_condition(condition, self._conditions)
+            return [messages.message(COORDINATOR, messages.VALUE, condition, self.value(condition))]
         if kind == messages.SHIFT:
-            self._shift(*messages.shift_of(payload))
+            self._shift(*messages.numbers_of(kind, payload))
         elif kind == messages.COLLECT:
             self._reported = arrays.vectors.values[at].copy()
-            now = int(arrays.counters.now[0])
-            return [messages.vector(messages.number_of(payload), now, self._reported)]
+            numbers = *messages.numbers_of(kind, payload), int(arrays.counters.now[0])
+            return [messages.message(COORDINATOR, messages.VECTOR, *numbers, estimates=self._reported)]
         elif self._reported is not None:
-            arrays.vectors.reported[at], arrays.vectors.total[at] = (
-                self._reported,
-                messages.total_of(payload, shape),
-            )
+            total = messages.estimates_of(messages.RESTART, payload, arrays.vectors.total.shape[1:])
+            arrays.vectors.reported[at], arrays.vectors.total[at] = self._reported, total
             self._complained.clear()
             self._install(_reference_of(arrays.layout, arrays.vectors.total[at].tobytes()))
         return self.complaints()
@@ -179,7 +179,7 @@ class Site:
         return int(zones.bounds.shape[1] + zones.cell_states[0].size)
 
     def _shift(self, condition: int, amount: float, state: int) -> None:
-        messages.checked_condition(condition, self._conditions)
+        messages.check_condition(condition, self._conditions)
         zones, scalars = self._arrays.zones, self._arrays.zones.bounds.shape[1]
         self._complained.discard(condition)
         if condition < scalars:
