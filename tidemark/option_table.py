@@ -48,8 +48,9 @@ class Option:
     name      the keyword of `create`
     kind      what its values are, a name of `warehouse/settings/option_kinds.py`
     about     what it is, for Python: lines of the documentation of `create`
-    field     the field of Options
-    property  the property of `events`, without the prefix; durations are stored in microseconds
+    field     the field of Options, by default as `name`
+    property  the property of `events`, without the prefix; by default as `name`. Durations are stored in
+              microseconds
     default   as a caller writes it; None: it may be left out
     least     the least number, of a kind that counts
     flag      the option of the command line; None: it has none
@@ -65,8 +66,8 @@ class Option:
     name: str
     kind: str
     about: str
-    field: str
-    property: str
+    field: str = ""
+    property: str = ""
     default: Any = None
     least: int = 0
     flag: str | None = None
@@ -76,6 +77,10 @@ class Option:
     is_told: bool = True
     is_altered: bool = False
     is_later: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("field", "property"):
+            object.__setattr__(self, name, getattr(self, name) or self.name)
 
     def default_text(self, words: str) -> str:
         """The words about the default, such as ' (default {})'; nothing if there is none."""
@@ -90,7 +95,6 @@ OPTIONS = {
             "names",
             "the numeric columns to answer quantile queries on; at least one",
             field="measure_names",
-            property="measures",
             flag="--measure",
             help="a numeric column, date or timestamp; may be repeated",
             metavar="COLUMN",
@@ -103,7 +107,6 @@ OPTIONS = {
             "the keys to answer frequency queries on: each a column, or a list of columns whose values "
             "together are the key; `key` gives the first one. None: no frequencies",
             field="own_keys",
-            property="keys",
             flag="--key",
             help="a column whose values are counted, or several: origin,dest; may be repeated",
             metavar="COLUMN",
@@ -116,7 +119,6 @@ OPTIONS = {
             "keys by which the measures are sorted, too: quantiles of one value of such a key, or of each "
             "value, take milliseconds. Each group adds a sorted copy of every measure",
             field="group_names",
-            property="groups",
             flag="--group",
             help="a key by which measures are asked, such as origin or origin,dest; may be repeated",
             metavar="COLUMN",
@@ -131,7 +133,6 @@ OPTIONS = {
             'An item is a column, or `{"on": column, "include": columns}`: then the index has these columns, '
             "too, and answers statements about them alone without reading `events`",
             field="index_columns",
-            property="index",
             flag="--index",
             help="a column by whose values rows are found without a scan, and the columns that the index has "
             "beside it: date=user,price; may be repeated",
@@ -147,15 +148,12 @@ OPTIONS = {
             "mergeable summaries of columns, by name: the name of a registered kind, and the column, such as "
             '{"users": ("hll", "user_id")}; `wh.companion` asks them',
             field="companion_names",
-            property="companions",
             is_told=False,
         ),
         Option(
             "time",
             "column",
             "the column of event times, a timestamp or a date; None: the tick of a row is a step number",
-            field="time",
-            property="time",
             flag="--time",
             help="the event time column, a timestamp or date",
             metavar="COLUMN",
@@ -177,8 +175,6 @@ OPTIONS = {
             "eps",
             "share",
             "an answer's rank error is at most eps * m, m being the live rows; in (0, 0.5)",
-            field="eps",
-            property="eps",
             default=0.001,
             flag="--eps",
             help="the error bound, in (0, 0.5)",
@@ -189,8 +185,6 @@ OPTIONS = {
             "kappa",
             "number",
             "the merge threshold: the most runs that a level keeps; at least 2",
-            field="kappa",
-            property="kappa",
             default=10,
             least=2,
             flag="--kappa",
@@ -230,8 +224,6 @@ OPTIONS = {
             "key_eps",
             "share",
             "a live count of a key errs by at most key_eps * m with probability 1 - key_delta; at least 7e-6",
-            field="key_eps",
-            property="key_eps",
             default=0.01,
             flag="--key-eps",
             help="a live count of a key errs by at most E * m",
@@ -243,8 +235,6 @@ OPTIONS = {
             "key_delta",
             "share",
             "the probability of a larger error than key_eps * m; at least 1e-12",
-            field="key_delta",
-            property="key_delta",
             default=0.01,
             flag="--key-delta",
             help="the probability that it errs by more",
@@ -256,8 +246,6 @@ OPTIONS = {
             "private",
             "the columns of which only tokens are stored, never values; True: all columns of keys. It needs "
             "a secret (`use_secret`), which is kept outside of the warehouse",
-            field="private",
-            property="private",
             flag="--private",
             help="a column of which only tokens are stored; may be repeated. Needs a secret",
             metavar="COLUMN",

@@ -23,51 +23,29 @@ if TYPE_CHECKING:
     from tidemark import query
 
 
-@prints_answers
-def frequency(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark freq`."""
-    return wh.frequency(_parse_keys(wh, given), **selected_options(wh, given))
-
-
-@prints_answers
-def top(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark top`."""
-    return wh.top(given.k, **selected_options(wh, given))
-
-
-@prints_answers
-def hitters(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark hitters`."""
-    return wh.heavy_hitters(parse_phi(given.phi), **selected_options(wh, given))
-
-
-@prints_answers
-def hierarchy(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark hierarchy`."""
-    return wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
+frequency = prints_answers(
+    lambda wh, given: wh.frequency(_parse_keys(wh, given), **selected_options(wh, given))
+)
+top = prints_answers(lambda wh, given: wh.top(given.k, **selected_options(wh, given)))
+hitters = prints_answers(
+    lambda wh, given: wh.heavy_hitters(parse_phi(given.phi), **selected_options(wh, given))
+)
+hierarchy = prints_answers(
+    lambda wh, given: wh.hierarchy(parse_phi(given.phi), given.separator, **key_options(wh, given))
+)
 
 
 def distinct(given: argparse.Namespace) -> int:
     """Runs `tidemark distinct`."""
-    return _planned_distinct(given) if given.plan else _distinct(given)
-
-
-@prints_answers
-def _distinct(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    return wh.distinct(**selected_options(wh, given))
-
-
-def _planned_distinct(given: argparse.Namespace) -> int:
+    if not given.plan:
+        return prints_answers(lambda wh, given: wh.distinct(**selected_options(wh, given)))(given)
     wh = opened(given)
     plan = planned(wh, "distinct", selected_options(wh, given))
     print(plan.to_json() if given.json else plan)
     return DONE
 
 
-@prints_answers
-def new_keys(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark new-keys`."""
-    return wh.new_keys(**key_options(wh, given))
+new_keys = prints_answers(lambda wh, given: wh.new_keys(**key_options(wh, given)))
 
 
 @prints_answers
@@ -77,16 +55,12 @@ def overlap(wh: query.Warehouse, given: argparse.Namespace) -> Any:
     return wh.overlap(a, b, key=parse_key_columns(given), mode=given.mode)
 
 
-@prints_answers
-def persistent(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark persistent`."""
-    return wh.persistent(parse_phi(given.alpha), most=given.most, **slot_options(wh, given))
-
-
-@prints_answers
-def persistence(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark persistence`."""
-    return wh.persistence(_parse_keys(wh, given), **slot_options(wh, given))
+persistent = prints_answers(
+    lambda wh, given: wh.persistent(parse_phi(given.alpha), most=given.most, **slot_options(wh, given))
+)
+persistence = prints_answers(
+    lambda wh, given: wh.persistence(_parse_keys(wh, given), **slot_options(wh, given))
+)
 
 
 def slot_options(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:

@@ -7,7 +7,6 @@ or wrapped. Points and numbers of the command line are parsed here by the column
 from __future__ import annotations
 
 import sys
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from tidemark import query
@@ -59,7 +58,6 @@ def prints_answers(
 ) -> Callable[[argparse.Namespace], int]:
     """A command that prints the answers of `ask`: as JSON, as a table on a terminal, or as text."""
 
-    @wraps(ask)
     def run(given: argparse.Namespace) -> int:
         wh = opened(given)
         with status_when_slow("querying"):
@@ -78,46 +76,27 @@ def prints_answers(
     return run
 
 
-@prints_answers
-def quantile(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark quantile`."""
-    return wh.quantile([parse_phi(text) for text in given.phi], given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def rank(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark rank`."""
-    return wh.rank(parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def cdf(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark cdf`."""
-    return wh.cdf(parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def histogram(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark histogram`."""
-    return wh.histogram(bins_or_edges(wh, given), given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def summary(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark summary`."""
-    return wh.summary(given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def largest(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark largest`."""
-    return wh.largest(given.k, given.measure, **measure_options(wh, given))
-
-
-@prints_answers
-def smallest(wh: query.Warehouse, given: argparse.Namespace) -> Any:
-    """Of `tidemark smallest`."""
-    return wh.smallest(given.k, given.measure, **measure_options(wh, given))
+quantile = prints_answers(
+    lambda wh, given: wh.quantile(
+        [parse_phi(text) for text in given.phi], given.measure, **measure_options(wh, given)
+    )
+)
+rank = prints_answers(
+    lambda wh, given: wh.rank(
+        parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
+    )
+)
+cdf = prints_answers(
+    lambda wh, given: wh.cdf(
+        parse_points(wh, given.measure, given.x), given.measure, **measure_options(wh, given)
+    )
+)
+histogram = prints_answers(
+    lambda wh, given: wh.histogram(bins_or_edges(wh, given), given.measure, **measure_options(wh, given))
+)
+summary = prints_answers(lambda wh, given: wh.summary(given.measure, **measure_options(wh, given)))
+largest = prints_answers(lambda wh, given: wh.largest(given.k, given.measure, **measure_options(wh, given)))
+smallest = prints_answers(lambda wh, given: wh.smallest(given.k, given.measure, **measure_options(wh, given)))
 
 
 def window_and_mode(wh: query.Warehouse, given: argparse.Namespace) -> dict[str, Any]:
