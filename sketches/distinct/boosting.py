@@ -32,20 +32,31 @@ from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests
 
 
-class MedianOf:
-    """The median of the answers of sketches that all get the same arrivals, a `DistinctCounter`.
-
-    parts: at least one sketch without arrivals, alike but for their seeds. Raises InvalidInput for none.
-    """
+class _Parts:
+    """Sketches that are used as one; InvalidInput for none, and for one that is given twice."""
 
     def __init__(self, parts: Sequence[DistinctCounter]) -> None:
         """The parts become this sketch's own: they are updated through it alone."""
-        self.parts = _checked_parts(parts)
+        if not parts or len({id(part) for part in parts}) < len(parts):
+            raise InvalidInput(f"got {len(parts)} parts; expected at least one, and each of them once")
+        self.parts = tuple(parts)
 
     @property
     def nbytes(self) -> int:
         """The size of all parts."""
         return sum(part.nbytes for part in self.parts)
+
+    def check_invariants(self) -> None:
+        """Raises BrokenInvariant if a part breaks its invariants."""
+        for part in self.parts:
+            part.check_invariants()
+
+
+class MedianOf(_Parts):
+    """The median of the answers of sketches that all get the same arrivals, a `DistinctCounter`.
+
+    parts: at least one sketch without arrivals, alike but for their seeds. Raises InvalidInput for none.
+    """
 
     def update(self, digests: Digests, times: ArrayLike) -> None:
         """Adds arrivals to every part; see DistinctCounter."""
@@ -62,27 +73,16 @@ class MedianOf:
         k = len(self.parts)
         return self.parts[0].relative_error(distinct) * (math.sqrt(math.pi / (2 * k)) if k > 1 else 1)
 
-    def check_invariants(self) -> None:
-        """Raises BrokenInvariant if a part breaks its invariants."""
-        for part in self.parts:
-            part.check_invariants()
 
-
-class SplitSum:
+class SplitSum(_Parts):
     """The sum of the answers of sketches that share the keys between them, a `DistinctCounter`.
 
     parts: at least one sketch without arrivals, of equal configuration. Raises InvalidInput for none.
     """
 
     def __init__(self, parts: Sequence[DistinctCounter]) -> None:
-        """The parts become this sketch's own: they are updated through it alone."""
-        self.parts = _checked_parts(parts)
+        super().__init__(parts)
         self._arrivals = Arrivals(0)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all parts."""
-        return sum(part.nbytes for part in self.parts)
 
     def update(self, digests: Digests, times: ArrayLike) -> None:
         """Adds arrivals, each to the part that owns its key; see DistinctCounter."""
@@ -102,14 +102,3 @@ class SplitSum:
         """That of a part for a k-th of the keys, divided by sqrt(k)."""
         k = len(self.parts)
         return self.parts[0].relative_error(distinct / k) / math.sqrt(k)
-
-    def check_invariants(self) -> None:
-        """Raises BrokenInvariant if a part breaks its invariants."""
-        for part in self.parts:
-            part.check_invariants()
-
-
-def _checked_parts(parts: Sequence[DistinctCounter]) -> tuple[DistinctCounter, ...]:
-    if not parts or len({id(part) for part in parts}) < len(parts):
-        raise InvalidInput(f"got {len(parts)} parts; expected at least one, and each of them once")
-    return tuple(parts)

@@ -28,22 +28,13 @@ Errata of the thesis:
 
 import math
 
-from numpy.typing import ArrayLike
-
-from tidemark.sketches.distinct.arrivals import (
-    MOST_CELLS,
-    Arrivals,
-    checked_distinct,
-    checked_since,
-    whole_number,
-)
+from tidemark.sketches.distinct.arrivals import MOST_CELLS, checked_distinct, checked_since, whole_number
 from tidemark.sketches.distinct.mixing import cell_of
 from tidemark.sketches.distinct.newest_times import NewestTimes
 from tidemark.sketches.errors import Saturated
-from tidemark.sketches.hashing.row_hashes import Digests
 
 
-class LinearCounting:
+class LinearCounting(NewestTimes):
     """Linear counting over any window, a `DistinctCounter`.
 
     cells: n in the module docstring, from 1. seed: chooses the hashes, below 2**64.
@@ -60,31 +51,16 @@ class LinearCounting:
     def __init__(self, *, cells: int, seed: int = 0) -> None:
         """A sketch without arrivals."""
         self.cells = whole_number("cells", cells, 1, MOST_CELLS)
-        self._arrivals = Arrivals(seed)
-        self._newest = NewestTimes(self.cells)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the times, 8 bytes a cell."""
-        return self._newest.times.nbytes
-
-    def update(self, digests: Digests, times: ArrayLike) -> None:
-        """Adds arrivals; see DistinctCounter. O(1) an arrival."""
-        hashes, time_array = self._arrivals.take(digests, times)
-        self._newest.add(cell_of(hashes, self.cells), time_array)
+        super().__init__(self.cells, seed, lambda hashes: cell_of(hashes, self.cells))
 
     def distinct(self, since: int) -> float:
         """The estimate; see DistinctCounter. O(cells). Raises Saturated if no cell is unset."""
-        live = self._newest.live(checked_since(since))
+        live = self.live(checked_since(since))
         return linear_estimate(self.cells - int(live.sum()), self.cells)
 
     def relative_error(self, distinct: float) -> float:
         """The standard error of the module docstring; 0 for an empty window."""
         return linear_error(distinct, self.cells)
-
-    def check_invariants(self) -> None:
-        """Raises BrokenInvariant unless the newest time of all cells is that of the last arrival."""
-        self._newest.check_invariants(self._arrivals.now)
 
 
 def linear_estimate(unset: int, cells: int) -> float:

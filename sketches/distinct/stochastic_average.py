@@ -40,19 +40,12 @@ import math
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tidemark.sketches.distinct.arrivals import (
-    MOST_CELLS,
-    Arrivals,
-    checked_distinct,
-    checked_since,
-    whole_number,
-)
+from tidemark.sketches.distinct.arrivals import MOST_CELLS, checked_distinct, checked_since, whole_number
 from tidemark.sketches.distinct.mixing import Hashes, cell_of, level_of
 from tidemark.sketches.distinct.newest_times import NewestTimes
 from tidemark.sketches.errors import InvalidInput
-from tidemark.sketches.hashing.row_hashes import Digests
 
 AverageKind = Literal["PCSA", "LogLog"]
 
@@ -61,7 +54,7 @@ FACTORS = {"PCSA": 1.29281, "LogLog": 0.39701}
 ERRORS = {"PCSA": 0.78, "LogLog": 1.30}  # times 1 / sqrt(k)
 
 
-class StochasticAverage:
+class StochasticAverage(NewestTimes):
     """PCSA or LogLog over any window, a `DistinctCounter`.
 
     kind: "PCSA" or "LogLog".
@@ -83,22 +76,11 @@ class StochasticAverage:
             raise InvalidInput(f"got the kind {kind!r}; expected one of {get_args(AverageKind)}")
         self.kind = kind
         self.groups = whole_number("groups", groups, 1, MOST_CELLS // PLACES)
-        self._arrivals = Arrivals(seed)
-        self._newest = NewestTimes(self.groups * PLACES)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the times, 256 bytes a group."""
-        return self._newest.times.nbytes
-
-    def update(self, digests: Digests, times: ArrayLike) -> None:
-        """Adds arrivals; see DistinctCounter. O(1) an arrival."""
-        hashes, time_array = self._arrivals.take(digests, times)
-        self._newest.add(cells_of(hashes, self.groups), time_array)
+        super().__init__(self.groups * PLACES, seed, lambda hashes: cells_of(hashes, self.groups))
 
     def distinct(self, since: int) -> float:
         """The estimate for the window; see DistinctCounter. O(groups)."""
-        live = self._newest.live(checked_since(since)).reshape(self.groups, PLACES)
+        live = self.live(checked_since(since)).reshape(self.groups, PLACES)
         if not live.any():
             return 0.0
         ends = lowest_unset(live) if self.kind == "PCSA" else highest_set(live)
@@ -107,10 +89,6 @@ class StochasticAverage:
     def relative_error(self, distinct: float) -> float:
         """0.78 or 1.30 divided by sqrt(groups), for D >= 10 groups; 0 for an empty window."""
         return ERRORS[self.kind] / math.sqrt(self.groups) if checked_distinct(distinct) else 0.0
-
-    def check_invariants(self) -> None:
-        """Raises BrokenInvariant unless the newest time of all bits is that of the last arrival."""
-        self._newest.check_invariants(self._arrivals.now)
 
 
 def cells_of(hashes: Hashes, groups: int) -> NDArray[np.int64]:
