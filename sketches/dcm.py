@@ -16,7 +16,6 @@ Source: Rivetti, Busnel and Mostefaoui, 2015, section III.E. The bounds are ours
 """
 
 import struct
-from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -124,11 +123,11 @@ class DCMCoordinator:
         Raises Undelivered if a site has sent nothing yet, and LostState if one was started again and has not
         had a window of rows since. O(sites * cells).
         """
-        return FrequencyBounds(self._hashes, _sum([self._now(counts) for counts in self._all()]))
+        return FrequencyBounds(self._hashes, reduce(add_counts, map(self._now, self._all())))
 
     def told(self) -> FrequencyBounds:
         """The frequencies in the windows of the sites when they sent; raises as `bounds` does."""
-        return FrequencyBounds(self._hashes, _sum(self._all()))
+        return FrequencyBounds(self._hashes, reduce(add_counts, self._all()))
 
     def _all(self) -> list[Counts]:
         missing = sorted(set(range(self._sites)) - self._counts.keys())
@@ -165,7 +164,3 @@ def _counts_of(body: bytes, cells: int) -> Counts:
         raise corrupt(0, f"got {len(numbers)} numbers, expected three below 2**61 for each of {cells} cells")
     lo, width, above = np.split(numbers, 3)
     return Counts((lo + above).astype(np.float64), lo, lo + width)
-
-
-def _sum(parts: Sequence[Counts]) -> Counts:
-    return reduce(add_counts, parts)

@@ -5,20 +5,12 @@ detected.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 from tidemark.sketches.errors import InvalidInput
 
 
-class Counted(Protocol):
-    """A sketch that counts its elements."""
-
-    @property
-    def n(self) -> int:
-        """The number of elements added so far."""
-
-
-def require_disjoint(sketches: Sequence[Counted]) -> None:
+def require_disjoint(sketches: Sequence[Any]) -> None:
     """Raises InvalidInput if a sketch with elements is passed more than once. O(len(sketches))."""
     first_index: dict[int, int] = {}
     for index, sketch in enumerate(sketches):

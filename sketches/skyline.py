@@ -117,7 +117,7 @@ class SkylineSite:
         if (
             not rows.shape == columns.shape == added.shape
             or rows.ndim != 1
-            or not _within(rows, columns, after)
+            or not ((rows >= 0) & (rows < len(after)) & (columns >= 0) & (columns < after.shape[1])).all()
         ):
             raise InvalidInput(
                 f"got {rows.shape} objects, {columns.shape} attributes, {added.shape} amounts; expected one "
@@ -228,11 +228,6 @@ def _checked(values: ArrayLike, sites: int) -> Ints:
     if parts.min() <= -MOST or parts.max() >= MOST:
         raise InvalidInput(f"got {parts.min()} to {parts.max()}; expected parts below 2**43: {_REMEDY}")
     return parts
-
-
-def _within(rows: Ints, columns: Ints, values: Ints) -> bool:
-    objects, width = values.shape
-    return bool(((rows >= 0) & (rows < objects) & (columns >= 0) & (columns < width)).all())
 
 
 def _payload(number: int, objects: Ints, values: Ints | None) -> bytes:

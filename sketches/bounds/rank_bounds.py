@@ -98,14 +98,16 @@ class RankBounds:
 
         NaN ranks after every number. O(log k) for each x.
         """
-        return self._bounds_at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="right"))
+        steps = np.searchsorted(self.values, as_column(xs, self.values.dtype), side="right")
+        return self.lo[steps], self.hi[steps]
 
     def rank_lt(self, xs: ArrayLike) -> tuple[Ranks, Ranks]:
         """Bounds (lo, hi) of the number of elements < x, for each x; both have the shape of `xs`.
 
         NaN ranks after every number. O(log k) for each x.
         """
-        return self._bounds_at(np.searchsorted(self.values, as_column(xs, self.values.dtype), side="left"))
+        steps = np.searchsorted(self.values, as_column(xs, self.values.dtype), side="left")
+        return self.lo[steps], self.hi[steps]
 
     def best_candidate(self, r: ArrayLike) -> tuple[NDArray[np.intp], Ranks]:
         """For each rank r the index of the value with the least certified error, and that error in ranks.
@@ -171,9 +173,6 @@ class RankBounds:
                 "lo <= hi": bool(np.all(lo <= hi)),
             }
         )
-
-    def _bounds_at(self, steps: NDArray[np.intp]) -> tuple[Ranks, Ranks]:
-        return self.lo[steps], self.hi[steps]
 
     def _require_unique(self) -> None:
         if not self.unique and not np.all(self.values[:-1] < self.values[1:]):

@@ -85,12 +85,6 @@ class Blocks:
         return late_part(counts, *steps, one_a_time=self.one_a_time, known_ends=False)
 
 
-def no_blocks(window: int, *, keeps_previous: bool, one_a_time: bool) -> Blocks:
-    """The state without arrivals."""
-    none = np.empty(0, np.int64)
-    return Blocks(window, keeps_previous, one_a_time, None, 0, none, none, 0)
-
-
 class BlockCounters:
     """The mutable counters: an update counts the arrivals of the last two blocks and skips those before."""
 

@@ -13,8 +13,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+import numpy as np
+
 from tidemark.sketches.counters import (
-    blocks,
     buckets,
     deterministic_wave,
     exponential_histogram,
@@ -138,14 +139,13 @@ class Counting:
 
     def none(self) -> CounterState:
         """The state of counters without arrivals."""
-        one_a_time = self.clock == "count"
+        one_a_time, none = self.clock == "count", np.empty(0, np.int64)
         if self.kind == "RW":
             return randomized_wave.no_samples(self.eps, self.delta, self.constant)
         if self.kind in ("SI", "PR"):
-            keeps_previous = self.kind == "PR"
-            return blocks.no_blocks(self._length, keeps_previous=keeps_previous, one_a_time=one_a_time)
+            return Blocks(self.window or 0, self.kind == "PR", one_a_time, None, 0, none, none, 0)
         if self.kind in ("PF", "SP"):
-            return sub_cells.no_sub_cells(one_a_time=one_a_time)
+            return SubCells(none, np.zeros(1, np.int64), none, none, none, one_a_time)
         return buckets.no_buckets()
 
     def buckets_of(self, cells: Ints, times: Ints, counts: Ints) -> Buckets:
@@ -162,11 +162,6 @@ class Counting:
         """
         return whole_streams.buckets_in_order(cells, times, counts, all_cells, self.eps, self.kind)
 
-    @property
-    def _length(self) -> int:
-        """The window of a kind that has one."""
-        return self.window or 0
-
     def counters(self, kept: CounterState, cells: int) -> CounterArrays:
         """Mutable counters of `cells` cells that start from the state `kept`."""
         if isinstance(kept, SampledWaves):
@@ -174,8 +169,9 @@ class Counting:
         if isinstance(kept, Blocks):
             return BlockCounters(kept, cells)
         if isinstance(kept, SubCells):
-            least, mu = (self.eps * self._length, self.mu) if self.kind == "SP" else (0.0, 0.0)
-            return SubCellCounters(kept, cells, self._length, least, mu)
+            window = self.window or 0
+            least, mu = (self.eps * window, self.mu) if self.kind == "SP" else (0.0, 0.0)
+            return SubCellCounters(kept, cells, window, least, mu)
         if self.kind == "DW":
             return DeterministicWaves(kept, self.eps, cells)
         return ExponentialHistograms(kept, self.eps, cells)

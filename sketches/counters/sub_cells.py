@@ -100,12 +100,6 @@ class SubCells:
         return _grouped(self.cells, counts, *arrays, self.one_a_time)
 
 
-def no_sub_cells(*, one_a_time: bool) -> SubCells:
-    """The state without arrivals."""
-    none = np.empty(0, np.int64)
-    return SubCells(none, np.zeros(1, np.int64), none, none, none, one_a_time)
-
-
 class SubCellCounters:
     """The mutable counters: each update writes the sub-cells of all cells anew."""
 

@@ -18,7 +18,13 @@ from tidemark.sketches.errors import BrokenInvariant
 from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.persistence.answers import Answers
 from tidemark.sketches.persistence.messages import LISTS, RESUMED, SlotLists, slot_lists, start_of, union
-from tidemark.sketches.persistence.promise import PersistentItems, Promise, checked_rows, checked_slot
+from tidemark.sketches.persistence.promise import (
+    PersistenceTracker,
+    PersistentItems,
+    Promise,
+    checked_rows,
+    checked_slot,
+)
 from tidemark.sketches.persistence.slot_sample import Sampling, SlotSample
 from tidemark.sketches.sites.channel import Channel
 from tidemark.sketches.sites.envelope import COORDINATOR
@@ -26,8 +32,8 @@ from tidemark.sketches.sites.machine import Machine, Message
 from tidemark.sketches.sites.network import Network
 
 
-class AllItems:
-    """A: a `PersistenceTracker` that is exact.
+class AllItems(PersistenceTracker):
+    """A, which is exact.
 
     >>> promise = Promise(sites=2, slots=4, alpha=0.75, eps=0.1, delta=0.1, sliding=True)
     >>> tracker = AllItems(promise)
@@ -53,16 +59,6 @@ class AllItems:
     def nbytes(self) -> int:
         """The bytes of the state of all sites; the coordinator has none."""
         return sum(one.nbytes(self.promise.slots) for one in self._lists())
-
-    @property
-    def bytes_sent(self) -> int:
-        """The bytes of all questions and answers so far, without their envelopes."""
-        return self._channel.sent.payload
-
-    @property
-    def messages_sent(self) -> int:
-        """The number of all questions and answers so far: two for every site and question."""
-        return self._channel.sent.messages
 
     def update(self, site: int, digests: Digests, slot: int) -> None:
         """Adds the rows (d, slot) for every d of `digests`, observed at `site`; see PersistenceTracker.

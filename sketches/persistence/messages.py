@@ -34,9 +34,6 @@ TRACKED, QUESTION, LISTS, RESUMED = 1, 2, 3, 4
 
 ITEM_BYTES = 8
 SLOT_BYTES = 8
-TRACKED_BYTES = ITEM_BYTES + SLOT_BYTES
-QUESTION_BYTES = SLOT_BYTES
-COUNT_BYTES = 8  # of the items with a list, in LISTS
 _PAIR, _NUMBER = struct.Struct("<QQ"), struct.Struct("<Q")
 _LAST = np.uint64(1 << 63)
 
@@ -98,7 +95,7 @@ class SlotLists:
         return is_smaller
 
     def to_bytes(self, window: int, start: int) -> bytes:
-        """The payload of LISTS; COUNT_BYTES more than `nbytes`. O(slots + window for each bitmap).
+        """The payload of LISTS; 8 bytes more than `nbytes`. O(slots + window for each bitmap).
 
         window: the slots of the window. start: its first one. Raises BrokenInvariant for slots outside of it.
         """

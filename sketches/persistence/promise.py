@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tidemark.sketches.errors import InvalidInput
 from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.inputs import checked_digests
+from tidemark.sketches.sites.channel import Channel
 
 SLOT_LIMIT = 2**62  # slots are below this, so that sums of two fit int64
 
@@ -96,6 +97,8 @@ class PersistentItems:
 class PersistenceTracker(Protocol):
     """What the algorithms A, B and SS have in common."""
 
+    _channel: Channel
+
     def update(self, site: int, digests: Digests, slot: int) -> None:
         """Adds the rows (d, slot) for every d of `digests`, observed at `site`.
 
@@ -119,11 +122,13 @@ class PersistenceTracker(Protocol):
 
     @property
     def bytes_sent(self) -> int:
-        """The bytes of all messages so far, those of questions included."""
+        """The bytes of all messages so far, those of questions included, without their envelopes."""
+        return self._channel.sent.payload
 
     @property
     def messages_sent(self) -> int:
-        """The number of all messages so far, those of questions included."""
+        """The number of all messages so far. A question takes two for every site and instance."""
+        return self._channel.sent.messages
 
     def check_invariants(self) -> None:
         """Raises BrokenInvariant unless the state is one that updates lead to."""

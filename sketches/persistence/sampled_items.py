@@ -45,7 +45,12 @@ from tidemark.sketches.hashing.row_hashes import Digests
 from tidemark.sketches.persistence.coordinator import Coordinator
 from tidemark.sketches.persistence.pair_hashes import hash_salt
 from tidemark.sketches.persistence.plans import Plan
-from tidemark.sketches.persistence.promise import PersistentItems, checked_rows, checked_slot
+from tidemark.sketches.persistence.promise import (
+    PersistenceTracker,
+    PersistentItems,
+    checked_rows,
+    checked_slot,
+)
 from tidemark.sketches.persistence.site import Site
 from tidemark.sketches.persistence.slot_sample import Sampling
 from tidemark.sketches.sites.channel import Channel
@@ -54,8 +59,8 @@ from tidemark.sketches.sites.machine import Message
 from tidemark.sketches.sites.network import Network
 
 
-class SampledItems:
-    """SS, or B where the plan has exact sets: a `PersistenceTracker`.
+class SampledItems(PersistenceTracker):
+    """SS, or B where the plan has exact sets.
 
     >>> from tidemark.sketches.persistence.plans import one_instance_plan
     >>> from tidemark.sketches.persistence.promise import Promise
@@ -102,16 +107,6 @@ class SampledItems:
         """The bytes of the state of all sites and coordinators; see messages.py."""
         at_sites = sum(site.nbytes(self._start) for sites in self._sites for site in sites)
         return at_sites + sum(coordinator.nbytes for coordinator in self._coordinators)
-
-    @property
-    def bytes_sent(self) -> int:
-        """The bytes of all messages so far, those of questions included, without their envelopes."""
-        return self._channel.sent.payload
-
-    @property
-    def messages_sent(self) -> int:
-        """The number of all messages so far; a question takes two for every site and instance."""
-        return self._channel.sent.messages
 
     def update(self, site: int, digests: Digests, slot: int) -> None:
         """Adds the rows (d, slot) for every d of `digests`, observed at `site`; see PersistenceTracker.

@@ -23,7 +23,6 @@ from tests.sketches.persistence_world import (
 from tidemark.sketches.persistence import all_items, sampled_items
 from tidemark.sketches.persistence.all_items import AllItems
 from tidemark.sketches.persistence.coordinator import Coordinator
-from tidemark.sketches.persistence.messages import COUNT_BYTES, QUESTION_BYTES, TRACKED_BYTES
 from tidemark.sketches.persistence.pair_hashes import hash_salt, pair_hashes
 from tidemark.sketches.persistence.plans import Plan, fewest_items_plan, one_instance_plan, thesis_plan
 from tidemark.sketches.persistence.promise import PersistenceTracker, Promise
@@ -33,6 +32,7 @@ from tidemark.sketches.persistence.slot_sample import Sampling
 from tidemark.sketches.sites.envelope import COORDINATOR
 from tidemark.sketches.sites.machine import Message
 
+TRACKED_BYTES, QUESTION_BYTES, COUNT_BYTES = 16, 8, 8  # the table of messages.py; the first number of LISTS
 PLANS: dict[str, Callable[[Promise], Plan]] = {
     "thesis": thesis_plan,
     "one instance": one_instance_plan,
