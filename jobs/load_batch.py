@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tidemark.jobs.inputs.spark_inputs import Inputs
+    from tidemark.jobs.inputs.local_inputs import LocalInputs
+    from tidemark.jobs.inputs.spark_inputs import SparkInputs
     from tidemark.warehouse import RemovalReport
+
+    Inputs = LocalInputs | SparkInputs
 
 
 def main(argv: list[str] | None = None) -> int:

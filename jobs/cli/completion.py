@@ -73,10 +73,6 @@ def _option(action: argparse.Action) -> Option:
     return Option(tuple(action.option_strings), summary, "" if action.nargs == 0 else takes, choices)
 
 
-def _command_paths(all_pages: list[Page]) -> list[str]:
-    return [page.path for page in all_pages if page.path]
-
-
 def _options_with_value(all_pages: list[Page]) -> list[str]:
     """The options whose next word is a value, not a command."""
     return sorted(
@@ -129,7 +125,7 @@ def _bash(prog: str, all_pages: list[Page]) -> str:
     return _BASH.format(
         prog=prog,
         taking="|".join(_options_with_value(all_pages)),
-        paths="|".join(f'" {path}"' for path in _command_paths(all_pages)),
+        paths="|".join(f'" {page.path}"' for page in all_pages if page.path),
         values="\n".join(f"        {line}" for line in values),
         words="\n".join(f"        {line}" for line in words),
     )
@@ -183,7 +179,7 @@ def _zsh(prog: str, all_pages: list[Page]) -> str:
     return _ZSH.format(
         prog=prog,
         taking="|".join(_options_with_value(all_pages)),
-        paths="|".join(f'" {path}"' for path in _command_paths(all_pages)),
+        paths="|".join(f'" {page.path}"' for page in all_pages if page.path),
         values="\n".join(f"        {line}" for line in values),
         words="\n".join(f"        {line}" for line in words),
     )
@@ -232,7 +228,7 @@ def _fish(prog: str, all_pages: list[Page]) -> str:
     return _FISH.format(
         prog=prog,
         taking=" ".join(_options_with_value(all_pages)),
-        paths=" ".join(map(_fish_text, _command_paths(all_pages))),
+        paths=" ".join(_fish_text(page.path) for page in all_pages if page.path),
         lines="\n".join(lines),
     )
 

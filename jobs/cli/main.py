@@ -83,7 +83,6 @@ class _Parser(argparse.ArgumentParser):
     """Argparse's, and so are the parsers of the commands; its errors do not repeat a long argument."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints the usage and the message, and ends the process."""
         if len(message) > 400:  # few have: the warehouse's modules take most of a second
             from tidemark.warehouse.errors import without_long
 

@@ -26,18 +26,14 @@ def named_warehouses(texts: Sequence[str]) -> dict[str, str | dict[str, str]]:
     found: dict[str, str | dict[str, str]] = {}
     for text in texts:
         match = re.fullmatch(r"(\w+)\.(\w+)=(.+)", text)
-        name, site, uri = match.groups() if match else _without_site(text)
+        site = match[2] if match else ""
+        name, uri = (match[1], match[3]) if match else parse_warehouse(text)
         known = found.get(checked_name(name), {} if site else None)
         is_new = site and site not in known if isinstance(known, dict) else known is None
         if not is_new:
             raise InputError(f"a name is given twice: {f'{name}.{site}' if site else name}.")
         found[name] = {**known, site: uri} if isinstance(known, dict) else uri
     return found
-
-
-def _without_site(text: str) -> tuple[str, str, str]:
-    name, uri = parse_warehouse(text)
-    return name, "", uri
 
 
 def is_local_address(host: str) -> bool:

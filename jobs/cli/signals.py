@@ -30,8 +30,6 @@ class _ShutdownHook:
         self.ended.wait(_STOP_SECONDS)
 
     class Java:
-        """The Java interface that py4j implements with this object."""
-
         implements = ("java.lang.Runnable",)
 
 

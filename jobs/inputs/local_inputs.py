@@ -36,7 +36,10 @@ _UTC = pa.timestamp("us", tz="UTC")
 
 
 class LocalInputs:
-    """Implements `Inputs` in this process."""
+    """Reads batches in this process.
+
+    guessed  whether the types of all columns that were read last are guessed from text
+    """
 
     def __init__(self, warehouse: str, storage_options: dict[str, str] | None = None) -> None:
         self._store = Store.from_uri(warehouse, storage_options)
@@ -53,7 +56,14 @@ class LocalInputs:
         wanted: Wanted = ANY_TYPES,
         evolve: bool = False,
     ) -> ArrowRows:
-        """See `Inputs.read`."""
+        """The rows of one or several paths and patterns, see `find_inputs`.
+
+        kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
+        creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
+        is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
+        wanted: the wanted types of text, if the warehouse has no columns yet. evolve: whether columns that it
+        lacks get a type in the same way.
+        """
         several = [given] if isinstance(given, str) else given
         found = find_inputs(several, self._places)
         file_format = format_of(several, found, kind)
@@ -75,7 +85,11 @@ class LocalInputs:
         return rows
 
     def check(self) -> None:
-        """See `Inputs.check`: rows are read in order."""
+        """InputError for the first record of text that is refused, in the order of the files.
+
+        To be called where a load of the rows failed: the task that failed first may have had a later record.
+        Here rows are read in order.
+        """
 
     def _types(self, options: Options) -> pa.Schema:
         """The Arrow types of the columns of the warehouse, as text is read by them."""
@@ -83,7 +97,11 @@ class LocalInputs:
         return pa.schema([stored.field(name) for name, _ in options.columns])
 
     def check_times(self, rows: ArrowRows, names: Iterable[str]) -> None:
-        """See `Inputs.check_times`."""
+        """InputError if a time or date in these columns is outside the years 1 to 9999.
+
+        A load refuses such rows itself. This check is for rows that create a warehouse or are cut into
+        batches: it runs before anything is written.
+        """
         present = set(rows.schema.names)
         temporal = [
             name
@@ -98,7 +116,7 @@ class LocalInputs:
         check_in_range(counts)
 
     def times(self, rows: ArrowRows, name: str) -> Times:
-        """See `Inputs.times`."""
+        """The first and last time of the rows in the column `name`, and the number of rows without a time."""
         times = Times(None, None, 0)
         for batch in rows.read():
             micros, null = _micros(batch, name)
@@ -113,7 +131,7 @@ class LocalInputs:
         return times
 
     def starts(self, rows: ArrowRows, name: str, first: int, span: int) -> list[int]:
-        """See `Inputs.starts`."""
+        """The starts of the spans that have rows, ascending: spans of `span` microseconds from `first` on."""
         found: set[int] = set()
         for batch in rows.read():
             micros, null = _micros(batch, name)
@@ -121,11 +139,11 @@ class LocalInputs:
         return [first + number * span for number in sorted(found)]
 
     def between(self, rows: ArrowRows, name: str, start: int, stop: int) -> ArrowRows:
-        """See `Inputs.between`."""
+        """The rows whose time is in [start, stop), in microseconds since 1970."""
         return _RowsInside(rows.schema, rows, name, (start, stop))
 
     def without(self, rows: ArrowRows, name: str) -> ArrowRows:
-        """See `Inputs.without`."""
+        """The rows whose time is NULL."""
         return _RowsInside(rows.schema, rows, name, None)
 
 
@@ -139,7 +157,6 @@ class _RowsInside(ArrowRows):
     ends: tuple[int, int] | None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`."""
         for batch in self.rows.read():
             micros, null = _micros(batch, self.name)
             kept = null

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.jobs.inputs.hadoop_places import HadoopPlaces
 from tidemark.jobs.inputs.spark_text import open_text
@@ -52,61 +52,8 @@ class Times(NamedTuple):
     without: int
 
 
-class Inputs(Protocol):
-    """Reads batches. Rows are a DataFrame with Spark, and `ArrowRows` without.
-
-    guessed  whether the types of all columns that were read last are guessed from text
-    """
-
-    guessed: bool
-
-    def read(
-        self,
-        given: str | Sequence[str],
-        kind: str | None,
-        options: Options | None,
-        *,
-        cut: bool = False,
-        wanted: Wanted = ANY_TYPES,
-        evolve: bool = False,
-    ) -> Any:
-        """The rows of one or several paths and patterns, see `find_inputs`.
-
-        kind: the format, None to derive it from the file names. options: the warehouse's, None if the input
-        creates the warehouse. cut: whether the rows will be cut into batches. If `options` is None or `cut`
-        is set, the rows are read to their end once, and InputError is raised for rows that do not parse.
-        wanted: the wanted types of text, if the warehouse has no columns yet. evolve: whether columns that it
-        lacks get a type in the same way.
-        """
-
-    def check(self) -> None:
-        """InputError for the first record of text that is refused, in the order of the files.
-
-        To be called where a load of the rows failed: the task that failed first may have had a later record.
-        """
-
-    def check_times(self, rows: Any, names: Iterable[str]) -> None:
-        """InputError if a time or date in these columns is outside the years 1 to 9999.
-
-        A load refuses such rows itself. This check is for rows that create a warehouse or are cut into
-        batches: it runs before anything is written.
-        """
-
-    def times(self, rows: Any, name: str) -> Times:
-        """The first and last time of the rows in the column `name`, and the number of rows without a time."""
-
-    def starts(self, rows: Any, name: str, first: int, span: int) -> list[int]:
-        """The starts of the spans that have rows, ascending: spans of `span` microseconds from `first` on."""
-
-    def between(self, rows: Any, name: str, start: int, stop: int) -> Any:
-        """The rows whose time is in [start, stop), in microseconds since 1970."""
-
-    def without(self, rows: Any, name: str) -> Any:
-        """The rows whose time is NULL."""
-
-
 class SparkInputs:
-    """Reads batches with Spark."""
+    """Reads batches with Spark, with the calls of `LocalInputs`; rows are a DataFrame."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -123,7 +70,7 @@ class SparkInputs:
         wanted: Wanted = ANY_TYPES,
         evolve: bool = False,
     ) -> DataFrame:
-        """See `Inputs.read`."""
+        """See `LocalInputs.read`."""
         spark, several = self._spark, [given] if isinstance(given, str) else given
         try:
             places = HadoopPlaces(spark)
@@ -167,12 +114,12 @@ class SparkInputs:
         return text.rows(schema)
 
     def check(self) -> None:
-        """See `Inputs.check`."""
+        """See `LocalInputs.check`."""
         if self._check is not None:
             self._check()
 
     def check_times(self, rows: DataFrame, names: Iterable[str]) -> None:
-        """See `Inputs.check_times`."""
+        """See `LocalInputs.check_times`."""
         from pyspark.sql import functions as F
 
         types = dict(rows.dtypes)
@@ -187,7 +134,7 @@ class SparkInputs:
             check_in_range(dict(zip(outside, rows.agg(*counts).collect()[0], strict=True)))
 
     def times(self, rows: DataFrame, name: str) -> Times:
-        """See `Inputs.times`."""
+        """See `LocalInputs.times`."""
         from pyspark.sql import functions as F
 
         micros = _micros(rows, name)
@@ -195,7 +142,7 @@ class SparkInputs:
         return Times(*rows.select(F.min(micros), F.max(micros), nulls).collect()[0])
 
     def starts(self, rows: DataFrame, name: str, first: int, span: int) -> list[int]:
-        """See `Inputs.starts`."""
+        """See `LocalInputs.starts`."""
         from pyspark.sql import functions as F
 
         after = _micros(rows, name) - F.lit(first)
@@ -205,12 +152,12 @@ class SparkInputs:
         )
 
     def between(self, rows: DataFrame, name: str, start: int, stop: int) -> DataFrame:
-        """See `Inputs.between`."""
+        """See `LocalInputs.between`."""
         micros = _micros(rows, name)
         return rows.where((micros >= start) & (micros < stop))
 
     def without(self, rows: DataFrame, name: str) -> DataFrame:
-        """See `Inputs.without`."""
+        """See `LocalInputs.without`."""
         return rows.where(_micros(rows, name).isNull())
 
 

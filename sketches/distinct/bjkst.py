@@ -74,7 +74,6 @@ class BJKST:
     """
 
     def __init__(self, *, theta: int, seed: int = 0) -> None:
-        """A sketch without arrivals."""
         self.theta = whole_number("theta", theta, 3, MOST_CELLS)
         self._arrivals = Arrivals(seed)
         self._newest: dict[int, int] = {}  # the newest time of each hash, oldest first

@@ -49,7 +49,6 @@ class LinearCounting(NewestTimes):
     """
 
     def __init__(self, *, cells: int, seed: int = 0) -> None:
-        """A sketch without arrivals."""
         self.cells = whole_number("cells", cells, 1, MOST_CELLS)
         super().__init__(self.cells, seed, lambda hashes: cell_of(hashes, self.cells))
 

@@ -48,7 +48,6 @@ class ListedCounting:
     """
 
     def __init__(self, *, cells: int, seed: int = 0) -> None:
-        """A sketch without arrivals."""
         self.cells = whole_number("cells", cells, 1, MOST_CELLS)
         self._arrivals = Arrivals(seed)
         self._newest = RecentList(self.cells)

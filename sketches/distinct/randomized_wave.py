@@ -80,7 +80,6 @@ class RandomizedWave:
     """
 
     def __init__(self, *, capacity: int, lists: WaveLists = "nested", seed: int = 0) -> None:
-        """A sketch without arrivals."""
         if lists not in get_args(WaveLists):
             raise InvalidInput(f"got the lists {lists!r}; expected one of {get_args(WaveLists)}")
         self.capacity, self.lists = whole_number("capacity", capacity, 1, MOST_CELLS), lists

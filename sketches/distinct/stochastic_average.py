@@ -71,7 +71,6 @@ class StochasticAverage(NewestTimes):
     """
 
     def __init__(self, *, kind: AverageKind, groups: int, seed: int = 0) -> None:
-        """A sketch without arrivals."""
         if kind not in get_args(AverageKind):
             raise InvalidInput(f"got the kind {kind!r}; expected one of {get_args(AverageKind)}")
         self.kind = kind

@@ -174,7 +174,6 @@ class Site:
 
     @property
     def _conditions(self) -> int:
-        """How many conditions there are."""
         zones = self._arrays.zones
         return int(zones.bounds.shape[1] + zones.cell_states[0].size)
 

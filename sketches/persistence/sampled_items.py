@@ -177,7 +177,6 @@ class SampledItems(PersistenceTracker):
             self._networks[instance].settle()
 
     def _site(self, instance: int) -> Site:
-        """A site that knows nothing."""
         plan, salt = self.plan, hash_salt(self.plan.promise.seed, instance, "tracking")
         return Site(plan.rate, salt, self._samplings[instance], plan.promise.slots, self._start)
 
