@@ -28,12 +28,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.jobs.serve import files, pages, questions
-from tidemark.jobs.serve.hosts import KNOWN, HostCheck, bearer
+from tidemark.jobs.serve.hosts import KNOWN, bearer, checked
 from tidemark.jobs.serve.metrics import Metrics
 from tidemark.jobs.serve.openapi import openapi
 from tidemark.jobs.serve.private_questions import NOT_READ, answered
 from tidemark.jobs.serve.question_queue import Deadline, Gone, QuestionQueue
-from tidemark.jobs.serve.responses import Refused, document, error_told, refusal
+from tidemark.jobs.serve.responses import Refused, as_refused, document, refusal
 from tidemark.jobs.serve.tokens import RIGHTS, Grant, Tokens
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.json_values import json_text
@@ -85,7 +85,7 @@ class Served:
                 allow_methods=["GET", "POST"],
                 allow_headers=["authorization", "content-type"],
             )
-        return HostCheck.of(_in_pieces(app), hosts, origins)
+        return checked(_in_pieces(app), hosts, origins)
 
     async def _question(self, name: str, http: HttpRequest) -> Response:
         grant = self._grant(http)
@@ -209,7 +209,8 @@ def _told(handler: Handler) -> Handler:
         except (Gone, ClientDisconnect):
             return Response(status_code=499)  # nobody reads it
         except Exception as error:  # noqa: BLE001  each is told, and logged where it is not the client's
-            return error_told(error)
+            found = as_refused(error)
+            return refusal(found.status, found.kind, str(found))
 
     return run
 

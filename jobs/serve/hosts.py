@@ -10,8 +10,7 @@ After the answer to a request without a valid token the connection is closed (co
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -45,24 +44,14 @@ def host_name(text: str) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-@dataclass(frozen=True, slots=True)
-class HostCheck:
-    """Looks at Host and Origin, and sets the headers of all answers; a layer of the application.
+def checked(app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> ASGIApp:
+    """The application behind a check of Host and Origin, which sets the headers of all answers, too.
 
     hosts: the names that a request may have as Host, without ports. origins: Origins of other pages.
     """
+    names, others = frozenset(map(host_name, hosts)), frozenset(one.rstrip("/") for one in origins)
 
-    app: ASGIApp
-    hosts: frozenset[str]
-    origins: frozenset[str]
-
-    @classmethod
-    def of(cls, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str]) -> HostCheck:
-        """The check in front of an application."""
-        return cls(app, frozenset(map(host_name, hosts)), frozenset(one.rstrip("/") for one in origins))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
 
@@ -75,18 +64,21 @@ class HostCheck:
                     headers["connection"] = "close"
             await send(message)
 
-        problem = self._problem(Headers(scope=scope))
-        app = self.app if problem is None else refusal(403, "Refused", problem)
-        await app(scope, receive, with_headers)
+        problem = _problem(Headers(scope=scope), names, others)
+        answered = app if problem is None else refusal(403, "Refused", problem)
+        await answered(scope, receive, with_headers)
 
-    def _problem(self, headers: Headers) -> str | None:
-        hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
-            return "this Host is not served. Names that are served are given by --allow-host."
-        for origin in origins:
-            if origin not in self.origins and _host_of(origin) != hosts[0].strip().lower():
-                return "pages of this Origin may not ask. Those that may are given by --allow-origin."
-        return None
+    return run
+
+
+def _problem(headers: Headers, names: Collection[str], others: Collection[str]) -> str | None:
+    hosts, origins = headers.getlist("host"), headers.getlist("origin")
+    if len(hosts) != 1 or host_name(hosts[0]) not in names:
+        return "this Host is not served. Names that are served are given by --allow-host."
+    for origin in origins:
+        if origin not in others and _host_of(origin) != hosts[0].strip().lower():
+            return "pages of this Origin may not ask. Those that may are given by --allow-origin."
+    return None
 
 
 def _host_of(origin: str) -> str | None:

@@ -72,7 +72,8 @@ def tool_server(tools: Tools, queue: QuestionQueue) -> Server[Any]:
             )
         except Exception as error:  # noqa: BLE001  each is told, and logged where it is not the client's
             refused = as_refused(error)
-            return _failed(refused.kind, str(refused))
+            told = {"error": refused.kind, "message": str(refused)}
+            return _result(str(refused), told, is_error=True)
         return _result(json_text(document), document)
 
     return Server(
@@ -83,10 +84,6 @@ def tool_server(tools: Tools, queue: QuestionQueue) -> Server[Any]:
 def _result(text: str, document: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
     content = [types.TextContent(type="text", text=text)]
     return types.CallToolResult(content=[*content], structured_content=document, is_error=is_error)
-
-
-def _failed(kind: str, message: str) -> types.CallToolResult:
-    return _result(message, {"error": kind, "message": message}, is_error=True)
 
 
 class Lines:

@@ -14,9 +14,10 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
@@ -36,7 +37,8 @@ BUCKETS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 PHIS = (0.5, 0.9, 0.99)
 _SECOND = timedelta(seconds=1)
 
-GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
+# What each metric says, and its labels beside the warehouse. Those that end in _total are counters.
+FAMILIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_up": ("Whether the last look at the warehouse succeeded.", ()),
     "tidemark_newest_row_timestamp_seconds": (
         "The start of the newest tick with rows, not in the future: the newest event time is at or after it.",
@@ -53,31 +55,24 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_quantile_value": ("A quantile of a measure, in mode quick.", ("measure", "phi")),
     "tidemark_quantile_low": ("The exact quantile is certainly at least this.", ("measure", "phi")),
     "tidemark_quantile_high": ("The exact quantile is certainly at most this.", ("measure", "phi")),
-}
-COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tidemark_lost_races_total": ("Tries of commits that lost the race to other writers and came again.", ()),
 }
-FAMILIES = {**dict.fromkeys(GAUGES, GaugeMetricFamily), **dict.fromkeys(COUNTERS, CounterMetricFamily)}
 Sample = tuple[str, tuple[str, ...], float]  # the metric, the values of its labels, the value
 
 
 _log = logging.getLogger("tidemark.serve")
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The quantiles in the metrics: these of every measure, for the rows of `last`, or for all rows."""
-
-    phis: Sequence[float] = PHIS
-    last: Any = None
-
-
 @dataclass
 class Metrics:
-    """The metrics that a scrape gets. Safe to share between threads."""
+    """The metrics that a scrape gets. Safe to share between threads.
+
+    phis, last: the quantiles of every measure, for the rows of `last`; None: for all rows.
+    """
 
     warehouses: Mapping[str, Warehouse]
-    chosen: Chosen = field(default_factory=Chosen)
+    phis: Sequence[float] = PHIS
+    last: Any = None
 
     def __post_init__(self) -> None:
         self._latency = Histogram(
@@ -106,7 +101,8 @@ class Metrics:
             self._running = self._pool.submit(self._look)
         waits = WAIT_SECONDS if self._found else FIRST_SECONDS
         await asyncio.wait({asyncio.wrap_future(self._running)}, timeout=waits)
-        text = generate_latest(_Families(list(self._families(set(names)))))
+        registry: Any = SimpleNamespace(collect=lambda: self._families(set(names)))
+        text = generate_latest(registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     def close(self) -> None:
@@ -115,7 +111,7 @@ class Metrics:
 
     def _look(self) -> None:
         self._found = {
-            name: samples(wh, self.chosen, self._races[name]) for name, wh in self.warehouses.items()
+            name: samples(wh, self.phis, self.last, self._races[name]) for name, wh in self.warehouses.items()
         }
         self._found_at = time.monotonic()
 
@@ -124,8 +120,9 @@ class Metrics:
         age = GaugeMetricFamily("tidemark_view_age_seconds", "How old what follows of the warehouses is.")
         age.add_metric([], time.monotonic() - self._found_at)
         yield age
-        for metric, (words, labels) in {**GAUGES, **COUNTERS}.items():
-            family = FAMILIES[metric](metric, words, labels=["warehouse", *labels])
+        for metric, (words, labels) in FAMILIES.items():
+            kind = CounterMetricFamily if metric.endswith("_total") else GaugeMetricFamily
+            family = kind(metric, words, labels=["warehouse", *labels])
             for name, own in found.items():
                 for sample, values, value in own[:MOST_SERIES]:
                     if sample == metric:
@@ -146,18 +143,7 @@ class Metrics:
             yield latency
 
 
-@dataclass(frozen=True, slots=True)
-class _Families:
-    """The families in the form of a registry of prometheus_client."""
-
-    found: list[Metric]
-
-    def collect(self) -> Iterable[Metric]:
-        """The families."""
-        return self.found
-
-
-def samples(wh: Warehouse, chosen: Chosen, races: Mapping[str, LostRaces]) -> list[Sample]:
+def samples(wh: Warehouse, phis: Sequence[float], last: Any, races: Mapping[str, LostRaces]) -> list[Sample]:
     """The samples of a warehouse; if it cannot be read, only that it is not up.
 
     races: the lost races of each of several warehouses by its name; for a single one by the name "".
@@ -168,7 +154,7 @@ def samples(wh: Warehouse, chosen: Chosen, races: Mapping[str, LostRaces]) -> li
         rows = _rows(wh) if sites is None else sum(one.rows for one in sites.values())
         of_sites = _of_sites(wh, sites or {})
         lost = _lost_races(info, races)
-        found = [*_of_tables(info, rows), lost, *of_sites, *_newest(wh), *_quantiles(wh, chosen)]
+        found = [*_of_tables(info, rows), lost, *of_sites, *_newest(wh), *_quantiles(wh, phis, last)]
         return [("tidemark_up", (), 1.0), *found]
     except TidemarkError as error:
         _log.warning("a look at a warehouse failed: %s: %s", type(error).__name__, error)
@@ -223,10 +209,10 @@ def _newest(wh: Warehouse) -> Iterator[Sample]:
     yield "tidemark_newest_row_timestamp_seconds", (), start.timestamp()
 
 
-def _quantiles(wh: Warehouse, chosen: Chosen) -> Iterator[Sample]:
+def _quantiles(wh: Warehouse, phis: Sequence[float], last: Any) -> Iterator[Sample]:
     for measure in wh.measures:
         try:
-            answers = wh.quantile(list(chosen.phis), measure.name, last=chosen.last, mode="quick")
+            answers = wh.quantile(list(phis), measure.name, last=last, mode="quick")
         except EmptyWindow:
             continue
         for answer in answers:

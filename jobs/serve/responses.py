@@ -49,12 +49,6 @@ def refusal(status: int, kind: str, text: str) -> Response:
     return response
 
 
-def error_told(error: Exception) -> Response:
-    """The answer to a request that failed."""
-    found = as_refused(error)
-    return refusal(found.status, found.kind, str(found))
-
-
 def as_refused(error: Exception) -> Refused:
     """The part of an error that a client is told. The rest is logged."""
     kind, text = type(error).__name__, str(error)

@@ -40,14 +40,13 @@ def run(given: argparse.Namespace) -> int:
     check_installed("serve", _EXTRA)
     from tidemark.jobs.serve.app import Served
     from tidemark.jobs.serve.hosts import LOCAL_NAMES
-    from tidemark.jobs.serve.metrics import PHIS, Chosen, Metrics
+    from tidemark.jobs.serve.metrics import PHIS, Metrics
 
     secure = _check_door(given)
     printed, tokens = _tokens(given)
     queue, stopping = queue_of(given), threading.Event()
     warehouses = opened_warehouses(given)
-    chosen = Chosen(given.metrics_phi or PHIS, parse_span(given.metrics_last))
-    metrics = Metrics(warehouses, chosen)
+    metrics = Metrics(warehouses, given.metrics_phi or PHIS, parse_span(given.metrics_last))
     served = Served(warehouses, tokens, queue, metrics)
     app = served.application([*LOCAL_NAMES, given.host, *given.allow_host], given.allow_origin)
     with listening(given.host, given.port) as door, stop_on_signals(stopping):
