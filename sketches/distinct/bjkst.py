@@ -36,7 +36,6 @@ Errata of the thesis:
   3. The thesis estimates theta / v, which is too large by a factor of theta / (theta - 1) in the mean.
 """
 
-import heapq
 import math
 
 import numpy as np
@@ -52,6 +51,7 @@ from tidemark.sketches.distinct.arrivals import (
 )
 from tidemark.sketches.distinct.mixing import Hashes
 from tidemark.sketches.errors import BrokenInvariant
+from tidemark.sketches.hashing.few_smaller import few_smaller_before
 from tidemark.sketches.hashing.row_hashes import Digests
 
 ENTRY_BYTES = 16  # a hash and a time
@@ -136,28 +136,3 @@ class BJKST:
         kept = few_smaller_before(hashes[::-1], self.theta)[::-1]
         self._newest = dict(zip(hashes[kept].tolist(), times[kept].tolist(), strict=True))
         self._most = (5 * len(self) + self.theta) // 4
-
-
-def few_smaller_before(hashes: Hashes, theta: int) -> NDArray[np.bool_]:
-    """Whether fewer than `theta` of the hashes before it are smaller, for each of different hashes.
-
-    O(n + k log theta) for n random hashes, of which k are so.
-
-    The smallest theta so far are in a heap. The hashes are read in blocks, each as long as all before it. One
-    comparison with the largest in the heap leaves about theta of a block, and only these are read one by one.
-    """
-    result = np.zeros(len(hashes), bool)
-    result[:theta] = True
-    # heapq keeps the least on top, so the hashes are negated.
-    heap = [-key for key in hashes[:theta].tolist()]
-    heapq.heapify(heap)
-    begin = theta
-    while begin < len(hashes):
-        block = hashes[begin : 2 * begin]
-        candidates = np.flatnonzero(block < np.uint64(-heap[0]))
-        for i, key in zip((begin + candidates).tolist(), block[candidates].tolist(), strict=True):
-            if key < -heap[0]:
-                heapq.heapreplace(heap, -key)
-                result[i] = True
-        begin *= 2
-    return result

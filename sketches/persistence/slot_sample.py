@@ -37,7 +37,6 @@ Source: Bar-Yossef, Jayram, Kumar, Sivakumar and Trevisan, "Counting distinct el
 RANDOM 2002, algorithm 1; the estimate as Beyer, Haas, Reinwald, Sismanis and Gemulla, SIGMOD 2007.
 """
 
-import heapq
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.sketches.errors import BrokenInvariant
+from tidemark.sketches.hashing.few_smaller import few_smaller_before
 from tidemark.sketches.persistence.pair_hashes import Floats, pair_hashes
 
 Ints = NDArray[np.int64]
@@ -81,7 +81,7 @@ class Sampling:
         hashes = self.hashes(digest, slots)
         if not self.sliding:
             return np.sort(slots[np.argpartition(hashes, self.size - 1)[: self.size]])
-        return slots[_without_enough_smaller(hashes, self.size)]
+        return slots[few_smaller_before(hashes[::-1], self.size)[::-1]]
 
     def estimate(self, digest: int, slots: Ints) -> float:
         """D': how many slots the window has of which `slots`, in any order, are kept. O(slots)."""
@@ -137,17 +137,3 @@ class SlotSample:
         kept = self.kept(start)
         if len(kept) and len(self._sampling.kept(self._digest, kept)) != len(kept):
             raise BrokenInvariant(f"got a sample of item {self._digest} that compacting makes smaller again")
-
-
-def _without_enough_smaller(hashes: Floats, size: int) -> NDArray[np.bool_]:
-    """Whether fewer than `size` later hashes are smaller, for each of at least `size` hashes."""
-    kept = np.ones(len(hashes), bool)
-    # The negatives of the `size` smallest hashes so far, from the end: the first is the largest of them.
-    smallest = [-later for later in hashes[len(hashes) - size :].tolist()]
-    heapq.heapify(smallest)
-    for i, one in reversed(list(enumerate(hashes[: len(hashes) - size].tolist()))):
-        if one < -smallest[0]:
-            heapq.heapreplace(smallest, -one)
-        else:
-            kept[i] = False
-    return kept

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.sketches.distinct_streams import PlainBJKST, Stream, counter_of, hashes_of, streams
 from tidemark.sketches import digest
 from tidemark.sketches.distinct import BJKST
-from tidemark.sketches.distinct.bjkst import few_smaller_before
 from tidemark.sketches.distinct.mixing import Hashes, mix, salt_of
+from tidemark.sketches.hashing.few_smaller import few_smaller_before
 
 
 def kept_after(sketch: BJKST) -> list[tuple[int, int]]:

@@ -34,10 +34,11 @@ from tidemark.sketches.distinct.arrivals import NEVER, Ints
 from tidemark.sketches.distinct.mixing import Hashes, cell_of, level_of
 from tidemark.sketches.distinct.newest_times import NewestTimes
 from tidemark.sketches.distinct.recent_list import RecentList
+from tidemark.sketches.hashing.few_smaller import few_smaller_before
 
 LIVE, COUNT_SINCE, ADD = NewestTimes.live, RecentList.count_since, RecentList.add
 LOWEST, HIGHEST = average.lowest_unset, average.highest_set
-FEW, LAST, ENTRIES = bjkst.few_smaller_before, arrivals.last_arrivals, bjkst.BJKST._entries
+FEW, LAST, ENTRIES = few_smaller_before, arrivals.last_arrivals, bjkst.BJKST._entries
 Patch = tuple[object, str, Callable[..., object]]
 
 
