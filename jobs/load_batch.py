@@ -194,7 +194,7 @@ def _open(spark: SparkSession | None, inputs: Inputs, given: argparse.Namespace)
     options = _options(given)
     cut = bool(given.batch_every)
     wanted = _wanted(given, options)
-    rows = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted, evolve=given.evolve)
+    rows: Any = inputs.read(given.input, given.format, options, cut=cut, wanted=wanted, evolve=given.evolve)
     if options is None:
         inputs.check_times(rows, [*given.measure, *parsed.key_columns(given), *filter(None, [given.time])])
     elif cut:

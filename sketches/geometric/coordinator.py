@@ -131,9 +131,9 @@ class Coordinator:
     def receive(self, sender: int, kind: int, payload: bytes) -> list[Message]:
         """Takes a message of a site; see `Machine`."""
         if kind == messages.VECTOR:
-            numbers = messages.numbers_of(kind, payload)
+            number, now = messages.numbers_of(kind, payload)
             estimates = messages.estimates_of(kind, payload, self.reference.total.shape)
-            return self._take_vector(sender, *numbers, estimates)
+            return self._take_vector(sender, number, now, estimates)
         condition, value = messages.numbers_of(messages.VALUE, payload)
         found = self.reference
         cells = len(found.cell_plan) * self._layout.cells
