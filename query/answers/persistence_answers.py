@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidemark.query.answers.all_answers import nonzero_counts
-from tidemark.query.answers.key_answers import KeyFields, KeyScope
+from tidemark.query.answers.key_answers import KeyScope
 from tidemark.query.answers.one_value import OneValue
 from tidemark.query.answers.rendering import text_of
-
-
-class SlotFields(KeyFields):
-    """The fields that both answers have, by name."""
-
-    value: Any
-    slots: int
-    lo: int
-    hi: int
-    window_slots: int
-    rows_scanned: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

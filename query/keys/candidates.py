@@ -8,7 +8,7 @@ counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.key_blocks import count_names
 from tidemark.query.keys.key_question import KeyQuestion
+from tidemark.query.keys.key_scan import CountedNames, NameCounts
 from tidemark.query.keys.listed_keys import ListedKeys
-from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.query.keys.silent_keys import SilentKeys, joined_names
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
@@ -27,64 +27,14 @@ from tidemark.warehouse.errors import StoreUnavailable
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NameCounts:
-    """The counts of ascending names; arrays of shape (k,).
-
-    whole: rows in history's whole ticks, exact.
-    partial_estimate: the estimated rows in history's partial ticks, by the covered share of each tick.
-    partial_most: the most rows in history's partial ticks: all rows of these ticks.
-    live: the live rows, and all those of warehouses that do not answer.
-    """
-
-    whole: Ints
-    partial_estimate: NDArray[np.float64]
-    partial_most: Ints
-    live: LiveCounts
-
-    @property
-    def estimate(self) -> Ints:
-        """The likeliest number of rows."""
-        return np.rint(self.whole + self.partial_estimate + self.live.estimate).astype(np.int64)
-
-    @property
-    def least(self) -> Ints:
-        """The certain lower bound."""
-        return self.whole + self.live.least
-
-    @property
-    def likely(self) -> Ints:
-        """A lower bound with probability 1 - delta."""
-        return self.whole + self.live.likely
-
-    @property
-    def most(self) -> Ints:
-        """The certain upper bound."""
-        return self.whole + self.partial_most + self.live.most
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """Ascending names and their counts.
-
-    omitted: the most rows of any other name; 0 if all other names have too few rows to be wanted.
-    rows_scanned: the rows that were read to count all names; None if the marks list enough of them.
-    """
-
-    names: Names
-    counts: NameCounts
-    omitted: int
-    rows_scanned: int | None
-
-
-def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Candidates:
+def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> CountedNames:
     """Names that include every name with `least` rows, or the k most frequent ones, and their counts.
 
     least: None for the k most frequent names.
     """
     if (silent := question.silent) is not None:
         return _beside_silent(question, silent, least, k)
-    if question.scanned is not None and question.scanned.is_quick:
+    if question.scanned is not None and question.scanned.scan.is_quick:
         return _scanned(question, least, k)
     listed = question.source.listed(question.history(question.window.overlapping))
     missing = listed.unlisted_max + question.live.unlisted_max
@@ -102,7 +52,7 @@ def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> Can
     names, in_history = take_names(names, possible), high[possible] - question.live.listed(names)[1][possible]
     known = None if question.window.partial_ticks else _exact_in_history(listed, names)
     unknown = len(names) if known is None else int((known < 0).sum())
-    together = 1 if question.scanned is None else question.scanned.together
+    together = 1 if question.scanned is None else len(question.scanned.scan.windows)
     scan = question.scan_cost(summed=question.scanned is None) / together
     estimates = {INDEX: question.lookups(unknown), SCAN: scan}
     ways = _Ways(question, least, k, wanted, names, in_history, known)
@@ -125,17 +75,17 @@ class _Ways:
     in_history: Ints
     known: Ints | None
 
-    def by(self, way: Way) -> Candidates:
+    def by(self, way: Way) -> CountedNames:
         """See `Ways.by`."""
         if way == SCAN:
             return _scanned(self.question, self.least, self.k)
         most = self.in_history + self.question.live.count(self.names).most
         kept = np.flatnonzero(most >= self.wanted)
         names, known = take_names(self.names, kept), None if self.known is None else self.known[kept]
-        return Candidates(names, count_candidates(self.question, names, known), 0, None)
+        return CountedNames(names, count_candidates(self.question, names, known), 0, None)
 
 
-def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None, k: int) -> Candidates:
+def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None, k: int) -> CountedNames:
     """As `find_candidates`, while warehouses do not answer: by all lists, or by a scan of those that do.
 
     A name that no silent warehouse lists has at most `unlisted_max` rows there. So it has `wanted` rows only
@@ -169,22 +119,20 @@ def _beside_silent(question: KeyQuestion, silent: SilentKeys, least: int | None,
             )
         scanned = rows.stored_rows + question.live_totals.rows
         possible = joined_names([possible, found.names])
-    return Candidates(possible, count_candidates(question, possible), omitted, scanned)
+    return CountedNames(possible, count_candidates(question, possible), omitted, scanned)
 
 
-def _scanned(question: KeyQuestion, least: int | None, k: int) -> Candidates:
+def _scanned(question: KeyQuestion, least: int | None, k: int) -> CountedNames:
     """As `find_candidates`, by a scan of all rows of keys in the window, also of live ones."""
-    source = question.scanned
-    if source is not None:
-        found = source.top(k) if least is None else source.names_with(least)
-        stored = source.scan.stored_rows
+    if question.scanned is not None:
+        scan, part = question.scanned
+        found = scan.top(part, k) if least is None else scan.names_with(part, least)
+        stored = scan.stored_rows
     else:
         rows = question.rows(summed=True)
         found = key_scan.top_names(rows, k) if least is None else key_scan.names_with(rows, least)
         stored = rows.stored_rows
-    live = LiveCounts.exact(found.live)
-    counts = NameCounts(found.whole, found.partial_estimate, found.partial_most, live)
-    return Candidates(found.names, counts, found.omitted, stored + question.live_totals.rows)
+    return replace(found, rows_scanned=stored + question.live_totals.rows)
 
 
 def _least_of_most(rows: Ints, k: int) -> int:
@@ -251,12 +199,8 @@ def count_candidates(question: KeyQuestion, names: Names, known: Ints | None = N
 
 def row_bounds(question: KeyQuestion) -> tuple[int, int]:
     """Certain bounds (least, most) of the window's rows that have a key."""
-    least = most = 0
-    if question.window.whole:
-        least = most = question.history(question.window.whole).rows
-    for tick in question.window.partial_ticks:
-        most += question.history(Window(tick.tick, tick.tick + 1)).rows
-    parts = [(least, most), question.live.row_bounds()]
+    parts = [(history.rows if share == 1 else 0, history.rows) for history, share in question.histories]
+    parts.append(question.live.row_bounds())
     if question.silent is not None:
         parts.append(question.silent.row_bounds())
     return sum(one for one, _ in parts), sum(one for _, one in parts)

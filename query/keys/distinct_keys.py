@@ -21,7 +21,7 @@ times that of counting these keys alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,13 +90,15 @@ class NewKeys(WantedKeys[DistinctAnswer]):
         """The number."""
         question, before = questions
         if _is_counted(question, before) and question.scanned is not None:
-            return _answer(question, _known(question.scanned.new_keys))
+            scan, part = question.scanned
+            return _answer(question, _known(scan.new_keys.get(part, 0)))
         return _answer(question, _overlap(question, before).only_a)
 
 
 def _distinct(question: KeyQuestion) -> DistinctAnswer:
     if question.mode == "exact" and question.scanned is not None:
-        return _answer(question, _known(question.scanned.keys))
+        scan, part = question.scanned
+        return _answer(question, _known(scan.keys.get(part, 0)))
     if question.has_kept and (question.window.partial_ticks or question.mode == "exact"):
         return _answer(question, _counted_all(question))
     number = estimate_distinct(question.sampled_keys(), question.promise.delta)
@@ -147,19 +149,9 @@ def _overlap(a: KeyQuestion, b: KeyQuestion) -> OverlapAnswer:
 
 def _answer(question: KeyQuestion, number: KeyNumber) -> DistinctAnswer:
     is_exact = question.mode == "exact" or number.least == number.most
-    fields: KeyFields = {
-        **scope_fields(question),
-        "eps": 0.0,
-        "confidence": 1.0 if is_exact else 1 - question.promise.delta,
-    }
-    return DistinctAnswer(
-        **fields,
-        count=number.count,
-        lo=number.lo,
-        hi=number.hi,
-        least=number.least,
-        most=number.most,
-    )
+    confidence = 1.0 if is_exact else 1 - question.promise.delta
+    scope: KeyFields = {**scope_fields(question), "eps": 0.0, "confidence": confidence}
+    return DistinctAnswer(**scope, **asdict(number))
 
 
 def _known(keys: int) -> KeyNumber:

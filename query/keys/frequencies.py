@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
 from tidemark.query.keys import key_scan
-from tidemark.query.keys.candidates import Candidates, count_candidates, find_candidates, row_bounds
+from tidemark.query.keys.candidates import count_candidates, find_candidates, row_bounds
 from tidemark.query.keys.key_blocks import count_between, count_rows_between
-from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, key_scope, scope_fields
+from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
+from tidemark.query.keys.key_scan import CountedNames
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
 from tidemark.query.keys.window_scan import WindowScan
 from tidemark.warehouse.columns.keys import Key, name_at, names_from
@@ -117,7 +118,7 @@ class HeavyHitters(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         found = find_candidates(question, least)
         kept = np.flatnonzero(found.counts.most >= least)
         certain = found.counts.least >= certain_least
-        return _hitter_answers(question, found, kept, certain), key_scope(question)
+        return _hitter_answers(question, found, kept, certain), KeyScope(**scope_fields(question))
 
     def of_scan(self, parts: ScannedParts) -> list[tuple[list[HitterAnswer], KeyScope]]:
         """See `WantedKeys.of_scan`."""
@@ -149,7 +150,7 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         order = np.lexsort([np.arange(len(found.names)), -counts.estimate])
         kept, left_out = order[: self.k], order[self.k :]
         certain = counts.least >= int(counts.most[left_out].max(initial=found.omitted))
-        return _hitter_answers(question, found, kept, certain), key_scope(question)
+        return _hitter_answers(question, found, kept, certain), KeyScope(**scope_fields(question))
 
     def each_answers(
         self, asked: Sequence[Sequence[KeyQuestion]]
@@ -157,7 +158,7 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
         """See `WantedKeys.each_answers`; of windows that share a quick scan, all are taken together."""
         questions = [question for (question,) in asked]
         scanned = questions[0].scanned if questions else None
-        if scanned is None or not scanned.is_quick:
+        if scanned is None or not scanned.scan.is_quick:
             return [self.answers([question]) for question in questions]
         whole_number("k", self.k, 1)
         tops = scanned.scan.tops(self.k, questions[0].key)
@@ -175,8 +176,9 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
 
 def key_counts(question: KeyQuestion) -> list[tuple[Any, int]]:
     """Every key that has rows in a window of whole ticks, ascending, with its number of rows; a scan."""
-    counts = key_scan.name_counts(question.rows(summed=True))
-    return [(question.key.value_of(name), rows) for name, rows in counts]
+    found = key_scan.names_with(question.rows(summed=True), 1)
+    counts, value_of = found.counts.least.tolist(), question.key.value_of
+    return [(value_of(name_at(found.names, i)), rows) for i, rows in enumerate(counts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class SelfJoin(WantedKeys[CountAnswer]):
         """The number of pairs."""
         (question,) = questions
         if question.scanned is not None:
-            count = question.scanned.second_moment
+            scan, part = question.scanned
+            count = scan.second_moments.get(part, 0)
             return _bounded_answer(question, (count, count, count))
         return _bounded_answer(question, key_scan.second_moment(question.rows(summed=True)))
 
@@ -262,7 +265,7 @@ def least_of_share(share: Any, n: int, name: str, example: str) -> int:
 
 
 def _hitter_answers(
-    question: KeyQuestion, found: Candidates, kept: Ints, certain: NDArray[np.bool_]
+    question: KeyQuestion, found: CountedNames, kept: Ints, certain: NDArray[np.bool_]
 ) -> list[HitterAnswer]:
     """One answer per kept name, most rows first; `kept` are indices of the names that were found."""
     key, scope, counts = question.key, scope_fields(question), found.counts

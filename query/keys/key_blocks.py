@@ -140,13 +140,13 @@ def count_names(history: KeyHistory, names: Sequence[Name]) -> NDArray[np.int64]
     for run_block, block in read_blocks(history, needs, without_ticks=True):
         for i, rows in _count_in_block(key, block, [(i, names[i]) for i in needs[run_block]], window):
             counts[i] += rows
-    return counts if history.kept is None else counts - kept_counts(history.kept, names_from(key, names))
+    return counts if history.kept is None else counts - rows_of_each(history.kept, names_from(key, names))
 
 
-def kept_counts(kept: KeyRows, names: Names) -> Ints:
-    """How many removed rows each name has; the names are distinct. Shape (names,)."""
-    sums = np.add.reduceat(kept.counts, kept.starts()) if len(kept) else kept.counts
-    places = find_names(kept.names, names)
+def rows_of_each(rows: KeyRows, names: Names) -> Ints:
+    """How many of the rows each name has; the names are distinct. Shape (names,)."""
+    sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
+    places = find_names(rows.names, names)
     found = np.zeros(len(places), np.int64)
     found[places >= 0] = sums[places[places >= 0]]
     return found

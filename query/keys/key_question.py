@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import KeyFields, KeyScope
-from tidemark.query.keys.key_blocks import KeyHistory
+from tidemark.query.answers.key_answers import KeyFields
+from tidemark.query.keys.key_blocks import KeyHistory, rows_of_each
 from tidemark.query.keys.key_relation import EventRows, WindowRows
 from tidemark.query.keys.key_samples import WindowKeys
 from tidemark.query.keys.key_source import KeySource
 from tidemark.query.keys.key_windows import KeyWindow
-from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals, exact_counts
+from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
 from tidemark.query.keys.scanned_parts import ScannedParts
 from tidemark.query.keys.silent_keys import SilentKeys
 from tidemark.query.keys.window_counts import WindowCounts
@@ -99,7 +99,8 @@ class KeyQuestion:
 
         exact: the live rows are counted.
         """
-        counts = exact_counts(self.all_live_rows(), names) if exact else self.live.count(names)
+        live = self.all_live_rows() if exact else None
+        counts = self.live.count(names) if live is None else LiveCounts.exact(rows_of_each(live, names))
         silent = self.silent
         return counts if silent is None else counts + silent.counts(names, exact=exact)
 
@@ -220,20 +221,13 @@ class WantedKeys(ABC, Generic[A]):
         return None
 
 
-def key_scope(question: KeyQuestion) -> KeyScope:
-    """The scope of the question's answers, for a question that may have none."""
-    return KeyScope(**scope_fields(question))
-
-
 def scope_fields(question: KeyQuestion, *, exact: bool = False) -> KeyFields:
     """The fields of `KeyScope`, by name."""
-    window, live = question.window, question.live_totals
-    history = question.history(window.whole) if window.whole else None
-    n, nulls = (history.rows, history.nulls) if history else (0, 0)
-    for tick in window.partial_ticks:
-        n += round(tick.share * question.history(Window(tick.tick, tick.tick + 1)).rows)
-    exact = exact or question.mode == "exact"
-    m, nulls, live_eps, sums = live.rows, nulls + live.nulls, live.eps, live.sums
+    window, live, exact = question.window, question.live_totals, exact or question.mode == "exact"
+    histories = question.histories
+    n = sum(round(share * history.rows) for history, share in histories)
+    nulls = live.nulls + sum(history.nulls for history, share in histories if share == 1)
+    m, live_eps, sums = live.rows, live.eps, live.sums
     if (silent := question.silent) is not None:
         n, m, nulls = n + silent.n, m + silent.totals.rows, nulls + silent.nulls
         live_eps, sums = max(live_eps, silent.totals.eps), sums + silent.totals.sums

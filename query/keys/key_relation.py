@@ -37,20 +37,11 @@ from tidemark.query.reading.connections import ScanConnection, give_back, run_qu
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.keys import (
-    Key,
-    Names,
-    as_names,
-    no_names,
-    number_names,
-    stored_keys,
-    take_names,
-)
+from tidemark.warehouse.columns.keys import Key, Names, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.columns.value_encoding import single_array
 from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.os_errors import report_unreadable_file
-from tidemark.warehouse.projections.key_marks import KeyMarks
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.snapshots.views import KeysView
@@ -234,10 +225,7 @@ def _without_kept(relation: str, *, with_codes: bool) -> str:
 
 def stored_names(key: Key, found: pa.Table) -> Names:
     """The column `name` of rows that were found."""
-    if not len(found):
-        return no_names(key)
-    stored = single_array(found.column("name"))
-    return as_names(stored) if key.is_text else number_names(key, stored)
+    return names_of(key, single_array(found.column("name")))
 
 
 def _schema(key: Key, *, with_codes: bool) -> pa.Schema:
@@ -246,15 +234,14 @@ def _schema(key: Key, *, with_codes: bool) -> pa.Schema:
     return pa.schema([("name", name), *((column, pa.int64()) for column in longs)])
 
 
-def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[tuple[KeyMarks, RunFile]]]:
+def _read_by_duckdb(history: KeyHistory) -> tuple[list[str], list[RunFile]]:
     """The paths of the files of the runs that DuckDB reads, and the others."""
-    paths: list[str] = []
-    others: list[tuple[KeyMarks, RunFile]] = []
+    paths, others = list[str](), list[RunFile]()
     for share in history.shares:
         for file in share.marks.files:
             path = _checked_path(history.blocks, history.view, file)
             if path is None:
-                others.append((share.marks, file))
+                others.append(file)
             else:
                 paths.append(path)
                 blocks = len(history.blocks.footer(history.view.root, file).edges) - 1
@@ -303,20 +290,19 @@ def _blocks(blocks: BlockReader, view: KeysView, file: RunFile) -> Iterator[Any]
 
 def _batches(
     rows: WindowRows,
-    others: Sequence[tuple[KeyMarks, RunFile]],
+    others: Sequence[RunFile],
     schema: pa.Schema,
     codes: Callable[[Ints], Ints] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the window that DuckDB does not read by itself."""
     history = rows.history
-    for _, file in others:
+    for file in others:
         for block in _blocks(history.blocks, history.view, file):
             for part in history.view.projection.from_stored(block):
                 yield _batch(rows.key, part.within(history.window), schema, codes, is_live=False)
     if history.kept is not None:
-        yield _batch(
-            rows.key, replace(history.kept, counts=-history.kept.counts), schema, codes, is_live=False
-        )
+        gone = replace(history.kept, counts=-history.kept.counts)
+        yield _batch(rows.key, gone, schema, codes, is_live=False)
     for part in rows.live:
         yield _batch(rows.key, part, schema, codes, is_live=True)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,8 @@ from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.integrity.digests import name_words
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
 
-_NO_CHANCES = np.empty(0, np.float64)
 _Possible = tuple[Hashes, NDArray[np.float64]]  # hashes and their chances
+SampledRow: TypeAlias = tuple[LiveKeys, PartialTick | None, KeySample]  # its tick, if the window cuts it
 
 NO_BASE = Base(0, NO_HASHES, ALL)
 
@@ -157,7 +158,7 @@ def name_hashes(names: Names) -> Hashes:
 def _chances(parts: Sequence[_Possible], certain: Hashes) -> tuple[Hashes, NDArray[np.float64]]:
     """The possible keys that are not certain, and the chance that at least one of their sources has them."""
     if not parts:
-        return NO_HASHES, _NO_CHANCES
+        return NO_HASHES, np.empty(0)
     hashes, places = np.unique(np.concatenate([part for part, _ in parts]), return_inverse=True)
     misses = np.ones(len(hashes))
     np.multiply.at(misses, places, 1 - np.concatenate([chances for _, chances in parts]))
@@ -167,8 +168,7 @@ def _chances(parts: Sequence[_Possible], certain: Hashes) -> tuple[Hashes, NDArr
 
 def combine(
     runs: Sequence[RunKeys],
-    live: Sequence[tuple[LiveKeys, PartialTick | None]],
-    samples: Sequence[KeySample],
+    live: Sequence[SampledRow],
     window: KeyWindow,
     *,
     together: WindowKeys | None = None,
@@ -176,8 +176,7 @@ def combine(
 ) -> WindowKeys:
     """The keys of a window.
 
-    runs: the runs with rows in the window. live: the ledger rows that overlap it, see `overlapping_rows`.
-    samples: the sample of each.
+    runs: the runs with rows in the window. live: the ledger rows that overlap it, with their samples.
     together: the keys of further runs. unread: the number of rows of which no key is known.
     """
     sources = _Sources()
@@ -192,8 +191,8 @@ def combine(
         )
     for run in runs:
         _add_run(sources, run, window)
-    for (row, partial), sample in zip(live, samples, strict=True):
-        _add_live(sources, row, sample, partial)
+    for row in live:
+        _add_live(sources, *row)
     sources.add(0, NO_HASHES, most=unread)
     return sources.window_keys()
 
@@ -218,7 +217,7 @@ def _add_run(sources: _Sources, run: RunKeys, window: KeyWindow) -> None:
     sources.add(threshold, part.hashes, possible, most=min(most, run.keys), bases=part.bases, exact=exact)
 
 
-def _add_live(sources: _Sources, row: LiveKeys, sample: KeySample, partial: PartialTick | None) -> None:
+def _add_live(sources: _Sources, row: LiveKeys, partial: PartialTick | None, sample: KeySample) -> None:
     """Adds the rows of a ledger row that are in the window; `partial` is its tick, if partial."""
     if partial is None or sample.times is None:
         known = [Base(sample.keys, sample.hashes, ALL)] if sample.threshold == ALL else []

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
+from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.query.reading import spending
 from tidemark.warehouse.columns.codes import stable_order
-from tidemark.warehouse.columns.keys import Key, Name, Names, name_at, take_names
+from tidemark.warehouse.columns.keys import Key, Names, take_names
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.columns.value_encoding import as_numpy
 
@@ -36,46 +37,69 @@ BoundedEstimate = tuple[int, float, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedNames:
-    """Ascending names and their rows; arrays of shape (k,).
+class NameCounts:
+    """The counts of ascending names; arrays of shape (k,).
 
-    whole: rows in history's whole ticks. partial_estimate, partial_most: rows in its partial ticks.
-    live: live rows.
-    omitted: the most rows of any other name; 0 in what `names_with` returns.
+    whole: rows in history's whole ticks, exact.
+    partial_estimate: the estimated rows in history's partial ticks, by the covered share of each tick.
+    partial_most: the most rows in history's partial ticks: all rows of these ticks.
+    live: the live rows, and all those of warehouses that do not answer.
     """
 
-    names: Names
     whole: Ints
     partial_estimate: NDArray[np.float64]
     partial_most: Ints
-    live: Ints
-    omitted: int
-
-    @classmethod
-    def certain(cls, names: Names, history: Ints, live: Ints) -> CountedNames:
-        """All names of a window of whole ticks, with their rows."""
-        zeros = np.zeros(len(history), np.int64)
-        return cls(names, history, zeros.astype(np.float64), zeros, live, 0)
+    live: LiveCounts
 
     @property
-    def rows(self) -> Ints:
-        """The rows that are certain."""
-        return self.whole + self.live
+    def estimate(self) -> Ints:
+        """The likeliest number of rows."""
+        return np.rint(self.whole + self.partial_estimate + self.live.estimate).astype(np.int64)
+
+    @property
+    def least(self) -> Ints:
+        """The certain lower bound."""
+        return self.whole + self.live.least
+
+    @property
+    def likely(self) -> Ints:
+        """A lower bound with probability 1 - delta."""
+        return self.whole + self.live.likely
+
+    @property
+    def most(self) -> Ints:
+        """The certain upper bound."""
+        return self.whole + self.partial_most + self.live.most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountedNames:
+    """Ascending names and their counts.
+
+    omitted: the most rows of any other name; 0 if all other names have too few rows to be wanted.
+    rows_scanned: the rows that were read to count all names; None if the marks list enough of them.
+    """
+
+    names: Names
+    counts: NameCounts
+    omitted: int = 0
+    rows_scanned: int | None = None
+
+    @classmethod
+    def certain(cls, names: Names, history: Ints, live: Ints, omitted: int = 0) -> CountedNames:
+        """Names of a window of whole ticks, with their rows."""
+        none = np.zeros(len(history))
+        counts = NameCounts(history, none, none.view(np.int64), LiveCounts.exact(live))
+        return cls(names, counts, omitted)
 
     def take(self, kept: NDArray[np.intp] | Ints, omitted: int = 0) -> CountedNames:
-        """Those at some places."""
-        return CountedNames(
-            take_names(self.names, kept),
-            self.whole[kept],
-            self.partial_estimate[kept],
-            self.partial_most[kept],
-            self.live[kept],
-            omitted,
-        )
+        """Those at some places; of names whose rows are all certain."""
+        history, live = self.counts.whole[kept], self.counts.live.least[kept]
+        return CountedNames.certain(take_names(self.names, kept), history, live, omitted)
 
     def first(self, k: int) -> CountedNames:
         """The k names with the most rows, of equal ones the first; of names whose rows are all certain."""
-        rows = self.rows
+        rows = self.counts.least
         if len(rows) <= k:
             return self
         high = np.flatnonzero(rows >= np.partition(rows, -k - 1)[-k - 1])  # at least k + 1, ascending
@@ -116,7 +140,7 @@ def top_names(rows: WindowRows, k: int) -> CountedNames:
 def names_with(rows: WindowRows, least: int) -> CountedNames:
     """All names that may have `least` rows in the window."""
     if (counted := _counted(rows)) is not None:
-        return counted.take(np.flatnonzero(counted.rows >= least))
+        return counted.take(np.flatnonzero(counted.counts.least >= least))
     with database(rows) as opened:
         found = _found(opened, rows)
         return _named(
@@ -214,13 +238,6 @@ def _of_times(key: Key, found: str, formats: Sequence[str]) -> str:
     return f"SELECT *, level = {len(formats)} AS is_key FROM ({levels})"
 
 
-def name_counts(rows: WindowRows) -> list[tuple[Name, int]]:
-    """Every name that has rows in a window of whole ticks, ascending, with its number of rows."""
-    found = names_with(rows, 1)
-    counts = (found.whole + found.live).tolist()
-    return [(name_at(found.names, i), count) for i, count in enumerate(counts)]
-
-
 def distinct(a: WindowRows) -> BoundedEstimate:
     """The number of keys that have rows in the window."""
     if (counted := _counted(a)) is not None:
@@ -262,7 +279,7 @@ def _rounded(bounds: Sequence[Any]) -> BoundedEstimate:
 def second_moment(rows: WindowRows) -> BoundedEstimate:
     """The sum over all keys of the square of their rows in the window (F2, the self-join size)."""
     if (counted := _counted(rows)) is not None:
-        return _rounded([sum_of_squares(counted.rows)] * 3)
+        return _rounded([sum_of_squares(counted.counts.least)] * 3)
     with database(rows) as opened:
         if not rows.partial:  # each count is certain
             certain = "certain::HUGEINT"
@@ -316,4 +333,5 @@ def _named(opened: KeyDatabase, rows: WindowRows, statement: str) -> CountedName
     whole, most, live = (as_numpy(found.column(name)) for name in ("whole", "partial_most", "live"))
     omitted = found.column("omitted")[0].as_py() if len(found) else None
     estimate = as_numpy(found.column("partial_estimate"))
-    return CountedNames(stored_names(rows.key, found), whole, estimate, most, live, omitted or 0)
+    counts = NameCounts(whole, estimate, most, LiveCounts.exact(live))
+    return CountedNames(stored_names(rows.key, found), counts, omitted or 0)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
-from tidemark.query.keys.key_blocks import KeyHistory, kept_counts
-from tidemark.query.keys.key_samples import WindowKeys, combine
+from tidemark.query.keys.key_blocks import KeyHistory, rows_of_each
+from tidemark.query.keys.key_samples import SampledRow, WindowKeys, combine
 from tidemark.query.keys.key_windows import KeyWindow, PartialTick, overlapping_rows
 from tidemark.query.keys.listed_keys import ListedKeys, Lists, listed_names
 from tidemark.query.keys.listed_slots import RunListing, starts_of
@@ -42,9 +42,6 @@ CACHED_PARTS = 512  # windows per cache of small things: a chart of a year by da
 CACHED_LISTS = 16  # runs whose lists are kept for further windows, a megabyte each at most
 CACHED_BUCKETS = 2**22  # buckets of the cached sketches, 16 bytes each
 CACHED_HASHES = 2**21  # hashes of the keys of windows, 8 bytes each
-
-
-SampledRow: TypeAlias = tuple[LiveKeys, PartialTick | None, KeySample]  # its tick, if the window cuts it
 
 
 class KeySource:
@@ -89,7 +86,7 @@ class KeySource:
         lists = [self._lists_of(view, share.marks) for share in history.shares]
         listed = listed_names(view.key, history.window, history.shares, lists)
         if history.kept is not None:
-            listed = listed.without(kept_counts(history.kept, listed.names))
+            listed = listed.without(rows_of_each(history.kept, listed.names))
         return kept.keep(listed)
 
     def _lists_of(self, view: KeysView, marks: KeyMarks) -> Lists:
@@ -149,35 +146,31 @@ class KeySource:
             return kept.value
         ticks = window.overlapping
         overlapping = [run for run in view.runs if run.totals.counts[ticks.slice_of(run.totals.ticks)].any()]
-        runs = {_name_of(marks): self._run_keys(view, marks) for marks in overlapping}
-        covered = {name: run for name, run in runs.items() if covers(window, run)}
+        runs = {_name_of(marks): (marks, self._run_keys(view, marks)) for marks in overlapping}
+        covered = {name: run for name, (_, run) in runs.items() if covers(window, run)}
         together = self._together(view, covered, window)
         cut = [
-            replace(runs[_name_of(marks)], days=self._days(view, marks))
-            for marks in overlapping
-            if _name_of(marks) not in covered
+            replace(run, days=self._days(view, marks))
+            for name, (marks, run) in runs.items()
+            if name not in covered
         ]
         rows = [(row, partial) for row, partial in overlapping_rows(view.live, window) if row.rows]
         samples = self.live_samples([row for row, _ in rows])
         live = [(*row, sample) for row, sample in zip(rows, samples, strict=True)]
         silent_runs, silent_live, unread = self._silent_samples(view, window)
-        sources = [*cut, *silent_runs], *_unzipped([*live, *silent_live])
-        found = combine(*sources, window, together=together, unread=unread)
+        found = combine([*cut, *silent_runs], [*live, *silent_live], window, together=together, unread=unread)
         return kept.keep(found, found.weight)
 
     def _together(self, view: KeysView, covered: Mapping[str, RunKeys], window: KeyWindow) -> WindowKeys:
         """The keys of runs that the window covers; they stay the same when further batches arrive."""
         kept = self._runs.at(tuple(covered), topic=view.root, sources=view.runs)
-        return kept.value or kept.keep(keys := combine([*covered.values()], [], [], window), keys.weight)
+        return kept.value or kept.keep(keys := combine([*covered.values()], [], window), keys.weight)
 
     def _run_keys(self, view: KeysView, marks: KeyMarks) -> RunKeys:
         """The keys of a run."""
         kept = self._memory.at(("keys of a run", view.root, marks.files[0].path))
         known: RunKeys | None = kept.value
-        if known is None:
-            known = RunKeys.of(marks.totals.ticks, marks.distinct())
-            kept.keep(known, known.nbytes)
-        return known
+        return known or kept.keep(new := RunKeys.of(marks.totals.ticks, marks.distinct()), new.nbytes)
 
     def _days(self, view: KeysView, marks: KeyMarks) -> KeyDays | None:
         """The days and weeks of a run, if its marks have them."""
@@ -241,7 +234,7 @@ class KeySource:
     def silent_keys(self, view: KeysView, window: KeyWindow) -> WindowKeys:
         """The keys of a window in the warehouses that do not answer, by the samples in memory."""
         runs, live, unread = self._silent_samples(view, window)
-        return combine(runs, *_unzipped(live), window, unread=unread)
+        return combine(runs, live, window, unread=unread)
 
     def _silent_samples(
         self, view: KeysView, window: KeyWindow
@@ -273,12 +266,6 @@ class KeySource:
             known = RunListing(listed, starts_of(listed.rows))
             kept.keep(known, known.nbytes)
         return known
-
-
-def _unzipped(
-    live: Sequence[SampledRow],
-) -> tuple[list[tuple[LiveKeys, PartialTick | None]], list[KeySample]]:
-    return [(row, partial) for row, partial, _ in live], [sample for *_, sample in live]
 
 
 def _name_of(marks: KeyMarks) -> str:

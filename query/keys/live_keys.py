@@ -31,7 +31,6 @@ from tidemark.warehouse.columns.codes import expand_ranges
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
-from tidemark.warehouse.projections.key_rows import KeyRows
 
 Ints = NDArray[np.int64]
 
@@ -287,12 +286,3 @@ class LiveSide:
         listed = np.flatnonzero(places >= 0)
         owners, entries = expand_ranges(self.starts[places[listed]], self.starts[places[listed] + 1])
         return entries, listed[owners]
-
-
-def exact_counts(rows: KeyRows, names: Names) -> LiveCounts:
-    """The rows of ascending names."""
-    sums = np.add.reduceat(rows.counts, rows.starts()) if len(rows) else rows.counts
-    joined, (summed_places, places) = unify_names([rows.names, names])
-    joined_sums = np.zeros(len(joined), np.int64)
-    joined_sums[summed_places] = sums
-    return LiveCounts.exact(joined_sums[places])

@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 
 from tidemark.query.answers.answer_columns import AnswerColumns, Column
 from tidemark.query.answers.key_answers import KeyFields, KeyScope, KeyValues
-from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer, SlotFields
+from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys.counted_slots import CountedSlots, count_slots
 from tidemark.query.keys.frequencies import least_of_share, values_of
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.live_slots import MAYBE, PRESENT
-from tidemark.query.keys.slot_presence import UNLIMITED, Evidence, Presence
+from tidemark.query.keys.slot_presence import UNLIMITED, Evidence
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.reading.windows import tick_range
 from tidemark.warehouse.columns.codes import stable_order
@@ -146,19 +146,26 @@ class Persistence(WantedKeys[tuple[Answered[PersistenceAnswer], bool]]):
         names = [key.name_of(value) for value in values]
         unique = sorted({name for name in names if name is not None})
         evidence = Evidence.of_names(question, slots, names_from(key, unique))
+
+        def answer(
+            value: Any, numbers: Sequence[int], present: Any = (), maybe: Any = ()
+        ) -> PersistenceAnswer:
+            fields: dict[str, Any] = dict(zip(("slots", "lo", "hi"), numbers, strict=True))
+            return PersistenceAnswer(
+                **scope, **fields, value=value, window_slots=slots.count, present=present, maybe=maybe
+            )
+
         answers: dict[Any, PersistenceAnswer] = {}
         for part in _in_parts(names_from(key, unique), len(evidence.columns)):
             found = evidence.presence(part)
-            for i, fields in enumerate(_fields(evidence, found)):
-                present, maybe = (_slots(evidence, found.states[i] == state) for state in (PRESENT, MAYBE))
-                answers[name_at(found.names, i)] = PersistenceAnswer(**fields, present=present, maybe=maybe)
-        absent = SlotFields(
-            **scope, value=None, slots=0, lo=0, hi=0, window_slots=slots.count, rows_scanned=None
-        )
+            least, most = found.least, found.most
+            numbers = np.stack([_estimate(least, most, slots.count), least, most], axis=1).tolist()
+            for i, own in enumerate(numbers):
+                times = (_slots(evidence, found.states[i] == state) for state in (PRESENT, MAYBE))
+                name = name_at(found.names, i)
+                answers[name] = answer(key.value_of(name), own, *times)
         given = [
-            answers[name]
-            if name is not None
-            else PersistenceAnswer(**{**absent, "value": value}, present=(), maybe=())
+            answer(value, (0, 0, 0)) if name is None else answers[name]
             for name, value in zip(names, values, strict=True)
         ]
         return (given, KeyScope(**scope)), several
@@ -176,24 +183,6 @@ def _in_parts(names: Names, columns: int) -> Iterator[Names]:
     size = max(1, CELLS // max(1, columns))
     for first in range(0, len(names), size):
         yield take_names(names, np.arange(first, min(first + size, len(names))))
-
-
-def _fields(evidence: Evidence, found: Presence) -> Iterator[SlotFields]:
-    """The fields of the answer about each name."""
-    key, count = evidence.question.key, evidence.slots.count
-    least, most = found.least, found.most
-    estimate = _estimate(least, most, count)
-    scope = _scope(evidence.question)
-    for i in range(len(found.names)):
-        yield SlotFields(
-            **scope,
-            value=key.value_of(name_at(found.names, i)),
-            slots=int(estimate[i]),
-            lo=int(least[i]),
-            hi=int(most[i]),
-            window_slots=count,
-            rows_scanned=None,
-        )
 
 
 def _estimate(least: Ints, most: Ints, slots: int) -> Ints:

@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.keys.key_blocks import KeyHistory, KeyShare, block_ranges, kept_counts
+from tidemark.query.keys.key_blocks import KeyHistory, KeyShare, block_ranges, rows_of_each
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
 from tidemark.warehouse.columns.keys import Key, Names, find_names, name_at, no_names, take_names, unify_names
@@ -108,7 +108,7 @@ class UnreadHistory:
         zeros = np.zeros(len(names), np.int64)
         least, most = (sum((one[end] for one in found), zeros) for end in (0, 1))
         kept = self.history.kept
-        gone = zeros if kept is None else kept_counts(kept, names)
+        gone = zeros if kept is None else rows_of_each(kept, names)
         return np.maximum(least - gone, 0), np.maximum(most - gone, 0)
 
 

@@ -105,7 +105,7 @@ class Evidence:
     def _of(cls, question: KeyQuestion, slots: Slots, history: KeyHistory, sources: list[Source]) -> Evidence:
         live = None
         if question.mode == "exact":
-            sources.append(live_source(question))
+            sources.append(Source.read(question.all_live_rows(), timed=True))
         else:
             side = question.live
             samples = question.source.live_samples([part.live for part in side.parts])
@@ -120,17 +120,13 @@ class Evidence:
 
     def candidates(self, least: int) -> tuple[Names, int]:
         """The listed names that may be in `least` slots, ascending; and the most slots of any other key."""
-        names, most = possible_names(self.sources, self.live_names, self.history.window)
+        listed = no_names(self.question.view.key) if self.live is None else self.live.side.names
+        names, most = possible_names(self.sources, listed, self.history.window)
         unlisted = sum(source.slack for source in self.sources)
         if self.live is not None:
             live_most, live_unlisted = self.live.most_slots(names)
             most, unlisted = most + live_most, unlisted + live_unlisted
         return take_names(names, np.flatnonzero(most >= least)), unlisted
-
-    @property
-    def live_names(self) -> Names:
-        """The names that the ledger lists."""
-        return no_names(self.question.view.key) if self.live is None else self.live.side.names
 
     def presence(self, names: Names, least: int = 0, most_rows: int = UNLIMITED) -> Presence:
         """The presence of the names that may have `least` slots and at most `most_rows` rows.
@@ -202,8 +198,3 @@ def _rows_left(history: KeyHistory, names: Names) -> KeyRows:
         left.append(replace(gone, counts=-gone.counts))
     rows = sum_counts(left)
     return rows.where(rows.counts != 0)
-
-
-def live_source(question: KeyQuestion) -> Source:
-    """The live rows of the window."""
-    return Source.read(question.all_live_rows(), timed=True)

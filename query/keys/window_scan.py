@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -74,7 +73,10 @@ class WindowScan:
 
     @property
     def is_quick(self) -> bool:
-        """See `ScannedWindow.is_quick`; in an object store a scan waits for more requests."""
+        """Whether it takes less time than to ask the marks' lists about each window.
+
+        In an object store a scan waits for more requests.
+        """
         source = self._question.source
         lists = source.costs.lists(len(self.windows))
         return not source.is_far and source.scan_cost(self._history) <= lists
@@ -194,42 +196,8 @@ class _Tables:
         return {part: int(number) for part, number in self._opened.rows(statement)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScannedWindow:
-    """One window of a scan."""
+class ScannedWindow(NamedTuple):
+    """One window of a scan. part: its number among the windows of the scan."""
 
     scan: WindowScan
     part: int
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether the scan takes less time than to ask the marks' lists about each window."""
-        return self.scan.is_quick
-
-    @property
-    def together(self) -> int:
-        """The number of windows that share the scan."""
-        return len(self.scan.windows)
-
-    def top(self, k: int) -> CountedNames:
-        """See `WindowScan.top`."""
-        return self.scan.top(self.part, k)
-
-    def names_with(self, least: int) -> CountedNames:
-        """See `WindowScan.names_with`."""
-        return self.scan.names_with(self.part, least)
-
-    @property
-    def second_moment(self) -> int:
-        """The sum over all keys of the square of their rows."""
-        return self.scan.second_moments.get(self.part, 0)
-
-    @property
-    def keys(self) -> int:
-        """The number of keys."""
-        return self.scan.keys.get(self.part, 0)
-
-    @property
-    def new_keys(self) -> int:
-        """The number of keys that no window before has."""
-        return self.scan.new_keys.get(self.part, 0)

@@ -57,7 +57,7 @@ def each_day(runs: Sequence[RunKeys], keys: Ints, ticks: Ints, days: int) -> lis
     errors = []
     for day in range(days):
         window = KeyWindow(Window(24 * day, 24 * day + 24), (), None)
-        number = distinct_keys.estimate_distinct(key_samples.combine(runs, [], [], window), 0.01)
+        number = distinct_keys.estimate_distinct(key_samples.combine(runs, [], window), 0.01)
         truth = len(np.unique(keys[ticks // 24 == day]))
         assert number.least <= truth <= number.most
         errors.append(number.count / truth - 1)

@@ -160,13 +160,13 @@ def test_probable_bounds_hold_as_often_as_they_say(half: bool) -> None:
             keys = random.integers(-(2**63), 2**63 - 1, 3000)
             (a, half_a), (b, half_b) = (drawn_run(part, ticks, random) for part in (keys[:2000], keys[1500:]))
             in_a, in_b = (half_a, half_b) if half else (set(keys[:2000].tolist()), set(keys[1500:].tolist()))
-            together = key_samples.combine([a, b], [], [], window)
+            together = key_samples.combine([a, b], [], window)
             number = questions.estimate_distinct(together, delta)
             truth = len(in_a | in_b)
             misses["distinct"] += not number.lo <= truth <= number.hi
             errors.append(number.count / truth - 1)
             assert number.least <= truth <= number.most
-            alone = [key_samples.combine([run], [], [], window) for run in (a, b)]
+            alone = [key_samples.combine([run], [], window) for run in (a, b)]
             parts = questions.estimate_overlap(alone[0], alone[1], delta)
             sets = (in_a & in_b, in_a - in_b, in_b - in_a)
             for name, part, true_set in zip(list(misses)[1:], parts, sets, strict=True):
@@ -188,7 +188,7 @@ def mostly_missed() -> bool:
             start = int(random.integers(2**60, 2**62))
             keys = np.arange(start, start + 3000)
             runs = [drawn_run(part, ticks, random)[0] for part in (keys[:2900], keys[2000:])]
-            number = questions.estimate_distinct(key_samples.combine(runs, [], [], window), delta)
+            number = questions.estimate_distinct(key_samples.combine(runs, [], window), delta)
             missed += not number.lo <= len(keys) <= number.hi
     return missed > 20
 

@@ -240,9 +240,9 @@ def test_the_first_names_are_those_with_most_rows_and_of_equal_ones_the_first(
     found = CountedNames.certain(names, np.array(rows, np.int64), zeros).first(k)
     order = sorted(range(len(rows)), key=lambda i: (-rows[i], i))
     assert np.asarray(found.names).tolist() == sorted(order[:k])
-    assert found.whole.tolist() == [rows[i] for i in sorted(order[:k])]
+    assert found.counts.whole.tolist() == [rows[i] for i in sorted(order[:k])]
     assert found.omitted == (rows[order[k]] if k < len(rows) else 0)
-    assert ranked(Counter(dict(enumerate(rows))), k) == sorted(found.rows.tolist(), reverse=True)
+    assert ranked(Counter(dict(enumerate(rows))), k) == sorted(found.counts.least.tolist(), reverse=True)
 
 
 ASKS: list[Callable[[query.Warehouse], Any]] = [

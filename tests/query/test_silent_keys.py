@@ -274,7 +274,7 @@ def _kept_too(self: UnreadHistory, names: Any) -> Any:
 
 
 def _no_keys(self: KeyQuestion) -> Any:
-    return key_samples.combine([], [], [], self.window)
+    return key_samples.combine([], [], self.window)
 
 
 PAIRS = [(name, tick, 1) for name in (b"a", b"b", b"c", b"d") for tick in range(3)]
