@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.groups.group_bounds import Selection
-from tidemark.query.groups.group_choice import GroupChoice, Values
-from tidemark.warehouse.columns.codes import combine_codes
+from tidemark.query.groups.group_choice import GroupChoice
+from tidemark.warehouse.columns.codes import combine_codes, places_among
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, unify_names
 
 Ints = NDArray[np.int64]
@@ -67,14 +69,12 @@ class GroupTable:
         known = np.flatnonzero(np.logical_and.reduce([codes >= 0 for codes in found]))
         joined = [np.concatenate([mine, codes[known]]) for mine, codes in zip(self.codes, found, strict=True)]
         combined = combine_codes(joined, [len(names) for names in self.names])
-        mine, asked = combined[: len(self)], combined[len(self) :]
-        at = np.minimum(mine.searchsorted(asked), max(0, len(self) - 1))
-        is_there = mine[at] == asked if len(self) else np.zeros(len(asked), bool)
+        at = places_among(combined[: len(self)], combined[len(self) :])
         numbers = np.full(len(self), -1, np.int64)
-        numbers[at[is_there]] = owners[known][is_there]
+        numbers[at[at >= 0]] = owners[known][at >= 0]
         return numbers
 
-    def by_values(self, choice: GroupChoice) -> tuple[Ints, ShownGroups]:
+    def by_values(self, choice: GroupChoice) -> tuple[Ints, Sequence[Mapping[str, Any]]]:
         """The place of each group among all (groups,) in the order of the columns of `by`; and all in it.
 
         The columns of `by` are all columns of the group.
@@ -83,39 +83,11 @@ class GroupTable:
         order = np.lexsort([self.codes[place] for place in reversed(columns)])
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
-        names = [self.names[place] for place in columns]
-        return places, ShownGroups(choice, names, [self.codes[place][order] for place in columns])
+        named = [(self.names[place], self.codes[place][order]) for place in columns]
+        return places, Computed(range(len(self)), partial(_shown, choice, named))
 
 
-class ShownGroups(Sequence[Mapping[str, Any]]):
-    """The groups of answers as they show them, made when they are taken.
-
-    names: for each column of `by` names. codes: (groups,) the index of each group's name.
-    """
-
-    def __init__(self, choice: GroupChoice, names: Sequence[Names], codes: Sequence[Ints]) -> None:
-        self._choice, self._names, self._codes = choice, names, codes
-
-    def __len__(self) -> int:
-        return len(self._codes[0])
-
-    def __getitem__(self, at: Any) -> Any:
-        """One group; no slices."""
-        named = zip(self._choice.by, self._names, self._codes, strict=True)
-        return self._choice.shown(
-            tuple(key.value_of(name_at(names, int(codes[at]))) for key, names, codes in named)
-        )
-
-
-class GivenGroups(Sequence[Mapping[str, Any]]):
-    """The groups that the caller listed, as answers show them."""
-
-    def __init__(self, choice: GroupChoice, groups: Sequence[Values]) -> None:
-        self._choice, self._groups = choice, groups
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def __getitem__(self, at: Any) -> Any:
-        """One group; no slices."""
-        return self._choice.shown(self._groups[at])
+def _shown(choice: GroupChoice, named: Sequence[tuple[Names, Ints]], at: int) -> Mapping[str, Any]:
+    """The group with this number as answers show it."""
+    values = zip(choice.by, named, strict=True)
+    return choice.shown(tuple(key.value_of(name_at(names, int(codes[at]))) for key, (names, codes) in values))

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_choice import GroupChoice, Values
-from tidemark.query.groups.group_table import GivenGroups, GroupTable
+from tidemark.query.groups.group_table import GroupTable
 from tidemark.query.quantiles.cell_questions import CellQuestions
 from tidemark.query.quantiles.cells import MOST_CELLS, Cells, PackedRows, Part, numbers_by_cell, pack
 from tidemark.query.quantiles.questions import Wanted
@@ -96,7 +97,7 @@ class ManyGroups:
         cells = _numbers(view, parts, table, numbers, len(distinct), windows)
         asked = np.array([distinct[selection] for selection in selections], np.int64)
         places = (asked[:, np.newaxis] * len(windows) + np.arange(len(windows))).ravel()
-        shown = GivenGroups(choice, groups)
+        shown = Computed(groups, choice.shown)
         return _questions(cells.take(places), shown, windows, {**fields, "blocks_read": blocks_read})
 
     def _parts(

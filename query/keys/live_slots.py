@@ -27,7 +27,7 @@ from tidemark.query.keys.live_keys import LivePart, LiveSide
 from tidemark.query.keys.slots import Slots
 from tidemark.sketches.sampling import ALL, KeySample
 from tidemark.sketches.sampling.key_sample import Hashes
-from tidemark.warehouse.columns.codes import expand_ranges
+from tidemark.warehouse.columns.codes import expand_ranges, places_among
 from tidemark.warehouse.columns.keys import Names
 from tidemark.warehouse.ledger.key_summaries import digests
 
@@ -100,7 +100,7 @@ class LiveSlots:
         new = np.ones(len(pairs), bool)  # a key may have the same slot in several ledger rows
         new[1:] = (keys[1:] != keys[:-1]) | (places[1:] != places[:-1])
         unique, counts = np.unique(keys[new], return_counts=True)
-        found = _places(unique, hashes)
+        found = places_among(unique, hashes)
         most = np.append(counts, 0)[found] + undecided
         others = np.delete(counts, found[found >= 0])
         return most.astype(np.int64), int(others.max(initial=0)) + undecided
@@ -128,13 +128,13 @@ class LiveSlots:
         """Sets the states of the keys that are below the sample's threshold."""
         if part.whole:
             decided = _below(hashes, sample.threshold)
-            found[decided] = np.where(_places(sample.hashes, hashes[decided]) >= 0, PRESENT, ABSENT)
+            found[decided] = np.where(places_among(sample.hashes, hashes[decided]) >= 0, PRESENT, ABSENT)
             return
         if sample.times is None:
             return
         of_entries = _states_of_entries(sample, part, self.partial_ticks)
         decided = _below(hashes, sample.detail)
-        places = _places(sample.entry_hashes, hashes[decided])
+        places = places_among(sample.entry_hashes, hashes[decided])
         found[decided] = np.append(of_entries, np.uint8(ABSENT))[places]
 
 
@@ -148,11 +148,3 @@ def _states_of_entries(sample: KeySample, part: LivePart, partial_ticks: Sequenc
 
 def _below(hashes: Hashes, threshold: int) -> NDArray[np.bool_]:
     return np.ones(len(hashes), bool) if threshold >= ALL else hashes < np.uint64(threshold)
-
-
-def _places(known: Hashes, hashes: Hashes) -> NDArray[np.int64]:
-    """The index of each hash among the known ones, which ascend; -1 for those that are not there."""
-    if not len(known):
-        return np.full(len(hashes), -1, np.int64)
-    places = np.minimum(known.searchsorted(hashes), len(known) - 1)
-    return np.where(known[places] == hashes, places, -1).astype(np.int64)

@@ -279,15 +279,9 @@ class AskedRows:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the batches."""
-        groups = [
-            (group_name(number), pa.large_binary() if key.is_text else key.stored_type)
-            for number, key in enumerate(self.by, 1)
-            if key.name not in self.computed
-        ]
-        groups += [
-            (key_name(number), pa.large_binary() if key.is_text else key.stored_type)
-            for number, key in enumerate(self.key, 1)
-        ]
+        keys = [(group_name(i), key) for i, key in enumerate(self.by, 1) if key.name not in self.computed]
+        keys += [(key_name(i), key) for i, key in enumerate(self.key, 1)]
+        groups = [(name, pa.large_binary() if key.is_text else key.stored_type) for name, key in keys]
         if self.buckets is not None:
             groups.append((group_name(len(self.by) + 1), pa.int64()))
         groups += [(TICK, pa.int64())] if self.ticks else []

@@ -44,15 +44,14 @@ from tidemark.query.scans.coded_pieces import (
     added_totals,
     stretches_of,
 )
-from tidemark.query.scans.divided_rows import present
 from tidemark.query.scans.plain_files import FileReading, PlainFile, Rows, read_rows
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.arrow_buffers import arrow_array, zero_for_null
 from tidemark.warehouse.columns.codes import combine_codes, unique_codes
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.looped_sums import MOST_CODES as MOST_SUMMED
 from tidemark.warehouse.columns.looped_sums import LoopedSums, loading
-from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, single_array
+from tidemark.warehouse.columns.value_encoding import Measure, as_numpy, as_numpy_bools, single_array
 
 Span = tuple[int, int]  # the least number of a column, and how many there are from it to the greatest
 
@@ -414,6 +413,14 @@ def _rows(batch: pa.RecordBatch, width: int) -> Rows:
     values, is_null = present(batch.column(width))
     is_live = as_numpy(batch.column(width + 1)) if batch.num_columns > width + 1 else np.zeros(0, np.uint8)
     return Rows([as_numpy(batch.column(i)) for i in range(width)], values, is_null, is_live.view(bool))
+
+
+def present(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """The values, something where they are NULL; and whether each is NULL, empty if none is."""
+    values = single_array(column) if isinstance(column, pa.ChunkedArray) else column
+    if not values.null_count:
+        return as_numpy(values), np.zeros(0, bool)
+    return as_numpy(zero_for_null(values)), as_numpy_bools(values.is_null())
 
 
 def _count(counts: Ints, codes: Codes, chosen: NDArray[np.bool_] | None = None) -> None:

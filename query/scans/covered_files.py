@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tidemark.warehouse.columns.codes import places_among
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -38,26 +39,20 @@ _UNKNOWN = 2**62  # more rows than there are
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Origin:
-    """The origins in a footer; None if the file is the origin of its own rows."""
-
-    told: Origins | None
-
-
-# Shared by all readers of the process, by the address of the file: files never change.
-_origins: LRUCache[_Origin] = LRUCache(_ORIGINS_BYTES)
+# The origins in a footer; None if the file is the origin of its own rows. Shared by all readers of the
+# process, by the address of the file: files never change.
+_origins: LRUCache[tuple[Origins | None]] = LRUCache(_ORIGINS_BYTES)
 
 
 def _read(store: Store, path: str) -> Origins | None:
     """The origins that the footer of a file tells; DamagedWarehouse if it cannot be read."""
     kept = _origins.at((store.uri, path))
     if kept.value is not None:
-        return kept.value.told
+        return kept.value[0]
     full = f"{EVENTS}/{path}"
     with open_sealed(store.filesystem(), full, display_name=f"{full} of the warehouse {store.uri}") as opened:
         told = origins_of(opened, path)
-    return kept.keep(_Origin(told), 64 if told is None else told.nbytes).told
+    return kept.keep((told,), 64 if told is None else told.nbytes)[0]
 
 
 _Files = Mapping[int, tuple[DataFile, Origins | None]]  # by id; with origins: those that were written anew
@@ -81,7 +76,10 @@ class CoveredFiles:
 
         DamagedWarehouse if a footer cannot be read.
         """
-        given = [(name, _by_file(places)) for name, places in indexes]
+        given = [
+            (name, dict(zip(places.files.tolist(), places.rows.tolist(), strict=True)))
+            for name, places in indexes
+        ]
         asked = {one.file.path for one in contents.visible_files() if not one.is_live}
         files: dict[int, tuple[DataFile, Origins | None]] = {}
         for file in contents.list_events():
@@ -146,9 +144,8 @@ class CoveredFiles:
         known, codes = np.unique(origins, return_inverse=True)
         order = np.lexsort((first, codes))
         first, counts, start, owner = first[order], counts[order], start[order], owner[order]
-        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-        here = known[at] == ids
-        at, rows = at[here], rows[here]
+        at = places_among(known, ids)
+        at, rows = at[at >= 0], rows[at >= 0]
         ends = (codes[order] << _ROW_BITS) + first
         place = np.searchsorted(ends, (at << _ROW_BITS) + rows, side="right") - 1
         inside = (place >= 0) & (rows - first[place] < counts[place]) & (codes[order][place] == at)
@@ -165,11 +162,8 @@ class CoveredFiles:
             if origins is None:
                 parts.append(np.array([[own], [0], [file.rows], [0], [place]]))
             else:
-                ends = np.cumsum(origins.rows)
-                owner = np.full(len(ends), place)
-                parts.append(
-                    np.stack([origins.files, origins.first, origins.rows, ends - origins.rows, owner])
-                )
+                starts, owner = np.cumsum(origins.rows) - origins.rows, np.full(len(origins.rows), place)
+                parts.append(np.stack([origins.files, origins.first, origins.rows, starts, owner]))
         return np.concatenate(parts, axis=1)
 
 
@@ -177,10 +171,6 @@ def _filled(file: DataFile, name: str) -> int | None:
     """How many rows of a file are not NULL in a column; None if its statistics do not tell."""
     nulls = file.stats.get(f"null_count.{name}")
     return None if nulls is None or file.rows < 0 else int(file.rows - nulls)
-
-
-def _by_file(places: Places) -> dict[int, int]:
-    return dict(zip(places.files.tolist(), places.rows.tolist(), strict=True))
 
 
 def _origin_ids(own: int, origins: Origins | None) -> list[int]:

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.scans.coded_rows import MOST_CODES, bytes_a_row
-from tidemark.query.scans.divided_rows import LISTED_BYTES
 from tidemark.query.scans.grouped_rows import GroupedRows
-from tidemark.query.scans.held_rows import HeldRows
+from tidemark.query.scans.held_rows import LISTED_BYTES, HeldRows
 from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.row_source import RowSource
 from tidemark.query.scans.scanned_rows import ScannedGroups, ScannedRows

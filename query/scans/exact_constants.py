@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -125,9 +125,9 @@ def _time(text: str, kind: str) -> Node:
     us = _whole_us(text)
     moment = (EPOCH + timedelta(microseconds=us)).astimezone(UTC).replace(tzinfo=None)
     if kind == "DATE" and us % DAY_US == 0:
-        return _cast(moment.date().isoformat(), "DATE")
+        return cast_node(moment.date().isoformat(), "DATE")
     written = moment.isoformat(sep=" ")
-    return _cast(f"{written}+00", "TIMESTAMPTZ") if kind == _ZONED else _cast(written, "TIMESTAMP")
+    return cast_node(f"{written}+00", "TIMESTAMPTZ") if kind == _ZONED else cast_node(written, "TIMESTAMP")
 
 
 def _whole_us(text: str) -> int:
@@ -148,7 +148,7 @@ def _whole_double(text: str) -> Node:
         raise InputError(
             f"{shortened(text.strip())} is a whole number that a DOUBLE cannot hold; {held:.0f} is one."
         )
-    return _cast(text, "DOUBLE")
+    return cast_node(text, "DOUBLE")
 
 
 def _number(constant: Node, text: str) -> Node:
@@ -169,7 +169,7 @@ def _number(constant: Node, text: str) -> Node:
             f"{shortened(text.strip())} has more digits than DuckDB can compare, which are {DECIMAL_DIGITS}. "
             "Give fewer."
         )
-    return _cast(plain, "DECIMAL", digits, len(fraction))
+    return cast_node(plain, "DECIMAL", digits, len(fraction))
 
 
 def _cast_problem(node: Node) -> str | None:
@@ -191,21 +191,19 @@ def _cast_problem(node: Node) -> str | None:
     )
 
 
-def _cast(text: str, kind: str, *sizes: int) -> Node:
+def cast_node(text: str, kind: str, *sizes: int) -> Node:
     """The node of CAST(text AS kind), as expressions.py copies it."""
+    type_expr = type_node(kind, [_constant("INTEGER", f"{size}") for size in sizes])
+    child = _constant("STRING", text)
     return {
-        "class": "CAST",
-        "type": "OPERATOR_CAST",
-        "child": _constant("STRING", text),
-        "type_expr": {
-            "class": "TYPE",
-            "type": "TYPE",
-            "type_name": kind,
-            "qualified_name": {"path": [kind]},
-            "children": [_constant("INTEGER", f"{size}") for size in sizes],
-        },
-        "try_cast": False,
-    }
+        "class": "CAST", "type": "OPERATOR_CAST", "child": child, "type_expr": type_expr, "try_cast": False
+    }  # fmt: skip
+
+
+def type_node(name: str, sizes: Sequence[Node]) -> Node:
+    """The node of a type."""
+    path = {"path": [name]}
+    return {"class": "TYPE", "type": "TYPE", "type_name": name, "qualified_name": path, "children": [*sizes]}
 
 
 def _constant(kind: str, text: str) -> Node:

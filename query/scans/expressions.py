@@ -15,7 +15,7 @@ operand, which the parser copies into every WHEN. They are limited before the te
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ import pyarrow as pa
 from tidemark.query.reading.connections import ScanConnection, taken_connection
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans import allow_list
-from tidemark.query.scans.exact_constants import with_exact_constants
+from tidemark.query.scans.exact_constants import type_node, with_exact_constants
 from tidemark.query.scans.private_columns import (
     COMPARED,
     ONLY_EQUAL,
@@ -54,6 +54,7 @@ MAX_DEPTH = 100  # of nodes inside each other
 _SHOWN_CHARACTERS = 200  # of the text, in errors
 _PREFIX = "SELECT 1 FROM t WHERE "
 _POSITIONS = {"query_location", "query_location_length"}
+_TOLD = {"STRING", "INTEGER", "NUMERIC", "HEX"}
 _NO_ORDER = {"type": "ORDER_MODIFIER", "orders": []}
 _SMALLER = "Write it shorter: `x IN (1, 2)` instead of `x = 1 OR x = 2`, for example."
 
@@ -160,12 +161,7 @@ def _constants(node: Any) -> Iterator[str]:
         for child in node:
             yield from _constants(child)
     elif isinstance(node, dict):
-        if node.get("class") == "CONSTANT" and node["literal"]["kind"] in {
-            "STRING",
-            "INTEGER",
-            "NUMERIC",
-            "HEX",
-        }:
+        if node.get("class") == "CONSTANT" and node["literal"]["kind"] in _TOLD:
             yield node["literal"]["text"]
         elif node.get("class") != "TYPE":
             for child in node.values():
@@ -232,27 +228,16 @@ class _Copier:
 
     def __init__(self, scope: _Scope, text: str) -> None:
         self._scope, self._text, self._type = scope, text, ""
-        self._by_class = {
-            "BETWEEN": self._between,
-            "CASE": self._case,
-            "CAST": self._cast,
-            "COLUMN_REF": self._column,
-            "COMPARISON": self._comparison,
-            "CONJUNCTION": self._children,
-            "CONSTANT": self._constant,
-            "FUNCTION": self._function,
-            "OPERATOR": self._children,
-        }
-        self._types = {
-            "BETWEEN": {"COMPARE_BETWEEN"},
-            "CASE": {"CASE_EXPR"},
-            "CAST": {"OPERATOR_CAST"},
-            "COLUMN_REF": {"COLUMN_REF"},
-            "COMPARISON": allow_list.COMPARISONS,
-            "CONJUNCTION": allow_list.CONJUNCTIONS,
-            "CONSTANT": {"VALUE_CONSTANT"},
-            "FUNCTION": {"FUNCTION"},
-            "OPERATOR": allow_list.OPERATORS,
+        self._by_class: dict[Any, tuple[Callable[[Node, int], Node], Set[str]]] = {
+            "BETWEEN": (self._between, {"COMPARE_BETWEEN"}),
+            "CASE": (self._case, {"CASE_EXPR"}),
+            "CAST": (self._cast, {"OPERATOR_CAST"}),
+            "COLUMN_REF": (self._column, {"COLUMN_REF"}),
+            "COMPARISON": (self._comparison, allow_list.COMPARISONS),
+            "CONJUNCTION": (self._children, allow_list.CONJUNCTIONS),
+            "CONSTANT": (self._constant, {"VALUE_CONSTANT"}),
+            "FUNCTION": (self._function, {"FUNCTION"}),
+            "OPERATOR": (self._children, allow_list.OPERATORS),
         }
 
     def copied(self, node: Any, depth: int) -> Node:
@@ -262,11 +247,12 @@ class _Copier:
                 f"it is nested more than {MAX_DEPTH} levels deep, also by chains of operators. {_SMALLER}",
             )
         kind, name = (node.get(field) if isinstance(node, dict) else None for field in ("class", "type"))
-        if kind not in self._by_class or name not in self._types[kind]:
+        copy_of, types = self._by_class.get(kind, (None, ()))
+        if copy_of is None or name not in types:
             raise self._not_allowed(allow_list.NODES.get(str(kind), f"{name}"))
         rest = {field: value for field, value in node.items() if field not in {"class", "type", *_POSITIONS}}
         self._type = str(name)
-        copy: Node = self._by_class[kind](rest, depth + 1)
+        copy = copy_of(rest, depth + 1)
         if left := [field for field, value in rest.items() if value]:
             raise self._not_allowed(f"{', '.join(left)} of {name}")
         return {"class": kind, "type": name, **copy}
@@ -324,13 +310,7 @@ class _Copier:
             raise self._not_allowed(f"a cast to {'.'.join(path or [name])}")
         if sizes and name.upper() not in allow_list.SIZED_TYPES:
             raise self._not_allowed(f"a size of the type {name}")
-        kind = {
-            "class": "TYPE",
-            "type": "TYPE",
-            "type_name": name.upper(),
-            "qualified_name": {"path": [name.upper()]},
-            "children": [self._size(size, depth) for size in sizes],
-        }
+        kind = type_node(name.upper(), [self._size(size, depth) for size in sizes])
         return {"child": child, "type_expr": kind, "try_cast": bool(rest.pop("try_cast", False))}
 
     def _size(self, node: Any, depth: int) -> Node:

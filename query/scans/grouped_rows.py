@@ -24,8 +24,9 @@ from tidemark.query.reading.connections import registered
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.asked_rows import LIVE, VALUE, group_name
+from tidemark.query.scans.open_scan import OpenScan
 from tidemark.query.scans.row_source import RowSource
-from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
+from tidemark.query.scans.scanned_rows import ScannedGroups
 from tidemark.query.scans.sums_query import sums_of_rows, sums_query
 from tidemark.warehouse.columns.arrow_buffers import arrow_table
 from tidemark.warehouse.columns.exact_sums import Sums
@@ -42,7 +43,7 @@ class GroupedRows:
     `scanned` has the rows.
     """
 
-    def __init__(self, source: RowSource, measure: Measure, asker: Asker) -> None:
+    def __init__(self, source: RowSource, measure: Measure, asker: OpenScan) -> None:
         self._source, self._asker, self._measure = source, asker, measure
         self._run, self._columns = asker.rows, asker.columns
         self.groups = self._counted()

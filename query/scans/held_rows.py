@@ -1,6 +1,8 @@
-"""The selected rows of a scan in memory by group (from coded_rows.py or divided_rows.py), and their ranks.
+"""The selected rows of a scan in memory by group, and their ranks.
 
-Cost: some nanoseconds a row. A few ranks are found by selection, others by a sort (reading/number_parts.py).
+DuckDB lists the values of each group, which takes some tens of nanoseconds a row. Groups of integers that lie
+close together are divided by coded_rows.py in half of that time. A few ranks are then found by selection,
+others by a sort (reading/number_parts.py).
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from tidemark.query.reading.number_parts import NumberParts
 from tidemark.query.reading.sorted_parts import Ints, RankedValues
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.scans.asked_rows import LIVE, VALUE
-from tidemark.query.scans.coded_rows import MOST_CODES, CodedRows
-from tidemark.query.scans.divided_rows import divided_rows, present, without
+from tidemark.query.scans.coded_rows import MOST_CODES, CodedRows, present
+from tidemark.query.scans.open_scan import OpenScan
 from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.row_source import RowSource
-from tidemark.query.scans.scanned_rows import Asker, ScannedGroups
+from tidemark.query.scans.scanned_rows import ScannedGroups
 from tidemark.warehouse.columns.exact_sums import Sums
-from tidemark.warehouse.columns.value_encoding import as_numpy
+from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
+
+_VALUE, _LIVE = quoted(VALUE), quoted(LIVE)
+LISTED_BYTES = 32  # of a row: 8 in a list that DuckDB may double while it grows, 8 in what it hands over
 
 
 class HeldRows:
@@ -48,13 +53,13 @@ class HeldRows:
         values, is_null = present(table.column(1))
         is_live = as_numpy(table.column(0)).astype(bool)
         m = np.count_nonzero(is_live) - np.count_nonzero(is_live[: len(is_null)] & is_null)
-        values, edges, nulls = without(is_null, values, np.array([0, len(values)]))
+        values, edges, nulls = _without(is_null, values, np.array([0, len(values)]))
         numbers, edges, counts = _numbers(values, edges, np.array([m]), nulls)
         here = np.zeros(1, np.int64)
         return cls(ScannedGroups((), (), (), here, counts), here, NumberParts(numbers, edges))
 
     @classmethod
-    def by_group(cls, source: RowSource, relation: str, asker: Asker) -> HeldRows:
+    def by_group(cls, source: RowSource, relation: str, asker: OpenScan) -> HeldRows:
         """The rows by the columns of the group of the source.
 
         relation: SQL of the rows, to be run once.
@@ -64,8 +69,7 @@ class HeldRows:
             parts = _coded(source, relation, asker)
             stored, counts = parts.stored, parts.counts
         else:
-            stored, *divided = divided_rows(source, relation, asker)
-            numbers, edges, counts = _numbers(*divided)
+            stored, numbers, edges, counts = _divided(source, relation, asker)
             parts = NumberParts(numbers, edges)
         groups, order = ScannedGroups.of(source, stored, counts)
         return cls(groups, order, parts)
@@ -94,7 +98,7 @@ class HeldRows:
         return self._parts.ends()[self._order]
 
 
-def _coded(source: RowSource, relation: str, asker: Asker) -> CodedRows:
+def _coded(source: RowSource, relation: str, asker: OpenScan) -> CodedRows:
     """The rows by group; they are read without DuckDB where that is possible."""
     files, measure = source.plain, source.measure
     if files and measure is not None:
@@ -108,17 +112,48 @@ def _coded(source: RowSource, relation: str, asker: Asker) -> CodedRows:
         )
         if rows is not None:
             return rows
-    given = [*source.group_columns, quoted(VALUE), *([quoted(LIVE)] if source.has_live else [])]
+    given = [*source.group_columns, _VALUE, *([_LIVE] if source.has_live else [])]
     table = asker.table(f"SELECT {', '.join(given)} FROM {relation}")
     return CodedRows.of(table, len(source.group_columns))
+
+
+def _divided(
+    source: RowSource, relation: str, asker: OpenScan
+) -> tuple[list[pa.Array], NDArray[Any], Ints, Ints]:
+    """The stored values of each column of the group, at least one, and `_numbers` of the groups."""
+    columns = source.group_columns
+    stored = [f"encode({name}) AS {name}" if name in source.texts else name for name in columns]
+    m = f"count(CASE WHEN {_LIVE} = 1 THEN {_VALUE} END)" if source.has_live else "0::BIGINT"
+    listed = f"SELECT {', '.join(columns)}, {m} AS m, list({_VALUE}) AS numbers FROM {relation}"
+    table = asker.columns(
+        f"SELECT {', '.join(stored)}, m, numbers FROM ({listed} GROUP BY {', '.join(columns)})"
+    )
+    lists = single_array(table.column("numbers"))
+    edges = as_numpy(lists.offsets).astype(np.int64)
+    values, is_null = present(lists.values.slice(edges[0], edges[-1] - edges[0]))
+    values, edges, nulls = _without(is_null, values, edges - edges[0])
+    names = [single_array(table.column(i)) for i in range(len(columns))]
+    return names, *_numbers(values, edges, as_numpy(table.column("m")), nulls)
+
+
+def _without(is_out: NDArray[np.bool_], values: NDArray[Any], edges: Ints) -> tuple[NDArray[Any], Ints, Ints]:
+    """(the values that stay, the edges of their parts, how many values were taken out of each part).
+
+    is_out: whether each value is taken out; empty if none is.
+    """
+    if not is_out.any():
+        return values, edges, np.zeros(len(edges) - 1, np.int64)
+    before = np.concatenate([[0], np.cumsum(is_out)])[edges]
+    return values[~is_out], edges - before, np.diff(before)
 
 
 def _numbers(values: NDArray[Any], edges: Ints, m: Ints, nulls: Ints) -> tuple[NDArray[Any], Ints, Ints]:
     """The numbers of each part without NaN, their edges, and the counts of `ScannedGroups`.
 
-    The arguments are those of `DividedRows`.
+    values: those that are not NULL; those of part i are ``values[edges[i] : edges[i + 1]]``.
+    m, nulls: for each part how many of these are live, and how many of its rows have NULL.
     """
     filled = np.diff(edges)
     is_nan = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, bool)
-    numbers, edges, nans = without(is_nan, values, edges)
+    numbers, edges, nans = _without(is_nan, values, edges)
     return numbers, edges, np.stack([filled - m, m, nans, nulls], axis=1)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tidemark.query.scans.covered_files import CoveredFiles
 from tidemark.query.scans.index_rows import IndexRows, edges_of, read_index_rows
 from tidemark.query.scans.sought import Ends, Sought, ends_of, united
+from tidemark.warehouse.columns.codes import places_among
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
@@ -190,10 +191,6 @@ class Found:
     rows: Mapping[str, Ints] | None
     values: pa.Table | None = None
 
-    def rows_left(self, file: DataFile) -> int:
-        """How many rows of the file may be selected."""
-        return file.rows if self.rows is None or file.path not in self.rows else len(self.rows[file.path])
-
 
 def find(
     contents: Contents,
@@ -226,7 +223,9 @@ def find(
     cover = _Cover.of(contents, chosen)
     if has_values and needed is not None:
         return _with_values(scan, chosen[0], cover, needed)
-    rows = _rows_by_path(chosen, cover.covered)
+    found = [one.index.rows(one.ends) for one in chosen]
+    ids, places = (np.concatenate([getattr(one, name) for one in found]) for name in ("files", "rows"))
+    rows = cover.covered.rows_by_path(ids, places)
     left = sum(_rows_read(file, rows.get(file.path)) for file in _may_hold(contents, chosen))
     return scan if lookup_us + of_row * left > scan_us else replace(scan, rows=rows)
 
@@ -354,16 +353,7 @@ def _has_values(chosen: Sequence[_Range], needed: Set[str]) -> bool:
 
 def _of_files(found: IndexRows, ids: Ints) -> Ints:
     """The places, among the rows that were found, of the rows with these origin files, which ascend."""
-    if not len(ids):
-        return np.empty(0, np.int64)
-    at = np.minimum(ids.searchsorted(found.files), len(ids) - 1)
-    return np.flatnonzero(ids[at] == found.files)
-
-
-def _rows_by_path(chosen: Sequence[_Range], covered: CoveredFiles) -> dict[str, Ints]:
-    found = [one.index.rows(one.ends) for one in chosen]
-    ids = np.concatenate([one.files for one in found])
-    return covered.rows_by_path(ids, np.concatenate([one.rows for one in found]))
+    return np.flatnonzero(places_among(ids, found.files) >= 0)
 
 
 @dataclass(frozen=True, slots=True)

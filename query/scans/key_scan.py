@@ -263,7 +263,7 @@ class KeyScan(OpenScan):
         for number, (key, items) in enumerate(zip(self._key.parts, zip(*own, strict=True), strict=False), 1):
             names = names_from(key, [name for item in items if (name := key.name_of(item)) is not None])
             columns[key_name(number)] = stored_keys(key, names) if isinstance(names, np.ndarray) else names
-        with self._tables(asked=arrow_table(columns)):
+        with self._asked(**columns):
             return self.rows(
                 f"SELECT part, place, history, live FROM {self._coded()} "
                 f"JOIN asked USING ({', '.join(self._columns)})"
@@ -289,7 +289,7 @@ class KeyScan(OpenScan):
         return f"(FROM {counted} JOIN codes USING ({', '.join(self._groups)}))"
 
     def _counted(self, statement: str) -> CountedKeys:
-        with self._tables():
+        with self._asked():
             table = self.columns(statement)
         part, history, live = (as_numpy(table.column(name)) for name in ("part", "history", "live"))
         names = [
@@ -298,15 +298,11 @@ class KeyScan(OpenScan):
         return CountedKeys(part, history, live, self._key.parts, names)
 
     @contextmanager
-    def _asked(self, **columns: NDArray[Any]) -> Iterator[None]:
-        with self._tables(asked=arrow_table(columns)):
-            yield
-
-    @contextmanager
-    def _tables(self, **tables: pa.Table) -> Iterator[None]:
-        """The table `codes` with the number of each part, and others."""
+    def _asked(self, **columns: Any) -> Iterator[None]:
+        """The table `codes` with the number of each part; and `asked` of these columns, if there are any."""
         _ = self.parts
-        with registered(self.connection, codes=self._codes, **tables):
+        asked = {"asked": arrow_table(columns)} if columns else {}
+        with registered(self.connection, codes=self._codes, **asked):
             yield
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -61,19 +61,14 @@ class OpenScan:
     a question with KeyboardInterrupt.
     """
 
-    def __init__(  # noqa: PLR0913  what a scan selects, once
+    def __init__(
         self,
         contents: AnyContents,
         windows: Sequence[Window],
         *,
         measure: Measure | None = None,
         key: Sequence[Key] = (),
-        times: TimeRange | None = None,
-        equal: Mapping[str, Sequence[Any]] | None = None,
-        expression: Expression | None = None,
-        by: Sequence[str] = (),
-        computed: Mapping[str, Expression] | None = None,
-        progress: Progress | None = None,
+        **selected: Unpack[Selected],
     ) -> None:
         """Checks the arguments and reads nothing.
 
@@ -91,15 +86,16 @@ class OpenScan:
 
         Raises InputError for a column that does not exist or whose type has no keys.
         """
+        by, expression = selected.get("by", ()), selected.get("expression")
+        computed, equal = selected.get("computed") or {}, selected.get("equal") or {}
         if len(set(by)) < len(by):
             raise InputError(f"a column of the group is named twice: {list(by)}. Name each column once.")
-        computed = computed or {}
         keys = tuple(key_of(contents, name, computed) for name in by)
-        selected = {key_of(contents, name, computed): list(values) for name, values in (equal or {}).items()}
+        allowed = {key_of(contents, name, computed): list(values) for name, values in equal.items()}
         self._source = RowSource(
-            contents, windows, measure, keys, selected, expression, computed, tuple(key), times
+            contents, windows, measure, keys, allowed, expression, computed, tuple(key), selected.get("times")
         )
-        self._progress = progress
+        self._progress = selected.get("progress")
         self._failing = next(iter([*([expression] if expression else []), *computed.values()]), None)
         self._raised, self._is_reading, self._is_closed = Raised(), False, False
         spending.takes(SCAN)
@@ -189,15 +185,13 @@ class OpenScan:
             self.connection.unregister(WINDOWS)
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        share = self._share if self._is_reading and not self._source.paths else None
+        source = self._source
+        share = (lambda: source.share) if self._is_reading and not source.paths else None
         with report_duckdb_errors(_OPERATION, self._raised, self._explain):
             self._taken.is_sound = False
             found = run_query(self.connection, ask, self._progress, share)
             self._taken.is_sound = True
             return found
-
-    def _share(self) -> float:
-        return self._source.share
 
     def _explain(self, error: Exception) -> TidemarkError | None:
         damaged = error_of_files(error, self._source.paths)

@@ -57,7 +57,8 @@ class PickedRows:
 
     def rows_left(self, store: Store, file: DataFile) -> int:
         """How many rows of the file may be selected; negative if the log does not tell."""
-        return self.found[store].rows_left(file) if store in self.found else file.rows
+        rows = self.of_file(store, file)
+        return file.rows if rows is None else len(rows)
 
 
 class RowConditions:

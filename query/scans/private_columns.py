@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tidemark.query.scans.exact_constants import cast_node
 from tidemark.warehouse.columns.column_types import ColumnType
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.private.tokens import token_of
@@ -32,18 +33,7 @@ def token_node(kind: ColumnType, literal: Mapping[str, str]) -> Node | None:
         return None
     token = kind.exact_of(literal["text"])
     text = "".join(f"\\x{byte:02X}" for byte in token) if isinstance(token, bytes) else ""
-    return {
-        "class": "CAST",
-        "type": "OPERATOR_CAST",
-        "child": {
-            "class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": {"kind": "STRING", "text": text},
-        },
-        "type_expr": {
-            "class": "TYPE", "type": "TYPE", "type_name": "BLOB", "qualified_name": {"path": ["BLOB"]},
-            "children": [],
-        },
-        "try_cast": False,
-    }  # fmt: skip
+    return cast_node(text, "BLOB")
 
 
 def is_token_node(node: Node) -> bool:

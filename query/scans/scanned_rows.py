@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +15,6 @@ from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.codes import combine_codes, stable_order
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_of, unify_names
 from tidemark.warehouse.columns.value_encoding import as_numpy
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,23 +106,3 @@ class ScannedRows(Numbers, Protocol):
     """The selected rows of a scan. Arguments and results by group have the order of `groups`."""
 
     groups: ScannedGroups
-
-
-class Asker(Protocol):
-    """Runs statements of DuckDB, and functions that read in their place."""
-
-    @property
-    def connection(self) -> DuckDBPyConnection:
-        """The connection that runs them."""
-
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement."""
-
-    def columns(self, statement: str) -> pa.Table:
-        """The rows of a statement, each column in one piece."""
-
-    def table(self, statement: str) -> pa.Table:
-        """The rows of a statement, each column in some pieces."""
-
-    def watched(self, read: Callable[[], T], stop: Callable[[], None], share: Callable[[], float]) -> T:
-        """The result of `read`, which `stop` ends; meanwhile `share` is how much is done."""

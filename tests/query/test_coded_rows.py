@@ -20,7 +20,7 @@ import pytest
 
 from tests.warehouse.test_looped_sums import use_loop
 from tidemark.query.reading import number_parts, shares
-from tidemark.query.scans import coded_pieces, coded_rows, divided_rows, event_scan, plain_files
+from tidemark.query.scans import coded_pieces, coded_rows, event_scan, plain_files
 from tidemark.query.scans.coded_pieces import CodeTotals, Piece
 from tidemark.query.scans.coded_rows import CodedRows
 from tidemark.query.scans.plain_files import FileReading, PlainFile
@@ -351,7 +351,7 @@ def test_groups_have_their_rows(monkeypatch: pytest.MonkeyPatch, is_looped: bool
 
 
 def _null_is_a_number(patch: pytest.MonkeyPatch) -> None:
-    right = divided_rows.present
+    right = coded_rows.present
     patch.setattr(coded_rows, "present", lambda column: (right(column)[0], np.zeros(0, bool)))
 
 

@@ -39,6 +39,14 @@ def expand_ranges(
     return owners, np.arange(len(owners)) + np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
 
 
+def places_among(known: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """The index of each wanted number among the known ones, which ascend; -1 for one that is not there."""
+    if not len(known):
+        return np.full(len(wanted), -1, np.int64)
+    places = np.minimum(known.searchsorted(wanted), len(known) - 1)
+    return np.where(known[places] == wanted, places, -1)
+
+
 def stable_order(codes: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
     """The indices that sort the codes, which are at least 0; of equal codes the earlier index comes first.
 
