@@ -133,15 +133,8 @@ def resolve_arguments(
     return _with_window(given)
 
 
-_WHOLE = (
-    "top",
-    "limit",
-    "least_rows",
-    "every",
-    "width",
-    "slot",
-    "most",
-)  # whole numbers, or text of a duration
+# Whole numbers, or text of a duration.
+_WHOLE = ("top", "limit", "least_rows", "every", "width", "slot", "most")
 _EXAMPLES = {
     "quantile": "0.99",
     "rank": "60",

@@ -129,7 +129,9 @@ def _views(
 
     prefix = text_prefix(wh.options.fingerprint)
     private = [
-        f"{_token_struct(f'e.{quoted(name)}', prefix)} AS {quoted(name)}" for name in _private(wh.options)
+        f"{_token_struct(f'e.{quoted(name)}', prefix)} AS {quoted(name)}"
+        for name, _ in wh.options.columns  # without columns before the first batch
+        if name in wh.options.private
     ]
     tokens = f" REPLACE ({', '.join(private)})" if private else ""
 
@@ -169,11 +171,6 @@ def _macros(define: _FunctionRegistry, wh: Reader, readers: PinnedReaders) -> di
             full_name = name if measure is None else f"{measure}_{name}"
             macros[full_name] = partial(_macro_definition, name, functions, options, measure, several=several)
     return macros
-
-
-def _private(options: Options) -> list[str]:
-    """The private columns of the rows: all of them, after the first batch."""
-    return [name for name, _ in options.columns if name in options.private]
 
 
 def _token_struct(column: str, prefix: str) -> str:

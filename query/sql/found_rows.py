@@ -8,11 +8,11 @@ left out.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 from weakref import ref
 
 import pyarrow as pa
@@ -23,13 +23,23 @@ from tidemark.query.scans.index_places import Found, find
 from tidemark.query.scans.picked_rows import FILE_ROW, RowConditions
 from tidemark.query.scans.sought import Sought
 from tidemark.query.scans.stored_sql import batches_sql
-from tidemark.warehouse.columns.column_names import ColumnNames
+from tidemark.query.sql.registered import Registered
+from tidemark.warehouse.columns.schema import arrow_fields
+from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.table_names import EVENTS
+from tidemark.warehouse.errors import InputError, shortened, without_secrets
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.visible_files import VisibleFile
+from tidemark.warehouse.memory_cache import LRUCache
+from tidemark.warehouse.os_errors import report_unreadable_file
+from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
+from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import PARTS, Contents
 
 BY_NAME = "union_by_name = true"
+_COPY_BYTES = 2**22  # read from a store at once
+_KNOWN_FILES = 2**10
 _QUERY_BYTES = 2**20  # of a query that is kept, beside its values: an upper bound
 _KEPT_FILES, _KEPT_BYTES = 32, 2**28  # of values: these newest files stay, older ones up to so many bytes
 
@@ -83,25 +93,75 @@ class FoundSql:
         return _QUERY_BYTES + (0 if self.values is None else int(self.values.nbytes))
 
 
-class Files(Protocol):
-    """The files of a warehouse as DuckDB reads them.
+class SiteFiles:
+    """The files of `events` of a warehouse, as DuckDB reads them.
 
-    empty: one without rows, with all columns. values: where rows that an index has are written. names: those
-    of the columns of the views.
+    site: the warehouse. folder: a folder for copies of its files, which exists.
+    empty: a file without rows, with all columns of the views. names: those of these columns.
+    values: where rows that an index has are written. registered: tells whether the warehouse is still there.
     """
 
-    empty: str
-    values: ValueFiles
-    names: ColumnNames
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.store, self._folder, self._lock = site.store, folder, Lock()
+        self.registered = Registered(site.store, site.identity)
+        # The first file of each list: it gives the view its columns even if there are no rows, or only files
+        # from before a column came.
+        self.empty = f"{folder}/empty.parquet"
+        self.names = names = site.options.names
+        self.columns = _stored_columns(site.options)
+        self.values = ValueFiles(folder)
+        self._leads: LRUCache[bool] = LRUCache(_KNOWN_FILES)
+        schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
+        if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
+            gone = {name: kind for name, kind in self.columns.items() if name not in schema.names}
+            there = {one.name: one for one in [*schema, *arrow_fields(gone)]}
+            system = [name for name in there if name in SYSTEM_COLUMNS]
+            schema = pa.schema([there[name] for name in (*system, *known)])
+        pq.write_table(data_files.table_without_rows(schema), self.empty)
 
-    def readable(self, path: str) -> str:
-        """The path of a file of `events`."""
+    def check_columns(self, options: Options) -> None:
+        """InputError if columns of the view are stored with other types, or other tokens, by now."""
+        now = _stored_columns(options)
+        changed = [self.names.name_of(one) for one, kind in self.columns.items() if now.get(one) != kind]
+        if changed:
+            raise InputError(
+                f"the column {shortened(changed[0])} was changed (a wider type, or a new secret) after this "
+                "statement was made, or its views were registered. Do that again."
+            )
 
     def leads(self, path: str) -> bool:
-        """Whether a readable file has the columns of the view, of the same types in the same order."""
+        """Whether a file has the columns of the view, of the same types in the same order, by its footer.
+
+        path: as `readable` gives it.
+        """
+        kept = self._leads.at(path)
+        if kept.value is not None:
+            return kept.value
+        with report_unreadable_file(path):
+            own, wanted = pq.read_schema(path), pq.read_schema(self.empty)
+        return kept.keep(own.names == wanted.names and own.types == wanted.types)
+
+    def readable(self, path: str) -> str:
+        """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
+        if self.store.files.folder is not None:
+            return self.store.table(path)
+        copy = self._folder / path.rsplit("/", 1)[-1]
+        with self._lock:
+            if not copy.exists():
+                part = copy.with_suffix(".part")
+                with (
+                    report_unreadable_file(f"{path} of the warehouse {without_secrets(self.store.uri)}"),
+                    self.store.filesystem().open_input_stream(path) as source,
+                    part.open("wb") as target,
+                ):
+                    shutil.copyfileobj(source, target, _COPY_BYTES)
+                part.rename(copy)
+        return str(copy)
 
 
-def looked_up(files: Files, contents: Contents, where: Sought, needed: Sequence[str] | None) -> Found | None:
+def looked_up(
+    files: SiteFiles, contents: Contents, where: Sought, needed: Sequence[str] | None
+) -> Found | None:
     """The rows that indexes find for a WHERE, see `query/scans/sought.py`; None if a scan is faster.
 
     needed: the columns that the statement reads; None: any.
@@ -113,7 +173,7 @@ def looked_up(files: Files, contents: Contents, where: Sought, needed: Sequence[
     return None if found is None or found.rows is None else found
 
 
-def found_rows(files: Files, contents: Contents, part: str, found: Found | None) -> FoundSql:
+def found_rows(files: SiteFiles, contents: Contents, part: str, found: Found | None) -> FoundSql:
     """The query of the rows of a part of a warehouse: of the rows that indexes found; None: of all rows."""
     conditions = RowConditions([*contents.columns, *files.names.stored_of(contents.columns)])
     whole, cut, pieces, values = dict[str, int](), dict[str, set[BatchRange]](), list[str](), None
@@ -152,19 +212,19 @@ def found_rows(files: Files, contents: Contents, part: str, found: Found | None)
     )
 
 
-def _rows_of_whole(files: Files, whole: Mapping[str, int], *, is_plain: bool) -> str:
+def _rows_of_whole(files: SiteFiles, whole: Mapping[str, int], *, is_plain: bool) -> str:
     """SQL of the rows of whole files; is_plain: all of them have all columns."""
     first = _first(files, whole) if is_plain else None
     paths = [files.empty, *whole] if first is None else [first, *(path for path in whole if path != first)]
     return parquet_rows(paths, *([] if is_plain else [BY_NAME]))
 
 
-def _are_named(files: Files, contents: Contents) -> bool:
+def _are_named(files: SiteFiles, contents: Contents) -> bool:
     """Whether the query of the views names columns of what is given here."""
     return bool(files.names.renamed or contents.options.private)
 
 
-def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) -> str:
+def _told_rows(files: SiteFiles, path: str, told: Sequence[str], *, is_alone: bool) -> str:
     """SQL of the rows of a file that are told; `is_alone` if the file has the columns of the view.
 
     OFFSET makes DuckDB ask the rest of the statement of these rows, and not of the file, which it would
@@ -175,7 +235,7 @@ def _told_rows(files: Files, path: str, told: Sequence[str], *, is_alone: bool) 
     return f"(SELECT * EXCLUDE ({FILE_ROW}) FROM {source} WHERE {' AND '.join(told)} OFFSET 0)"
 
 
-def _first(files: Files, whole: Mapping[str, int]) -> str | None:
+def _first(files: SiteFiles, whole: Mapping[str, int]) -> str | None:
     """The file that DuckDB looks into first, of about the mean number of rows; None if it has other columns.
 
     DuckDB takes the columns of the first file for those of all files, and its number of rows for that of each
@@ -213,3 +273,8 @@ def _visible(contents: Contents, part: str) -> Iterator[VisibleFile]:
         return
     for one in {one.file.path: one for one in files}.values():
         yield one if one.is_whole else replace(one, is_whole=True)
+
+
+def _stored_columns(options: Options) -> dict[str, str]:
+    """The columns by their stored names, with Delta's names of their types."""
+    return {options.names.stored(name): kind for name, kind in options.columns}

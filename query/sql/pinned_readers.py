@@ -13,29 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any, ParamSpec, TypeVar, cast
 
 from tidemark.query.reader import Reader
 from tidemark.query.reading.duckdb_errors import Raised
 from tidemark.query.reading.sql_text import literal, parquet_rows
 from tidemark.query.sql import duckdb_calls, sql_rows
 from tidemark.query.sql.calls import SIGNATURES
-from tidemark.query.sql.found_rows import FoundSql, ValueFiles, found_rows, looked_up
-from tidemark.query.sql.registered import Registered
+from tidemark.query.sql.found_rows import FoundSql, SiteFiles, found_rows, looked_up
 from tidemark.query.sql.rows_in_memory import RowsInMemory
 from tidemark.query.sql.shown_types import NOT_GIVEN
-from tidemark.warehouse.columns.schema import arrow_fields
-from tidemark.warehouse.delta import data_files, tables
-from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError, TidemarkError, shortened, without_secrets
+from tidemark.warehouse.errors import TidemarkError
 from tidemark.warehouse.memory_cache import LRUCache
-from tidemark.warehouse.os_errors import report_unreadable_file
-from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
-from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.sites import Site
 from tidemark.warehouse.snapshots.system_tables import RUN_COLUMNS, STEP_COLUMNS, Contents
 from tidemark.warehouse.temporary_folders import make_folder
 
@@ -45,8 +34,6 @@ T = TypeVar("T")
 CACHED_MOMENTS = 32  # pinned moments: an upper bound of the concurrent statements and transactions
 _FOUND_BYTES = 2**25  # of the queries of rows that are kept
 POSITIONAL = ("arg2", "arg3", "arg4")  # positional arguments after the subjects
-_COPY_BYTES = 2**22  # read from a store at once
-_KNOWN_FILES = 2**10
 
 
 # `on` in a thread that binds a statement for its columns: of `events` it needs no rows.
@@ -63,18 +50,14 @@ def binding_columns() -> Iterator[None]:
         _columns_alone.on = False
 
 
-def _refusing(
-    told: Callable[[str], T],
-) -> Callable[[Callable[Concatenate[PinnedReaders, P], T]], Callable[Concatenate[PinnedReaders, P], T]]:
+def _refusing(told: Callable[[str], T]) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """A method that returns an error of ours as an answer, so that DuckDB shows only its line."""
 
-    def refusing(
-        method: Callable[Concatenate[PinnedReaders, P], T],
-    ) -> Callable[Concatenate[PinnedReaders, P], T]:
+    def refusing(method: Callable[..., T]) -> Callable[..., T]:
         @wraps(method)
-        def answer(readers: PinnedReaders, /, *given: P.args, **named: P.kwargs) -> T:
+        def answer(readers: PinnedReaders, /, *given: Any) -> T:
             try:
-                return method(readers, *given, **named)
+                return method(readers, *given)
             except TidemarkError as error:
                 readers.raised.keep(error)
                 return told(str(error))
@@ -95,74 +78,6 @@ def _first_row(message: str) -> list[str]:
 def _failing_sql(message: str) -> str:
     """The refusal in the place of SQL of rows: it fails when it is bound."""
     return f"SELECT * FROM query(error({literal(message)}))"
-
-
-class SiteFiles:
-    """The files of `events` of a warehouse, as DuckDB reads them.
-
-    site: the warehouse. folder: a folder for copies of its files, which exists.
-    """
-
-    def __init__(self, site: Site, folder: Path) -> None:
-        self.store, self._folder, self._lock = site.store, folder, threading.Lock()
-        self._registered = Registered(site.store, site.identity)
-        # The first file of each list: it gives the view its columns even if there are no rows, or only files
-        # from before a column came.
-        self.empty = f"{folder}/empty.parquet"
-        self.names = names = site.options.names
-        self.columns = _stored_columns(site.options)
-        self.values = ValueFiles(folder)
-        self._leads: LRUCache[bool] = LRUCache(_KNOWN_FILES)
-        schema = pa.schema(tables.open_table(self.store, EVENTS).schema())
-        if known := names.stored_of(dict(site.options.columns)):  # at an earlier moment without later ones
-            gone = {name: kind for name, kind in self.columns.items() if name not in schema.names}
-            there = {one.name: one for one in [*schema, *arrow_fields(gone)]}
-            system = [name for name in there if name in SYSTEM_COLUMNS]
-            schema = pa.schema([there[name] for name in (*system, *known)])
-        pq.write_table(data_files.table_without_rows(schema), self.empty)
-
-    def check(self) -> None:
-        """NotAWarehouse if another warehouse is at the address now."""
-        self._registered.check()
-
-    def check_columns(self, options: Options) -> None:
-        """InputError if columns of the view are stored with other types, or other tokens, by now."""
-        now = _stored_columns(options)
-        changed = [self.names.name_of(one) for one, kind in self.columns.items() if now.get(one) != kind]
-        if changed:
-            raise InputError(
-                f"the column {shortened(changed[0])} was changed (a wider type, or a new secret) after this "
-                "statement was made, or its views were registered. Do that again."
-            )
-
-    def leads(self, path: str) -> bool:
-        """Whether a file has the columns of the view, of the same types in the same order, by its footer.
-
-        path: as `readable` gives it.
-        """
-        kept = self._leads.at(path)
-        if kept.value is not None:
-            return kept.value
-        with report_unreadable_file(path):
-            own, wanted = pq.read_schema(path), pq.read_schema(self.empty)
-        return kept.keep(own.names == wanted.names and own.types == wanted.types)
-
-    def readable(self, path: str) -> str:
-        """The path of a file of `events` for DuckDB: a file on a disk, or a copy of one in a store."""
-        if self.store.files.folder is not None:
-            return self.store.table(path)
-        copy = self._folder / path.rsplit("/", 1)[-1]
-        with self._lock:
-            if not copy.exists():
-                part = copy.with_suffix(".part")
-                with (
-                    report_unreadable_file(f"{path} of the warehouse {without_secrets(self.store.uri)}"),
-                    self.store.filesystem().open_input_stream(path) as source,
-                    part.open("wb") as target,
-                ):
-                    shutil.copyfileobj(source, target, _COPY_BYTES)
-                part.rename(copy)
-        return str(copy)
 
 
 class PinnedReaders:
@@ -202,7 +117,7 @@ class PinnedReaders:
 
     def _pinned(self) -> Reader:
         for site in self.sites.values():
-            site.check()
+            site.registered.check()
         return self._wh.pinned()
 
     @contextmanager
@@ -306,11 +221,6 @@ class PinnedReaders:
             beyond = reads and sql_rows.rows_beyond_double(self.at(moment), name, measure)
         options, several = self._wh.options, self.are_named
         return sql_rows.columns(name, options, measure, given, beyond_double=beyond, several=several)
-
-
-def _stored_columns(options: Options) -> dict[str, str]:
-    """The columns by their stored names, with Delta's names of their types."""
-    return {options.names.stored(name): kind for name, kind in options.columns}
 
 
 def _texts(columns: Sequence[tuple[str, str]], rows: Iterator[tuple[Any, ...]]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,17 +101,6 @@ def options_of(uri: str, facts_json: str) -> tuple[Options, str]:
     return Options.from_properties(uri, facts["properties"], facts["columns"]), facts["identity"]
 
 
-def _rows(
-    address: WarehouseAddress,
-    name: str,
-    measure: str | None,
-    analysis: Any,
-    args: Sequence[Any],
-    named: Mapping[str, Any],
-) -> Iterator[tuple[Any, ...]]:
-    return spark_calls.rows_of_plan(address.open(), name, measure, analysis, args, named)
-
-
 def _batches(address: WarehouseAddress, fingerprint: str) -> Iterator[tuple[Any, ...]]:
     """The visible ranges of batches. InputError if the tokens are of another secret by now.
 
@@ -149,7 +138,7 @@ def _read(
 
 _FUNCTIONS: dict[str, Any] = {
     "describe": _describe,
-    "rows": _rows,
+    "rows": lambda address, *call: spark_calls.rows_of_plan(address.open(), *call),
     sql_rows.SUMMARY_VIEW: lambda address: sql_rows.rows(address.open(), sql_rows.SUMMARY_VIEW, None, (), {}),
     "live": _live,
     "batches": _batches,

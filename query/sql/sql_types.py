@@ -60,12 +60,7 @@ def converter(kind: str) -> Callable[[Any], Any]:
     if kind == SQL_OF_TOKENS:
         return lambda value: None if value is None else {"token": str(value)}
     found = sql_column_type(kind)
-    convert: Callable[[Any], Any] = _unchanged if found is None else found.convert
-    return lambda value: None if value is None else convert(value)
-
-
-def _unchanged(value: Any) -> Any:
-    return value
+    return lambda value: value if value is None or found is None else found.convert(value)
 
 
 def duckdb_type(kind: str) -> str:

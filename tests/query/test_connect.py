@@ -14,7 +14,7 @@ import pytest
 
 from tidemark import query, stream, warehouse
 from tidemark.query.sql.duckdb_sql import connected
-from tidemark.query.sql.pinned_readers import SiteFiles
+from tidemark.query.sql.found_rows import SiteFiles
 from tidemark.query.sql.relations import Relation
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.races import replace_files
