@@ -45,6 +45,7 @@ _KINDS = (NUMBER, NAN, NULL, NULL + 1)  # the kinds that begin at the edges a, b
 
 Edges = tuple[int, int, int, int]  # a, b, c and d
 Rows = tuple[int, int]  # start and stop (exclusive)
+Place = tuple[int, Group]  # a run, by its number, and a group
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,23 +189,15 @@ class SliceReader:
 
     def slices(
         self, projection: SortedGroups, runs: Sequence[SpanMarks], groups: Iterable[Group]
-    ) -> tuple[dict[tuple[int, Group], Slice], int]:
+    ) -> tuple[dict[Place, Slice], int]:
         """The slice of each group in each run, by (run, group), and how many row groups were read.
 
         A run is an index of `runs`. Raises DamagedWarehouse if a file cannot be read.
         """
-        found: dict[tuple[int, Group], Slice] = {}
-        missing: dict[tuple[int, Group], list[Rows]] = {}
-        groups = list(groups)
-        for run, marks in enumerate(runs):
-            index = None
-            for group in groups:
-                known = self._memory.peek(self._key("slice", projection, marks, group))
-                if known is not None:
-                    found[run, group] = known
-                else:
-                    index = index or self._index(projection, marks)
-                    missing[run, group] = index.gaps(group)
+        places = [(run, group) for group in groups for run in range(len(runs))]
+        found, others = self._known("slice", projection, runs, places)
+        indexes = {run: self._index(projection, runs[run]) for run in dict.fromkeys(run for run, _ in others)}
+        missing = {(run, group): indexes[run].gaps(group) for run, group in others}
         wanted = {(run, gap): None for (run, _), gaps in missing.items() for gap in gaps if gap[0] < gap[1]}
         parts, blocks_read = self._read_rows(projection, runs, list(wanted))
         for (run, group), gaps in missing.items():
@@ -214,46 +207,28 @@ class SliceReader:
         return found, blocks_read
 
     def whole(
-        self,
-        projection: SortedGroups,
-        runs: Sequence[SpanMarks],
-        slices: Mapping[tuple[int, Group], LargeSlice],
-    ) -> tuple[dict[tuple[int, Group], SmallSlice], int]:
+        self, projection: SortedGroups, runs: Sequence[SpanMarks], slices: Mapping[Place, LargeSlice]
+    ) -> tuple[dict[Place, SmallSlice], int]:
         """All rows of large slices, by (run, group), and how many row groups were read."""
-        found: dict[tuple[int, Group], SmallSlice] = {}
-        missing: dict[tuple[int, Group], Rows] = {}
-        for (run, group), large in slices.items():
-            known = self._memory.peek(self._key("whole", projection, runs[run], group))
-            if known is not None:
-                found[run, group] = known
-            else:
-                missing[run, group] = large.edges[0], large.edges[3]
-        wanted = [(run, rows) for (run, _), rows in missing.items()]
+        found, others = self._known("whole", projection, runs, slices)
+        wanted = [(run, (slices[run, group].edges[0], slices[run, group].edges[3])) for run, group in others]
         parts, blocks_read = self._read_rows(projection, runs, wanted)
-        for (run, group), rows in missing.items():
-            part = _small_slice(projection, group, [read for _, read in parts[run, rows]])
+        for (run, group), rows in zip(others, wanted, strict=True):
+            part = _small_slice(projection, group, [read for _, read in parts[rows]])
             self._put("whole", projection, runs[run], group, part)
             found[run, group] = part
         return found, blocks_read
 
     def edge_ticks(
-        self,
-        projection: SortedGroups,
-        runs: Sequence[SpanMarks],
-        slices: Mapping[tuple[int, Group], LargeSlice],
-    ) -> tuple[dict[tuple[int, Group], EdgeTicks], int]:
+        self, projection: SortedGroups, runs: Sequence[SpanMarks], slices: Mapping[Place, LargeSlice]
+    ) -> tuple[dict[Place, EdgeTicks], int]:
         """The ticks at the edges of slices, by (run, group), and how many row groups were read."""
-        found: dict[tuple[int, Group], EdgeTicks] = {}
-        missing: dict[tuple[int, Group], tuple[NDArray[np.int64], list[Rows]]] = {}
-        for (run, group), large in slices.items():
-            known = self._memory.peek(self._key("edges", projection, runs[run], group))
-            if known is not None:
-                found[run, group] = known
-                continue
-            starts = self.spans(projection, runs[run]).starts
-            at = starts.searchsorted(large.edges, "right") - 1
-            before = [(start, edge) for start, edge in zip(starts[at].tolist(), large.edges, strict=True)]
-            missing[run, group] = at, before
+        found, others = self._known("edges", projection, runs, slices)
+        missing: dict[Place, tuple[NDArray[np.int64], list[Rows]]] = {}
+        for run, group in others:
+            edges, starts = slices[run, group].edges, self.spans(projection, runs[run]).starts
+            at = starts.searchsorted(edges, "right") - 1
+            missing[run, group] = at, list(zip(starts[at].tolist(), edges, strict=True))
         wanted = {(run, rows): None for (run, _), (_, before) in missing.items() for rows in before}
         counts, blocks_read = self._count_ticks(projection, runs, list(wanted))
         for (run, group), (at, before) in missing.items():
@@ -269,6 +244,16 @@ class SliceReader:
         kept = self._memory.at(self._key("index", projection, marks, ()))
         index: GroupIndex = kept.value or kept.keep(new := GroupIndex(marks), new.nbytes)
         return index
+
+    def _known(
+        self, what: str, projection: SortedGroups, runs: Sequence[SpanMarks], places: Iterable[Place]
+    ) -> tuple[dict[Place, Any], list[Place]]:
+        """What memory has of groups in runs, and the places of which it has nothing; these have None."""
+        found = {
+            (run, group): self._memory.peek(self._key(what, projection, runs[run], group))
+            for run, group in places
+        }
+        return found, [place for place, known in found.items() if known is None]
 
     def _put(self, what: str, projection: SortedGroups, marks: SpanMarks, group: Group, found: Any) -> None:
         self._memory.put(self._key(what, projection, marks, group), found, found.nbytes)
