@@ -12,15 +12,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.groups.group_bounds import Selection
 from tidemark.query.groups.group_choice import GroupChoice
-from tidemark.warehouse.columns.codes import combine_codes, places_among
+from tidemark.warehouse.columns.codes import Ints, combine_codes, places_among
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, names_from, unify_names
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

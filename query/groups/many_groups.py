@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.answers.answer_columns import Computed
 from tidemark.query.groups.group_bounds import Selection
@@ -24,12 +23,11 @@ from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.costs import Costs, Reading
 from tidemark.query.reading.live_cache import LiveCache
 from tidemark.query.reading.windows import ShownWindow, runs_within
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import no_names
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.snapshots.sites import AnySnapshot
 from tidemark.warehouse.snapshots.views import GroupView
-
-Ints = NDArray[np.int64]
 
 
 class ManyGroups:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.answers.plan import INDEX, SCAN, Way
 from tidemark.query.keys import key_scan
@@ -20,11 +19,10 @@ from tidemark.query.keys.key_question import KeyQuestion
 from tidemark.query.keys.key_scan import CountedNames, NameCounts
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.silent_keys import SilentKeys, joined_names
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Names, find_names, name_at, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.errors import StoreUnavailable
-
-Ints = NDArray[np.int64]
 
 
 def find_candidates(question: KeyQuestion, least: int | None, k: int = 0) -> CountedNames:

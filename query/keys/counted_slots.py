@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.keys.key_relation import WindowRows, database, stored_names
 from tidemark.query.keys.slot_presence import Presence
 from tidemark.query.keys.slots import Slots
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Names, join_names, no_names
 from tidemark.warehouse.columns.value_encoding import as_numpy
-
-Ints = NDArray[np.int64]
 
 FEW_SLOTS = 62  # so many fit into the bits of an integer
 _COUNTS = ("least", "most", "rows_least", "rows_most")

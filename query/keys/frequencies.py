@@ -28,12 +28,11 @@ from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fiel
 from tidemark.query.keys.key_scan import CountedNames
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
 from tidemark.query.keys.window_scan import WindowScan
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, name_at, names_from
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.errors import InputError, shortened, whole_number
-
-Ints = NDArray[np.int64]
 
 A = TypeVar("A")
 

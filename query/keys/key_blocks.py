@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import BlockReader, RowGroups
-from tidemark.warehouse.columns.codes import expand_ranges
+from tidemark.warehouse.columns.codes import Ints, expand_ranges
 from tidemark.warehouse.columns.keys import (
     Key,
     Name,
@@ -52,7 +52,6 @@ COLUMNS = ("key", "tick", "count")
 COLUMNS_WITHOUT_TICKS = ("key", "count")
 
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
-Ints = NDArray[np.int64]
 RunBlock = tuple[int, int]  # an index into `KeyHistory.shares`, and the number of a block of the run
 
 

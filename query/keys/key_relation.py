@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
@@ -37,6 +36,7 @@ from tidemark.query.reading.connections import ScanConnection, give_back, run_qu
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
 from tidemark.warehouse.columns.arrow_buffers import arrow_array
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Names, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import ALL_TIME
 from tidemark.warehouse.columns.value_encoding import single_array
@@ -46,7 +46,6 @@ from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.runs.marks import RunFile
 from tidemark.warehouse.snapshots.views import KeysView
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 GROUPS_PER_READ = 32

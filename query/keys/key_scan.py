@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_relation import KeyDatabase, WindowRows, database, stored_names
 from tidemark.query.keys.live_keys import LiveCounts
 from tidemark.query.reading import spending
-from tidemark.warehouse.columns.codes import stable_order
+from tidemark.warehouse.columns.codes import Ints, stable_order
 from tidemark.warehouse.columns.keys import Key, Names, take_names
 from tidemark.warehouse.columns.ticks import DAY_US
 from tidemark.warehouse.columns.value_encoding import as_numpy
-
-Ints = NDArray[np.int64]
 
 MOST_ROWS = 2**62  # more rows than there are
 

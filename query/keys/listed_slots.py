@@ -22,13 +22,11 @@ from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import KeyShare
 from tidemark.query.keys.slots import Slots
-from tidemark.warehouse.columns.codes import expand_ranges
+from tidemark.warehouse.columns.codes import Ints, expand_ranges
 from tidemark.warehouse.columns.keys import Names, find_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.projections.key_rows import KeyRows
 from tidemark.warehouse.projections.persistent_marks import PersistentKeys
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

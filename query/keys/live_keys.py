@@ -27,12 +27,10 @@ from tidemark.query.keys.key_windows import PartialTick
 from tidemark.sketches import ECM, FrequencyBounds, combine_frequencies
 from tidemark.sketches.bounds.count_bounds import Counts, exact
 from tidemark.sketches.hashing.row_hashes import RowHashes
-from tidemark.warehouse.columns.codes import expand_ranges
+from tidemark.warehouse.columns.codes import Ints, expand_ranges
 from tidemark.warehouse.columns.keys import Key, Names, find_names, no_names, unify_names
 from tidemark.warehouse.ledger.key_summaries import KeyPromise, digests
 from tidemark.warehouse.ledger.live_summaries import LiveKeys
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

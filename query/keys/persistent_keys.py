@@ -40,13 +40,11 @@ from tidemark.query.keys.live_slots import MAYBE, PRESENT
 from tidemark.query.keys.slot_presence import UNLIMITED, Evidence
 from tidemark.query.keys.slots import Slots, slots_of
 from tidemark.query.reading.windows import tick_range
-from tidemark.warehouse.columns.codes import stable_order
+from tidemark.warehouse.columns.codes import Ints, stable_order
 from tidemark.warehouse.columns.keys import Names, name_at, names_from, take_names
 from tidemark.warehouse.errors import whole_number
 
 A = TypeVar("A")
-Ints = NDArray[np.int64]
-
 CELLS = 2**24  # of names and slots that are in memory at once
 
 

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from tidemark.query.keys.key_blocks import KeyHistory, names_and_codes, read_blocks
 from tidemark.query.keys.key_scan import Prefix
 from tidemark.query.keys.prefix_spans import Span, SpansOf, text_of_span, text_spans, time_spans
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Name, Names
 from tidemark.warehouse.integrity.digests import ColumnsByName
 from tidemark.warehouse.projections.key_rows import KeyRows
 
-Ints = NDArray[np.int64]
 MOST_FULL = 0.05  # of all blocks, whose names are taken one by one; a scan takes all in twenty times that
 
 

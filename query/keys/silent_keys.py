@@ -28,15 +28,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidemark.query.keys.key_blocks import KeyHistory, KeyShare, block_ranges, rows_of_each
 from tidemark.query.keys.listed_keys import ListedKeys
 from tidemark.query.keys.live_keys import LiveCounts, LiveSide, LiveTotals
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Names, find_names, name_at, no_names, take_names, unify_names
 from tidemark.warehouse.columns.ticks import ALL_TIME
-
-Ints = NDArray[np.int64]
 
 
 def joined_names(parts: Sequence[Names]) -> Names:

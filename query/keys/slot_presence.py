@@ -26,10 +26,10 @@ from tidemark.query.keys.key_question import KeyQuestion
 from tidemark.query.keys.listed_slots import Source, possible_names
 from tidemark.query.keys.live_slots import ABSENT, MAYBE, PRESENT, LiveSlots, States
 from tidemark.query.keys.slots import Slots
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Names, find_names, no_names, take_names
 from tidemark.warehouse.projections.key_rows import KeyRows, count_of_each, sum_counts
 
-Ints = NDArray[np.int64]
 UNLIMITED = 2**62  # more rows than any key has
 
 

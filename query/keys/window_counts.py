@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark.query.keys.key_scan import sum_of_squares
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Names
-
-Ints = NDArray[np.int64]
 
 
 class KeysInWindows(NamedTuple):

@@ -20,9 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.codes import places_among
+from tidemark.warehouse.columns.codes import Ints, places_among
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
@@ -35,8 +34,6 @@ from tidemark.warehouse.snapshots.system_tables import Contents
 _ORIGINS_BYTES = 2**26  # of origins that are kept
 _ROW_BITS = 40  # a file has fewer rows than 2**40
 _UNKNOWN = 2**62  # more rows than there are
-
-Ints = NDArray[np.int64]
 
 
 # The origins in a footer; None if the file is the origin of its own rows. Shared by all readers of the

@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tidemark.query.scans.covered_files import CoveredFiles
 from tidemark.query.scans.index_rows import IndexRows, edges_of, read_index_rows
 from tidemark.query.scans.sought import Ends, Sought, ends_of, united
-from tidemark.warehouse.columns.codes import places_among
+from tidemark.warehouse.columns.codes import Ints, places_among
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
@@ -44,8 +43,6 @@ _MARKS_BYTES = 2**26  # of marks that are kept
 _FEW = 2  # columns that are read, where they are not known
 _MOST_ROWS = 2**20  # that an index finds for one condition
 _FEWER = 16  # the most rows that an index with the values may find for one row of another index
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

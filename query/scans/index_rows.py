@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tidemark.query.reading.block_reader import BlockReader
 from tidemark.query.reading.row_ranges import RowsWanted, read_row_ranges
 from tidemark.query.scans.sought import Ends
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import (
     Key,
     Names,
@@ -33,7 +33,6 @@ from tidemark.warehouse.projections.index_marks import IndexMarks
 from tidemark.warehouse.projections.row_index import FILE, ROW, VALUE, RowIndex
 from tidemark.warehouse.projections.span_marks import SpanMarks
 
-Ints = NDArray[np.int64]
 _blocks = BlockReader(kept_bytes=2**26)
 
 

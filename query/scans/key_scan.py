@@ -30,12 +30,11 @@ from tidemark.query.scans.open_scan import OpenScan, Selected
 from tidemark.query.scans.plain_files import FileReading
 from tidemark.query.scans.sorted_pairs import count_pairs
 from tidemark.warehouse.columns.arrow_buffers import arrow_array, arrow_table
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 from tidemark.warehouse.snapshots.site_contents import AnyContents
-
-Ints = NDArray[np.int64]
 
 _ROWS = "(history + live)"
 MOST_KEYS = 2**62  # more than there are

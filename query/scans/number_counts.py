@@ -14,18 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from tidemark.query.reading import shares
 from tidemark.query.reading.budgets import scan_memory
 from tidemark.query.reading.costs import most_numbers
 from tidemark.query.reading.shares import each_share, shares_of
 from tidemark.query.scans.plain_files import READ_WEIGHT, FileReading, PlainFile, read_row_groups
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, encode_column, single_array
-
-Ints = NDArray[np.int64]
 
 TOGETHER = 2**16  # at least so many numbers are counted in one pass
 PLACE_BYTES = 64  # the counts of a thread, those of a pass, and the numbers of a pass with their pieces

@@ -11,8 +11,9 @@ import numpy as np
 from tidemark.query.answers.plan import INDEX
 from tidemark.query.reading import spending
 from tidemark.query.scans.expressions import Expression
-from tidemark.query.scans.index_places import Found, Ints, find
+from tidemark.query.scans.index_places import Found, find
 from tidemark.query.scans.sought import Ends
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store

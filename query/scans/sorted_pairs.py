@@ -25,11 +25,10 @@ from tidemark.query.scans.asked_rows import group_name
 from tidemark.query.scans.plain_files import READ_WEIGHT, FileReading, PlainFile, read_row_groups
 from tidemark.query.scans.row_source import RowSource
 from tidemark.warehouse.columns.arrow_buffers import arrow_table
-from tidemark.warehouse.columns.codes import combine_codes
+from tidemark.warehouse.columns.codes import Ints, combine_codes
 from tidemark.warehouse.columns.keys import Names, encode_keys, take_names, unify_names
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
 

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from tidemark.query.answers.plan import INDEX, SCAN, RowsPlan, SqlPlan
 from tidemark.query.reading.sql_text import quoted
-from tidemark.query.scans.index_places import RATES, Found, Ints, bounded, find
+from tidemark.query.scans.index_places import RATES, Found, bounded, find
 from tidemark.query.sql.narrowed import Narrowed, condition_sql
+from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.os_errors import report_unreadable_file
 from tidemark.warehouse.snapshots.system_tables import PARTS, Contents

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
 
 _MAX_CODES = 2**60  # codes times kinds fit into 64 bits
 
