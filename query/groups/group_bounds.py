@@ -41,7 +41,6 @@ from tidemark.warehouse.columns.tick_counts import rows_by_window
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.group_rows import NULL, NUMBER, GroupRows
-from tidemark.warehouse.projections.span_marks import SpanMarks
 from tidemark.warehouse.projections.spans import Anchors
 from tidemark.warehouse.projections.value_marks import RunValues
 from tidemark.warehouse.sizes import DEFAULT
@@ -125,7 +124,8 @@ class GroupBounds:
         cut = {
             (run, group): part
             for (run, group), part in slices.items()
-            if isinstance(part, LargeSlice) and not _all_cover(runs[run], windows)
+            # Of several windows, which are disjoint, each has only a part of the run.
+            if isinstance(part, LargeSlice) and (len(windows) > 1 or not runs[run].covered_by(windows[0]))
         }
         edge_ticks, more_read = self._slices.edge_ticks(projection, runs, cut)
         history = {(selection, window): _Rows() for selection in selections for window in windows}
@@ -171,14 +171,6 @@ def _weight(bounds: Bounds) -> int:
     if isinstance(bounds, SortedNumbers):
         return len(bounds.numbers) // ARRAYS + 2**10
     return len(bounds.combined.values) + len(bounds.history.in_memory) // ARRAYS + 2**10
-
-
-def _all_cover(marks: SpanMarks, windows: Sequence[Window]) -> bool:
-    """Whether no window cuts the run: there is one window, and it covers the run.
-
-    Of several windows, which are disjoint, each has only a part of the run.
-    """
-    return len(windows) == 1 and marks.covered_by(windows[0])
 
 
 def _to_read_whole(

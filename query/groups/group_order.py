@@ -82,9 +82,7 @@ class GroupOrder:
                 by = values if isinstance(values, np.ndarray) else rows
                 kept = kept[np.argsort(-by[kept] if self._descends else by[kept], kind="stable")]
             elif len(values):
-                numbers = [(values[at], at) for at in kept.tolist() if not _is_nan(values[at])]
-                rest = [at for at in kept.tolist() if _is_nan(values[at])]
-                kept = np.array([*(at for _, at in self._in_order(numbers)), *rest], np.int64)
+                kept = kept[self._ordered([values[at] for at in kept.tolist()])]
             places.append(kept[: self.top])
         return np.concatenate(places)
 
@@ -123,11 +121,10 @@ class GroupOrder:
     def _possible(self, quick: Sequence[tuple[Any, Sequence[A]]]) -> list[Any]:
         """The questions whose answers can be among the `top`, by the bounds of their quick answers."""
         bounds = [self._bounds(answers) for _, answers in quick]
-        numbers = [(last, place) for place, (_, last) in enumerate(bounds) if not _is_nan(last)]
-        ends = self._in_order(numbers)[: self.top]
+        ends = sorted((last for _, last in bounds if not _is_nan(last)), reverse=self._descends)
         if self.top is None or len(ends) < self.top:
             return [one for one, _ in quick]
-        threshold = ends[-1][0]
+        threshold = ends[self.top - 1]
         return [
             one
             for (one, _), (first, _) in zip(quick, bounds, strict=True)
@@ -163,17 +160,17 @@ class GroupOrder:
             return list(found)
         if self.by.endswith("rows"):
             return sorted(found, key=lambda one: one[0].counts.rows, reverse=self._descends)
-        measured = [(self._measured(answers), place) for place, (_, answers) in enumerate(found)]
-        numbers = [one for one in measured if not _is_nan(one[0])]
-        rest = [one for one in measured if _is_nan(one[0])]
-        return [found[place] for _, place in [*self._in_order(numbers), *rest]]
+        return [found[at] for at in self._ordered([self._measured(answers) for _, answers in found])]
 
     @property
     def _descends(self) -> bool:
         return self.by is not None and self.by.startswith("-")
 
-    def _in_order(self, numbers: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
-        return sorted(numbers, key=lambda one: one[0], reverse=self._descends)
+    def _ordered(self, values: Sequence[Any]) -> list[int]:
+        """The places of values in their order; those of NaN are the last ones."""
+        numbers = [at for at, value in enumerate(values) if not _is_nan(value)]
+        rest = [at for at, value in enumerate(values) if _is_nan(value)]
+        return [*sorted(numbers, key=values.__getitem__, reverse=self._descends), *rest]
 
     def _stands_before(self, a: Any, b: Any) -> bool:
         return bool(a > b) if self._descends else bool(a < b)

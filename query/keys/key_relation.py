@@ -164,18 +164,17 @@ class KeyDatabase:
         coded = self._register("ticks", table.schema, iter([table]))
         return "code, ", f" JOIN (FROM {coded} WHERE code >= 0) USING (tick)"
 
-    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """The rows of a statement."""
-        return self._ask(lambda: self.connection.execute(statement, parameters).fetchall())
+        return self._ask(lambda: self.connection.execute(statement).fetchall())
 
     def keep(self, name: str, rows: str) -> None:
         """Keeps rows, SQL, in a table of this name until the database is closed."""
         self.rows(self._table_of(name, rows))
 
-    def columns(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
+    def columns(self, statement: str) -> pa.Table:
         """The rows of a statement, each column in one piece."""
-        found = self._ask(lambda: self.connection.sql(statement, params=list(parameters)).to_arrow_table())
-        return found.combine_chunks()
+        return self._ask(lambda: self.connection.sql(statement).to_arrow_table()).combine_chunks()
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """The result of `ask`; a question or a way that may be stopped waits for it in another thread."""

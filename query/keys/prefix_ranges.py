@@ -89,7 +89,10 @@ def prefixes_by_ranges(
     key = history.view.key
     if not all(share.whole for share in history.shares):
         return None
-    runs = [_of_marks(share.marks.keys, share.marks.counts_before, share.rows) for share in history.shares]
+    runs = [
+        _Source(_listed(share.marks.keys), np.append(share.marks.counts_before, share.rows), is_exact=False)
+        for share in history.shares
+    ]
     of_live = _by_name(_listed(live.names), live.codes, live.counts)
     spans_of = text_spans(cuts) if isinstance(cuts, bytes) else time_spans(key, len(cuts))
     share_of_least = max(1, -(-least // max(1, len(runs) + bool(len(live)))))
@@ -139,10 +142,6 @@ def _answers(key: Key, spans: Sequence[Span], counts: Ints, live: _Source, least
         rows = whole + live.most(span)
         if rows >= least:
             yield Prefix(text_of_span(key, span), span.level, span.is_key, whole, rows, float(rows), rows)
-
-
-def _of_marks(names: Names, before: Ints, rows: int) -> _Source:
-    return _Source(_listed(names), np.append(before, rows), is_exact=False)
 
 
 def _of_block(key: Key, block: ColumnsByName) -> _Source:

@@ -89,7 +89,8 @@ class PairCounts:
     def second_moments(self) -> dict[int, int]:
         """See `WindowCounts.second_moments`."""
         rows, edges = self._rows, self._edges
-        return {part: sum_of_squares(rows[edges[part] : edges[part + 1]]) for part in self._filled}
+        filled = np.unique(self.part).tolist()
+        return {part: sum_of_squares(rows[edges[part] : edges[part + 1]]) for part in filled}
 
     def keys(self) -> dict[int, int]:
         """See `WindowCounts.keys`."""
@@ -112,11 +113,6 @@ class PairCounts:
     def _edges(self) -> NDArray[np.intp]:
         """The first pair of each window, and the end."""
         return self.part.searchsorted(np.arange(self.windows + 1))
-
-    @property
-    def _filled(self) -> list[int]:
-        filled: list[int] = np.unique(self.part).tolist()
-        return filled
 
     def _at(self, places: NDArray[np.intp]) -> KeysInWindows:
         names = self.names_of(self.code[places])

@@ -13,6 +13,7 @@ keys for each selected row, in memory or on disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
@@ -61,11 +62,10 @@ class EventScan(OpenScan):
         super().__init__(contents, windows, measure=measure, **selected)
         self._measure, self._source.as_text = measure, True
         self._source.summed = summed
-        self._rows: ScannedRows | None = None
 
     def close(self) -> None:
         """See `OpenScan.close`."""
-        self._rows = None
+        self.__dict__.pop("_scanned", None)
         super().close()
 
     def groups(self) -> ScannedGroups:
@@ -73,7 +73,7 @@ class EventScan(OpenScan):
 
         Without `by` and with one window it is one group of all rows, which may have none.
         """
-        return self._scanned().groups
+        return self._scanned.groups
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -96,14 +96,14 @@ class EventScan(OpenScan):
                 raise InputError(
                     f"the group {groups.values_at(at)} has ranks from 1 to {stored}, got {wanted.tolist()}."
                 )
-        return self._scanned().values_at(given)
+        return self._scanned.values_at(given)
 
     def same_values_at(self, ranks: Ints) -> RankedValues:
         """The same for as many ranks of each group, shape (groups, k).
 
         The result for a rank that a group does not have is undefined.
         """
-        return self._scanned().same_values_at(ranks)
+        return self._scanned.same_values_at(ranks)
 
     def ranks_at(self, points: Sequence[NDArray[Any]]) -> list[Ints]:
         """The rows of each group whose stored value is <= points of that group; NaN is <= nothing.
@@ -113,24 +113,19 @@ class EventScan(OpenScan):
         given = [np.asarray(own, self._measure.dtype) for own in points]
         if any(np.isnan(own).any() for own in given):
             raise InputError("NaN has no rank. Ask for a number, or for the NaN count.")
-        return self._scanned().ranks_at(given)
+        return self._scanned.ranks_at(given)
 
     def sums(self) -> Sequence[Sums]:
         """The exact sums of the numbers of each group."""
-        return self._scanned().sums()
+        return self._scanned.sums()
 
     def ends(self) -> NDArray[Any]:
         """(groups, 2): the least and the greatest number of each group, 0 for a group without numbers."""
-        return self._scanned().ends()
+        return self._scanned.ends()
 
+    @cached_property
     def _scanned(self) -> ScannedRows:
-        """The selected rows; they are read once."""
-        if self._rows is None:
-            self._rows = self._read()
-        return self._rows
-
-    def _read(self) -> ScannedRows:
-        """The rows, in memory or in a temporary table."""
+        """The selected rows, in memory or in a temporary table; they are read once."""
         source = self._source
         with self._reading() as relation:
             rows = source.spread(f"({relation})")

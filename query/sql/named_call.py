@@ -20,7 +20,6 @@ from tidemark.query.sql.calls import SIGNATURES
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.scalars import is_sequence
 from tidemark.warehouse.columns.text_values import parse_key
-from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.settings.options import Options
 
@@ -120,15 +119,12 @@ def _spread_points(wh: Reader, given: dict[str, Any]) -> list[Any]:
 
 
 def _to_measure_type(wh: Reader, given: Mapping[str, Any], points: Any) -> Any:
-    """Points converted to the type of the measure."""
-    return _to_column_type(asked_measure(wh.options, given.get("measure")), points)
-
-
-def _to_column_type(column: Measure | Key | None, value: Any) -> Any:
-    """A decimal as a float if the column is a double: the SQL literal 0.1 is a decimal. Else unchanged."""
-    if is_sequence(value):
-        return [_to_column_type(column, item) for item in value]
-    return float(value) if column is not None and column.is_double and isinstance(value, Decimal) else value
+    """Points with decimals as floats if the measure is a double: the SQL literal 0.1 is a decimal."""
+    if not asked_measure(wh.options, given.get("measure")).is_double:
+        return points
+    if is_sequence(points):
+        return [float(item) if isinstance(item, Decimal) else item for item in points]
+    return float(points) if isinstance(points, Decimal) else points
 
 
 def _to_int(k: Any) -> Any:

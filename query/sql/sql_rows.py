@@ -115,8 +115,8 @@ def columns(
         elif name in SHOWS_POINTS:
             value = point_type(value, given, is_common=is_common)
     else:
-        keys = options.keys
-        value = "string" if any(len(key.parts) > 1 for key in keys) else common_key_type(keys)
+        kinds_of_keys = {"string" if len(key.parts) > 1 else sql_name(key.type) for key in options.keys}
+        value = kinds_of_keys.pop() if len(kinds_of_keys) == 1 else "string"
         if name in _ASKED_KEYS:
             value = asked_key_type(value, given)
     edge = "bigint" if options.tick_us is None else "timestamp"
@@ -134,12 +134,6 @@ def columns(
     window = ("window", f"struct<`start`: {edge}, `end`: {edge}>")
     as_of = f"map<string, {_AS_OF}>" if several else _AS_OF
     return [*own, *facts, *groups, window, ("widened", "string"), ("as_of", as_of)]
-
-
-def common_key_type(keys: Sequence[Key]) -> str:
-    """The SQL type of the values of all keys, none of several columns: one type, or text."""
-    kinds = {sql_name(key.type) for key in keys}
-    return kinds.pop() if len(kinds) == 1 else "string"
 
 
 def _python_type(kind: Any, name: str) -> str:
