@@ -20,14 +20,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyScope
+from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, HitterAnswer, KeyFields, KeyScope
 from tidemark.query.keys import key_scan
 from tidemark.query.keys.candidates import count_candidates, find_candidates, row_bounds
 from tidemark.query.keys.key_blocks import count_between, count_rows_between
 from tidemark.query.keys.key_question import KeyQuestion, WantedKeys, scope_fields
 from tidemark.query.keys.key_scan import CountedNames
 from tidemark.query.keys.scanned_parts import ScannedKey, ScannedParts
-from tidemark.query.keys.window_scan import WindowScan
 from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, name_at, names_from
 from tidemark.warehouse.columns.scalars import is_sequence
@@ -83,10 +82,7 @@ class Frequencies(WantedKeys[Given[FrequencyAnswer]]):
         """See `WantedKeys.of_scan`."""
         values, several = values_of(parts.key, self.value)
         return [
-            (
-                [FrequencyAnswer(**scope, **one.fields) for one in found],
-                several,
-            )
+            ([FrequencyAnswer(**scope, **one.fields) for one in found], several)
             for scope, found in zip(parts.scopes, parts.rows_of(values), strict=True)
         ]
 
@@ -161,8 +157,9 @@ class Top(WantedKeys[tuple[list[HitterAnswer], KeyScope]]):
             return [self.answers([question]) for question in questions]
         whole_number("k", self.k, 1)
         tops = scanned.scan.tops(self.k, questions[0].key)
+        rows = scanned.scan.stored_rows
         return [
-            _counted_hitters(question, own.scan, tops[own.part])
+            _exact_hitters(scope_fields(question), tops[own.part], rows + question.live_totals.rows)
             for question in questions
             if (own := question.scanned) is not None
         ]
@@ -286,23 +283,17 @@ def _hitter_answers(
     ]
 
 
-def _counted_hitters(
-    question: KeyQuestion, scan: WindowScan, found: Sequence[ScannedKey]
+def _exact_hitters(
+    scope: KeyFields, found: Sequence[ScannedKey], rows_scanned: int | None
 ) -> tuple[list[HitterAnswer], KeyScope]:
-    """The keys that a scan counted in a window of whole ticks, and the scope."""
-    scope, rows = scope_fields(question), scan.stored_rows + question.live_totals.rows
-    hitters = [HitterAnswer(**scope, **one.fields, certain=True, rows_scanned=rows) for one in found]
-    return hitters, KeyScope(**scope)
+    """The keys that a scan counted, and the scope."""
+    common: dict[str, Any] = {**scope, "certain": True, "rows_scanned": rows_scanned}
+    return [HitterAnswer(**common, **one.fields) for one in found], KeyScope(**scope)
 
 
 def _scanned_hitters(
     parts: ScannedParts, found: Sequence[Sequence[ScannedKey]]
 ) -> list[tuple[list[HitterAnswer], KeyScope]]:
     """The keys that were found in each part, and the part's scope."""
-    return [
-        (
-            [HitterAnswer(**scope, **one.fields, certain=True) for one in keys],
-            KeyScope(**scope),
-        )
-        for scope, keys in zip(parts.scopes, found, strict=True)
-    ]
+    scopes = zip(parts.scopes, found, strict=True)
+    return [_exact_hitters(scope, keys, scope["rows_scanned"]) for scope, keys in scopes]

@@ -31,7 +31,7 @@ from tidemark.query.keys.key_blocks import COLUMNS, KeyHistory
 from tidemark.query.keys.key_windows import PartialTick
 from tidemark.query.reading import spending
 from tidemark.query.reading.block_reader import BlockReader, RowGroups, path_of
-from tidemark.query.reading.checked_files import checked_file, duckdb_reads
+from tidemark.query.reading.checked_files import checked_file, duckdb_reads, is_utf8
 from tidemark.query.reading.connections import ScanConnection, give_back, run_query, take_connection
 from tidemark.query.reading.duckdb_errors import Raised, error_of_files, report_duckdb_errors
 from tidemark.query.reading.sql_text import parquet_rows
@@ -266,16 +266,10 @@ def _checked_path(blocks: BlockReader, view: KeysView, file: RunFile) -> str | N
 
 
 def _is_unicode(block: Any) -> bool:
-    """Whether DuckDB reads the text of a block, too: it refuses what is not UTF-8."""
+    """Whether DuckDB reads the text of a block, too."""
     keys = block["key"]
-    if isinstance(keys, np.ndarray) or keys.type.value_type != pa.string():
-        return True
-    try:
-        for chunk in keys.chunks:
-            chunk.dictionary.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    is_other = isinstance(keys, np.ndarray) or keys.type.value_type != pa.string()
+    return is_other or all(is_utf8(chunk.dictionary) for chunk in keys.chunks)
 
 
 def _blocks(blocks: BlockReader, view: KeysView, file: RunFile) -> Iterator[Any]:

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tidemark.query.reading import spending
 from tidemark.query.reading.connections import taken_connection
 from tidemark.query.reading.sql_text import parquet_rows, quoted
@@ -64,6 +66,15 @@ def checked_file(path: str) -> CheckedFile:
     if known is None or known.identity != identity or time.monotonic() - known.at > RECHECK_SECONDS:
         return CheckedFile(path, identity, time.monotonic())
     return known
+
+
+def is_utf8(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether all text is UTF-8; DuckDB refuses other text."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def duckdb_reads(folder: str, path: str, columns: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark.query.reading.checked_files import checked_file, duckdb_reads
+from tidemark.query.reading.checked_files import checked_file, duckdb_reads, is_utf8
 from tidemark.warehouse.columns.arrow_types import plain_type
 from tidemark.warehouse.columns.column_types import ColumnType, column_type
 from tidemark.warehouse.columns.schema import arrow_fields
@@ -96,7 +96,10 @@ class ScannedColumns:
         rows = opened.read_group(group, names)
         for name in names:
             if fits[name] and self._arrow[name] == pa.string():
-                fits[name] = all(map(_is_utf8, rows.column(name).chunks))
+                texts = rows.column(name).chunks
+                if pa.types.is_dictionary(rows.column(name).type):
+                    texts = [text.dictionary for text in texts]
+                fits[name] = all(map(is_utf8, texts))
 
 
 def _sizes(footer: pq.FileMetaData) -> dict[str, int]:
@@ -110,14 +113,6 @@ def _sizes(footer: pq.FileMetaData) -> dict[str, int]:
 
 def _is_of_type(found: pa.DataType, wanted: pa.DataType) -> bool:
     return found == wanted or (not pa.types.is_timestamp(found) and plain_type(found) == wanted)
-
-
-def _is_utf8(texts: pa.Array) -> bool:
-    try:
-        (texts.dictionary if pa.types.is_dictionary(texts.type) else texts).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _has_plain_statistics(footer: pq.FileMetaData, name: str, kind: ColumnType) -> bool:

@@ -67,22 +67,18 @@ def register(
     prefix: str,
     *,
     temporary: bool,
-    rows_view: str = "",
-    raised: Raised | None = None,
-) -> PinnedReaders:
+    rows_view: str,
+    raised: Raised,
+) -> None:
     """Creates the views and macros, with names that start with the prefix; existing ones are replaced.
 
-    rows_view: the name of a view of the rows beside these; none by default.
-    raised: keeps the errors of the functions.
-
-    Returns their readers.
+    rows_view: the name of a view of the rows beside these; "" for none. raised: keeps the functions' errors.
     """
-    readers, macros, _ = _registered(
-        connection, wh, prefix, temporary=temporary, rows_view=rows_view, raised=raised or Raised()
+    _, macros, _ = _registered(
+        connection, wh, prefix, temporary=temporary, rows_view=rows_view, raised=raised
     )
-    with report_duckdb_errors("making the SQL functions", readers.raised):
+    with report_duckdb_errors("making the SQL functions", raised):
         macros.make(connection)
-    return readers
 
 
 def _registered(
@@ -273,7 +269,7 @@ def register_duckdb(
         if "" not in wh.sites:
             raise InputError("several warehouses have no name together. Give name=, as in NAME_events.")
         name = Path(wh.store.uri).name
-    register(connection, wh, checked_name(name) + "_", temporary=True)
+    register(connection, wh, checked_name(name) + "_", temporary=True, rows_view="", raised=Raised())
 
 
 def check_registered(wh: Reader) -> None:

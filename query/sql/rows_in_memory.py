@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tidemark.query.reading.checked_files import is_utf8
 from tidemark.query.reading.sql_text import quoted
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class RowsInMemory:
 
         OFFSET: what the statement asks of the rows is asked by DuckDB, and not handed to Arrow.
         """
-        if not _has_text_alone(rows):
+        texts = (one for one in rows.columns if one.type in {pa.string(), pa.large_string()})
+        if not all(map(is_utf8, texts)):
             return None
         place = rows.schema, self._used[rows.schema]
         known = self._objects.get(place)
@@ -90,14 +92,3 @@ class RowsInMemory:
             for _, one in self._objects.values():
                 if one.rows.num_rows:
                     one.rows = one.rows.schema.empty_table()
-
-
-def _has_text_alone(rows: pa.Table) -> bool:
-    """Whether all text is UTF-8."""
-    try:
-        for column in rows.columns:
-            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-                column.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
