@@ -114,48 +114,35 @@ def function_name(view: str) -> str:
     return f"tidemark rows of {view}"
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
-    """The views of rows in a statement whose WHERE allows only ranges in columns with an index.
+def narrowed_views(statement: str, params: Any, views: Views) -> list[Narrowed]:
+    """The views of rows whose WHERE allows only ranges in columns with an index, in the order of the text."""
+    tree = parsed(statement)
+    if tree is None:
+        return []
+    given, every = _by_identifier(params), [*nodes(tree)]
+    selects = (one for one in every if one.get("type") == "SELECT_NODE")
+    parts = [one for select in selects for one in _narrowed(select, views, given)]
+    if _ctes(every) & {one.name for one in parts}:
+        return []
+    reads = _Read.of(every)
+    found = [replace(one, needed=reads.of_view(one.alias, one.view.columns)) for one in parts]
+    return sorted(found, key=lambda one: one.start)
 
-    parts: in the order of the text.
+
+def with_rows(
+    statement: str, parts: Sequence[Narrowed], rows_of: Callable[[Narrowed], str] = attrgetter("call")
+) -> str | None:
+    """The statement with other SQL in the place of its `narrowed_views`; None if it cannot be written so.
+
+    rows_of: the SQL of a part, by default its function.
     """
-
-    parts: tuple[Narrowed, ...]
-
-    @classmethod
-    def of(cls, statement: str, params: Any, views: Views) -> Narrowing:
-        """The views of a statement."""
-        tree = parsed(statement)
-        if tree is None:
-            return cls(())
-        given, every = _by_identifier(params), [*nodes(tree)]
-        parts = [
-            one
-            for select in every
-            if select.get("type") == "SELECT_NODE"
-            for one in _narrowed(select, views, given)
-        ]
-        if _ctes(every) & {one.name for one in parts}:
-            return cls(())
-        reads = _Read.of(every)
-        found = [replace(one, needed=reads.of_view(one.alias, one.view.columns)) for one in parts]
-        return cls(tuple(sorted(found, key=lambda one: one.start)))
-
-    def statement(
-        self, statement: str, rows_of: Callable[[Narrowed], str] = attrgetter("call")
-    ) -> str | None:
-        """The statement with other SQL in the place of the views; None if it cannot be written so.
-
-        rows_of: the SQL of a part, by default its function.
-        """
-        content = statement.encode()
-        for one in reversed(self.parts):
-            if not one.is_named_by(content[one.start : one.stop].decode(errors="replace")):
-                return None
-            rows = f" {rows_of(one)} AS {quoted(one.alias)} "
-            content = content[: one.start] + rows.encode() + content[one.stop :]
-        return content.decode(errors="replace")
+    content = statement.encode()
+    for one in reversed(parts):
+        if not one.is_named_by(content[one.start : one.stop].decode(errors="replace")):
+            return None
+        rows = f" {rows_of(one)} AS {quoted(one.alias)} "
+        content = content[: one.start] + rows.encode() + content[one.stop :]
+    return content.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)

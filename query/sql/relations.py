@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from tidemark.query.reading.duckdb_errors import Raised, report_duckdb_errors
 from tidemark.query.reading.sql_text import quoted
 from tidemark.query.sql.explained import explained
 from tidemark.query.sql.macros import Macros
-from tidemark.query.sql.narrowed import Narrowed, Narrowing, Views
+from tidemark.query.sql.narrowed import Narrowed, Views, narrowed_views, with_rows
 from tidemark.query.sql.parse_trees import Bindings, check_query
 from tidemark.query.sql.pinned_readers import PinnedReaders, binding_columns
 from tidemark.query.sql.rows_in_memory import RowsInMemory
@@ -88,17 +88,15 @@ class Database:
     def sql(self, statement: str, params: Any) -> Relation:
         """The relation of a query. InputError for a statement that DuckDB refuses."""
         with self._report():
-            narrowing = Narrowing(())
-            if self._has_indexes:
-                narrowing = Narrowing.of(statement, params, self._views)
-            if not narrowing.parts:
+            parts = narrowed_views(statement, params, self._views) if self._has_indexes else []
+            if not parts:
                 check_query(statement, shows_text=not self._has_tokens)
-            narrowed = narrowing.statement(statement) if narrowing.parts else None
+            narrowed = with_rows(statement, parts) if parts else None
             if narrowed is None:
                 whole = {read: partial(self._rows, statement, params, read) for read in _OF_A_RESULT}
                 found = self._shown(statement, params, whole)
             else:
-                ask = partial(self._found, narrowing, statement, params)
+                ask = partial(self._found, parts, statement, params)
                 whole = {read: partial(ask, read) for read in (*_OF_A_RESULT, _TO_ARROW)}
                 as_it_is = partial(self._as_it_is, statement, params)
                 # Before the statement is bound: a macro may have a name of DuckDB's.
@@ -145,7 +143,7 @@ class Database:
         bound = partial(self._bound, statement, params)
         return Relation(bound, self._report, self._make_macros, as_it_is, whole, only_read=self._has_tokens)
 
-    def _found(self, narrowing: Narrowing, statement: str, params: Any, read: str) -> Any:
+    def _found(self, parts: Sequence[Narrowed], statement: str, params: Any, read: str) -> Any:
         """As `_rows` of a statement that indexes narrow, with rows of this moment in the place of views."""
 
         def rows_of(one: Narrowed) -> str:
@@ -154,7 +152,7 @@ class Database:
         with self._memory.statement(), ExitStack() as moment:
             for readers, _ in self._rows_of.values():
                 moment.enter_context(readers.one_moment())
-            written = narrowing.statement(statement, rows_of)
+            written = with_rows(statement, parts, rows_of)
             return self._rows(statement if written is None else written, params, read)
 
     def _rows(self, statement: str, params: Any, read: str) -> Any:
@@ -180,7 +178,7 @@ class Database:
 
     def explain(self, sites: Mapping[str, Mapping[str, Contents]], statement: str, params: Any) -> SqlPlan:
         """How each view in the statement is read whose indexes may serve its WHERE."""
-        parts = Narrowing.of(statement, params, self._views).parts if self._has_indexes else ()
+        parts = narrowed_views(statement, params, self._views) if self._has_indexes else []
         if not parts:
             check_query(statement, shows_text=not self._has_tokens)
             return SqlPlan([])
