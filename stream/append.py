@@ -101,7 +101,6 @@ def checked_source(source: Any) -> str:
     return name
 
 
-@report_os_errors("append")
 def append_batch(
     executor: Executor,
     store: Store,
@@ -120,28 +119,30 @@ def append_batch(
     their offsets. Otherwise its rows are compared, and BatchMismatch is raised where they differ. With
     `evolve`, columns that the warehouse lacks are added, and columns get the wider types of the rows.
     """
-    found, known = tables.find_tables(store, EVENTS, LEDGER)
-    options = read_options(store, found)  # its error tells more than that of a table, if this is no warehouse
-    events, ledger = found or tables.open_table(store, EVENTS), known or tables.open_table(store, LEDGER)
-    executor.check_sendable(options.companions.known_kinds())
-    work = Work(executor, store, options)
-    given = GivenBatch(
-        with_tokens(rows, options), batch, row_filter, ledger_table.level_eps(options.eps, 0), evolve
-    )
-    given.check_columns(options)
-    state = batch_numbers.state_of(store, events, ledger, batch)
-    if state == "new":
-        done = _append_new(work, given, events, ledger, max_rejected_fraction)
-        if done is None or done.outcome != "known":
-            return done
-        events, ledger = tables.open_tables(store, EVENTS, LEDGER)
-        work = replace(work, options=read_options(store, events))
+    with report_os_errors("append"):
+        found, known = tables.find_tables(store, EVENTS, LEDGER)
+        # Its error tells more than that of a table, if this is no warehouse.
+        options = read_options(store, found)
+        events, ledger = found or tables.open_table(store, EVENTS), known or tables.open_table(store, LEDGER)
+        executor.check_sendable(options.companions.known_kinds())
+        work = Work(executor, store, options)
+        given = GivenBatch(
+            with_tokens(rows, options), batch, row_filter, ledger_table.level_eps(options.eps, 0), evolve
+        )
+        given.check_columns(options)
         state = batch_numbers.state_of(store, events, ledger, batch)
-    if state == "unproved" or not same_records:
-        different = same_rows.difference(work, given)
-        if different:
-            raise batch_numbers.other_rows_error(store, batch, state, different)
-    return _finish(work, batch) if state == "unfinished" else None
+        if state == "new":
+            done = _append_new(work, given, events, ledger, max_rejected_fraction)
+            if done is None or done.outcome != "known":
+                return done
+            events, ledger = tables.open_tables(store, EVENTS, LEDGER)
+            work = replace(work, options=read_options(store, events))
+            state = batch_numbers.state_of(store, events, ledger, batch)
+        if state == "unproved" or not same_records:
+            different = same_rows.difference(work, given)
+            if different:
+                raise batch_numbers.other_rows_error(store, batch, state, different)
+        return _finish(work, batch) if state == "unfinished" else None
 
 
 def _append_new(

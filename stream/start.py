@@ -56,7 +56,6 @@ class BatchReport:
     removed: int = 0
 
 
-@report_os_errors("stream")
 def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     streaming_df: DataFrame,
     uri: str | os.PathLike[str],
@@ -105,55 +104,58 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     A batch that Spark replays after a crash changes nothing. Raises InputError for bad arguments, for columns
     that do not fit, and if the checkpoint lacks batches that the warehouse has from this source.
     """
-    spark = streaming_df.sparkSession
-    store = Store.from_uri(uri, storage_options, tuning)
-    name = checked_source(source)
-    parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
-    if not streaming_df.isStreaming:
-        raise InputError(
-            "stream.start takes a streaming DataFrame (spark.readStream); got a batch DataFrame."
-        )
-    if parser_columns and len(parser_columns) < len(RECORD_COLUMNS):
-        raise InputError(
-            f"expected all of the columns {', '.join(RECORD_COLUMNS)} or none, "
-            f"got only {', '.join(parser_columns)}."
-        )
-    if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
-        raise InputError(f"max_rejected_fraction must lie in [0, 1], got {shortened(max_rejected_fraction)}.")
-    spark_trigger = _spark_trigger(trigger)
-    ahead = plain(ahead)
-    latest_time(ahead)  # raises for text that is no duration
-    place = os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint
-    checkpoint = in_home(name_text("checkpoint", place))
-    check_checkpoint(spark, checkpoint)
-    executor = executor_for(spark)
-    options = read_options(store)
-    executor.check_sendable(options.companions.known_kinds())
-    fields = with_tokens(executor.input(streaming_df), options).fields(*parser_columns)
-    how: _Appends | _Corrections
-    _check_missing(missing, changes=changes)
-    if changes:
-        _check_changes(parser_columns, max_rejected_fraction, evolve=evolve)
-        check_feed(fields, [column for column, _ in options.columns])
-        how = _Corrections(FeedCorrections(spark, uri, name, missing, ahead, storage_options, tuning))
-        newest = newest_correction(store, name)
-    else:
-        check_columns(options, fields, evolve=evolve)
-        how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
-        newest = batch_numbers.newest(store, name)
-    with report_checkpoint(checkpoint):
-        check_numbering(spark, newest, name, checkpoint)
-    lock = busy or threading.Lock()
+    with report_os_errors("stream"):
+        spark = streaming_df.sparkSession
+        store = Store.from_uri(uri, storage_options, tuning)
+        name = checked_source(source)
+        parser_columns = [column for column in RECORD_COLUMNS if column in streaming_df.columns]
+        if not streaming_df.isStreaming:
+            raise InputError(
+                "stream.start takes a streaming DataFrame (spark.readStream); got a batch DataFrame."
+            )
+        if parser_columns and len(parser_columns) < len(RECORD_COLUMNS):
+            raise InputError(
+                f"expected all of the columns {', '.join(RECORD_COLUMNS)} or none, "
+                f"got only {', '.join(parser_columns)}."
+            )
+        if max_rejected_fraction is not None and not 0 <= max_rejected_fraction <= 1:
+            raise InputError(
+                f"max_rejected_fraction must lie in [0, 1], got {shortened(max_rejected_fraction)}."
+            )
+        spark_trigger = _spark_trigger(trigger)
+        ahead = plain(ahead)
+        latest_time(ahead)  # raises for text that is no duration
+        place = os.fspath(checkpoint) if isinstance(checkpoint, os.PathLike) else checkpoint
+        checkpoint = in_home(name_text("checkpoint", place))
+        check_checkpoint(spark, checkpoint)
+        executor = executor_for(spark)
+        options = read_options(store)
+        executor.check_sendable(options.companions.known_kinds())
+        fields = with_tokens(executor.input(streaming_df), options).fields(*parser_columns)
+        how: _Appends | _Corrections
+        _check_missing(missing, changes=changes)
+        if changes:
+            _check_changes(parser_columns, max_rejected_fraction, evolve=evolve)
+            check_feed(fields, [column for column, _ in options.columns])
+            how = _Corrections(FeedCorrections(spark, uri, name, missing, ahead, storage_options, tuning))
+            newest = newest_correction(store, name)
+        else:
+            check_columns(options, fields, evolve=evolve)
+            how = _Appends(executor, store, name, ahead, bool(parser_columns), max_rejected_fraction, evolve)
+            newest = batch_numbers.newest(store, name)
+        with report_checkpoint(checkpoint):
+            check_numbering(spark, newest, name, checkpoint)
+        lock = busy or threading.Lock()
 
-    def process(rows: DataFrame, number: int) -> None:
-        with lock:
-            report = how.process(rows, number)
-            if progress is not None:
-                progress(report)
+        def process(rows: DataFrame, number: int) -> None:
+            with lock:
+                report = how.process(rows, number)
+                if progress is not None:
+                    progress(report)
 
-    writer = streaming_df.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
-    with report_checkpoint(checkpoint):
-        return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
+        writer = streaming_df.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
+        with report_checkpoint(checkpoint):
+            return (writer.trigger(**spark_trigger) if spark_trigger else writer).start()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tidemark.alter")
 
 
-@report_os_errors("alter")
 def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -142,48 +141,49 @@ def alter(  # noqa: PLR0913  one keyword for each thing that can be changed
     a group one for each measure, a measure one, and one more for each group. To widen costs a write of
     `events`; to drop or set, a few commits.
     """
-    store = Store.from_uri(uri, storage_options, tuning)
-    asked = Asked.of(
-        add_measure=add_measure,
-        add_key=add_key,
-        add_group=add_group,
-        add_index=add_index,
-        drop_measure=drop_measure,
-        drop_key=drop_key,
-        drop_group=drop_group,
-        drop_index=drop_index,
-        widen=widen,
-        rename=rename,
-        rotate_secret=rotate_secret,
-        kappa=kappa,
-        grace=grace,
-        eps=eps,
-        key_eps=key_eps,
-        retention=retention,
-    )
-    work = Work.on(spark, store, progress)
-    before = work.options
-    _check(before, asked)
-    if asked.widen:
-        widen_columns(work, asked.widen)
-        _check(read_options(store), asked)  # another call may have given a column another type
-    options = rotate(work) if asked.rotate_secret else _declare(store, asked)
-    if asked.rename:
-        return LoadReport(outcome="known" if options == before else "altered")
-    work = replace(work, options=options)
-    report = catch_up(work)
-    if asked.rotate_secret:
-        load_live(work)  # the ledger has older tokens of live batches
-    if asked.drops:
-        work.reached("built")
-        options = _drop(replace(work, options=options), asked)
-        work.reached("dropped")
-        more = catch_up(replace(work, options=options))  # what another load had begun in what was dropped
-        report = report if more.outcome == "known" else more
-    if report.outcome == "known" and options != before:
-        report.outcome = "altered"
-    _LOG.info("%s: has the measures %s and the keys %s", *_names(store, options))
-    return report
+    with report_os_errors("alter"):
+        store = Store.from_uri(uri, storage_options, tuning)
+        asked = Asked.of(
+            add_measure=add_measure,
+            add_key=add_key,
+            add_group=add_group,
+            add_index=add_index,
+            drop_measure=drop_measure,
+            drop_key=drop_key,
+            drop_group=drop_group,
+            drop_index=drop_index,
+            widen=widen,
+            rename=rename,
+            rotate_secret=rotate_secret,
+            kappa=kappa,
+            grace=grace,
+            eps=eps,
+            key_eps=key_eps,
+            retention=retention,
+        )
+        work = Work.on(spark, store, progress)
+        before = work.options
+        _check(before, asked)
+        if asked.widen:
+            widen_columns(work, asked.widen)
+            _check(read_options(store), asked)  # another call may have given a column another type
+        options = rotate(work) if asked.rotate_secret else _declare(store, asked)
+        if asked.rename:
+            return LoadReport(outcome="known" if options == before else "altered")
+        work = replace(work, options=options)
+        report = catch_up(work)
+        if asked.rotate_secret:
+            load_live(work)  # the ledger has older tokens of live batches
+        if asked.drops:
+            work.reached("built")
+            options = _drop(replace(work, options=options), asked)
+            work.reached("dropped")
+            more = catch_up(replace(work, options=options))  # what another load had begun in what was dropped
+            report = report if more.outcome == "known" else more
+        if report.outcome == "known" and options != before:
+            report.outcome = "altered"
+        _LOG.info("%s: has the measures %s and the keys %s", *_names(store, options))
+        return report
 
 
 def check_changes(store: Store, **given: Any) -> None:

@@ -66,7 +66,6 @@ class CopyReport:
     verified: Report | None
 
 
-@report_os_errors("copy")
 def copy(
     uri: str | os.PathLike[str],
     to: str | os.PathLike[str],
@@ -92,39 +91,40 @@ def copy(
     refuse a second put of the same object, DamagedWarehouse for a table that cannot be read, and Contended if
     maintenance deletes files again and again before they are copied.
     """
-    say = progress or (lambda _: None)
-    source = Store.from_uri(uri, storage_options)
-    target_options = storage_options if to_storage_options is None else to_storage_options
-    target = Store.from_uri(to, target_options)
-    _check_apart(source, target)
-    pinned = _pin(uri, storage_options)
-    _begin(target, pinned.snapshot.identity)
-    there: set[str] = set()
-    for _ in range(_TRIES):
-        stated = pinned.file_sizes()
-        there |= set(stated) & _there(target, stated)
-        try:
-            _copy_files(source, target, {path: stated[path] for path in set(stated) - there}, say)
-            break
-        except FileNotFoundError as error:
-            newer = _pin(uri, storage_options)
-            if newer.versions == pinned.versions:
-                raise DamagedWarehouse(
-                    f"a file of {without_secrets(source.uri)} is missing ({error}), so it cannot be copied. "
-                    "Run `tidemark verify` and `tidemark repair`, and the same copy again."
-                ) from error
-            pinned = newer
-    else:
-        raise Contended(
-            f"maintenance deleted files of {without_secrets(source.uri)} {_TRIES} times before they were "
-            "copied. Run the same copy again: it goes on. Let the grace be longer than a copy takes."
-        )
-    say("logs")
-    _copy_logs(source, target, pinned)
-    delete_file(target.filesystem(), COPIED_FROM)
-    verified = verify(to, storage_options=target_options, progress=progress) if check else None
-    versions = {name: table.version() for name, table in _last_opened(pinned).items()}
-    return CopyReport(versions, len(stated), sum(stated.values()), len(there & set(stated)), verified)
+    with report_os_errors("copy"):
+        say = progress or (lambda _: None)
+        source = Store.from_uri(uri, storage_options)
+        target_options = storage_options if to_storage_options is None else to_storage_options
+        target = Store.from_uri(to, target_options)
+        _check_apart(source, target)
+        pinned = _pin(uri, storage_options)
+        _begin(target, pinned.snapshot.identity)
+        there: set[str] = set()
+        for _ in range(_TRIES):
+            stated = pinned.file_sizes()
+            there |= set(stated) & _there(target, stated)
+            try:
+                _copy_files(source, target, {path: stated[path] for path in set(stated) - there}, say)
+                break
+            except FileNotFoundError as error:
+                newer = _pin(uri, storage_options)
+                if newer.versions == pinned.versions:
+                    raise DamagedWarehouse(
+                        f"a file of {without_secrets(source.uri)} is missing ({error}), so it cannot be "
+                        "copied. Run `tidemark verify` and `tidemark repair`, and the same copy again."
+                    ) from error
+                pinned = newer
+        else:
+            raise Contended(
+                f"maintenance deleted files of {without_secrets(source.uri)} {_TRIES} times before they were "
+                "copied. Run the same copy again: it goes on. Let the grace be longer than a copy takes."
+            )
+        say("logs")
+        _copy_logs(source, target, pinned)
+        delete_file(target.filesystem(), COPIED_FROM)
+        verified = verify(to, storage_options=target_options, progress=progress) if check else None
+        versions = {name: table.version() for name, table in _last_opened(pinned).items()}
+        return CopyReport(versions, len(stated), sum(stated.values()), len(there & set(stated)), verified)
 
 
 def _check_apart(source: Store, target: Store) -> None:

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 Missing: TypeAlias = Literal["error", "insert"]
 
 
-@report_os_errors("correct")
 def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -108,32 +107,33 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
     held in memory, in this process and in each task. A file of `events` is looked at only if a row to find
     can be in it, by the time and by the least and the greatest values of the file.
     """
-    began = time.perf_counter()
-    name_text("batch", batch)
-    columns = _columns(on)
-    _check_given(rows, before, columns, changes)
-    if missing not in get_args(Missing):
-        raise InputError(f"missing must be 'error' or 'insert', got {shortened(missing)}.")
-    work = work_on(spark, uri, None, storage_options, progress, tuning)
-    if not work.options.columns:
-        raise InputError("the warehouse has no columns before its first batch. Load rows first.")
-    within, asked = given_conditions(work.options, where, between)
-    given = _given(work, rows, before, columns, changes)
-    times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
-    row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
-    coming = Coming.of(
-        GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
-        given.old,
-        dict(work.options.columns),
-        identifies=columns is not None,
-        inserts=missing == "insert",
-        time=EventTime.of(work.options),
-    )
-    coming.given.check_columns(work.options)
-    batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
-    condition = all_of(within, coming.values, asked)
-    wanted = Wanted("correct", batches, condition, None, coming, may_keep=True)
-    return remove(work, wanted, began, dry_run=dry_run)
+    with report_os_errors("correct"):
+        began = time.perf_counter()
+        name_text("batch", batch)
+        columns = _columns(on)
+        _check_given(rows, before, columns, changes)
+        if missing not in get_args(Missing):
+            raise InputError(f"missing must be 'error' or 'insert', got {shortened(missing)}.")
+        work = work_on(spark, uri, None, storage_options, progress, tuning)
+        if not work.options.columns:
+            raise InputError("the warehouse has no columns before its first batch. Load rows first.")
+        within, asked = given_conditions(work.options, where, between)
+        given = _given(work, rows, before, columns, changes)
+        times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
+        row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
+        coming = Coming.of(
+            GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
+            given.old,
+            dict(work.options.columns),
+            identifies=columns is not None,
+            inserts=missing == "insert",
+            time=EventTime.of(work.options),
+        )
+        coming.given.check_columns(work.options)
+        batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
+        condition = all_of(within, coming.values, asked)
+        wanted = Wanted("correct", batches, condition, None, coming, may_keep=True)
+        return remove(work, wanted, began, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)

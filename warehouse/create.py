@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tidemark.create")
 
 
-@report_os_errors("create")
 def create(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -81,57 +80,60 @@ def create(
     an object store that does not refuse a second put of the same object; OptionsMismatch if the warehouse
     exists with other options.
     """
-    unknown = given.keys() - GivenOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"create() got an unexpected keyword argument {shortened(min(unknown))}")
-    asked = parse_options(measures=measures, **given)
-    store = Store.from_uri(uri, storage_options)
-    fingerprint = _fingerprint(asked, secret_file, secret_command, reveal=reveal)
-    store.files.check_place()
-    if table_open.exists(store, EVENTS):
-        options = read_options(store)
-        options.check_same(asked)
-        return _with_secret(options, fingerprint)
-    if table_open.exists(store, "."):
-        raise InputError(
-            f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
-            "Choose another folder."
+    with report_os_errors("create"):
+        unknown = given.keys() - GivenOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"create() got an unexpected keyword argument {shortened(min(unknown))}")
+        asked = parse_options(measures=measures, **given)
+        store = Store.from_uri(uri, storage_options)
+        fingerprint = _fingerprint(asked, secret_file, secret_command, reveal=reveal)
+        store.files.check_place()
+        if table_open.exists(store, EVENTS):
+            options = read_options(store)
+            options.check_same(asked)
+            return _with_secret(options, fingerprint)
+        if table_open.exists(store, "."):
+            raise InputError(
+                f"{store.uri} is itself a Delta table, expected a new folder or a warehouse. "
+                "Choose another folder."
+            )
+        store.files.check_place(writing=True)
+        for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
+            store.files.check_log(name)
+        _check_no_other_files(store)
+        options = _with_defaults(asked)
+        if options.private:
+            known = {**options.features, PRIVATE: features.KNOWN[PRIVATE]}
+            options = replace(options, fingerprint=fingerprint or "", features=known)
+        options.companions.known_kinds()  # one that is not registered is refused
+        KeyPromise.of(options).check()
+        check_conditional_puts(store)
+        fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
+        fields = [as_token_field(field) if field.name in options.private else field for field in fields]
+        if schema is not None:
+            columns = options.with_token_types(column_types(fields))
+            options.check_columns(columns)
+            for projection in replace(options, columns=tuple(columns.items())).projections:
+                run_tables.create_tables(store, projection, options.grace_us)
+        for name, table_schema in (
+            (STEPS, steps.SCHEMA),
+            (LEDGER, ledger_rows.schema(options.key_fields)),
+            (REJECTED, rejected.SCHEMA),
+        ):
+            tables.create(store, name, table_schema, grace_us=options.grace_us)
+        system_fields = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
+        events_schema = Schema([*system_fields, *fields])
+        tables.create(
+            store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us
         )
-    store.files.check_place(writing=True)
-    for name in (EVENTS, STEPS, LEDGER, REJECTED, *PARENTS):
-        store.files.check_log(name)
-    _check_no_other_files(store)
-    options = _with_defaults(asked)
-    if options.private:
-        known = {**options.features, PRIVATE: features.KNOWN[PRIVATE]}
-        options = replace(options, fingerprint=fingerprint or "", features=known)
-    options.companions.known_kinds()  # one that is not registered is refused
-    KeyPromise.of(options).check()
-    check_conditional_puts(store)
-    fields = [] if schema is None else delta_fields(_parsed_schema(spark, schema))
-    fields = [as_token_field(field) if field.name in options.private else field for field in fields]
-    if schema is not None:
-        columns = options.with_token_types(column_types(fields))
-        options.check_columns(columns)
-        for projection in replace(options, columns=tuple(columns.items())).projections:
-            run_tables.create_tables(store, projection, options.grace_us)
-    for name, table_schema in (
-        (STEPS, steps.SCHEMA),
-        (LEDGER, ledger_rows.schema(options.key_fields)),
-        (REJECTED, rejected.SCHEMA),
-    ):
-        tables.create(store, name, table_schema, grace_us=options.grace_us)
-    system_fields = [Field(name, PrimitiveType(kind)) for name, kind in SYSTEM_COLUMNS.items()]
-    events_schema = Schema([*system_fields, *fields])
-    tables.create(store, EVENTS, events_schema, properties=options.properties(), grace_us=options.grace_us)
-    options = read_options(store)
-    _with_secret(options, fingerprint).check_same(asked)  # another process may have created it meanwhile
-    _LOG.info(
-        "%s: created for %s",
-        without_secrets(store.uri),
-        ", ".join([*options.measure_names, *(" and ".join(columns) for columns in options.key_names)]),
-    )
-    return options
+        options = read_options(store)
+        _with_secret(options, fingerprint).check_same(asked)  # another process may have created it meanwhile
+        _LOG.info(
+            "%s: created for %s",
+            without_secrets(store.uri),
+            ", ".join([*options.measure_names, *(" and ".join(columns) for columns in options.key_names)]),
+        )
+        return options
 
 
 def _fingerprint(

@@ -48,7 +48,6 @@ Before: TypeAlias = str | datetime | date
 _SLICES = 16  # of the retention, in which the horizon follows the clock
 
 
-@report_os_errors("expire")
 def expire(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -85,23 +84,24 @@ def expire(
     The cost: files of `events` with expired rows alone are not read; files with some are written again;
     each run with rows on both sides is sorted again from `events`, for each projection.
     """
-    began = time.perf_counter()
-    work = work_on(spark, uri, request, storage_options, progress, tuning)
-    grid, store = work.options.grid, work.store
-    if grid is None:
-        raise InputError("this warehouse has no time column, so its rows have no age and cannot expire.")
-    horizon = _horizon(work.options, grid, before)
-    is_raised = not dry_run and not _is_done(store, request) and _raise(store, horizon)
-    work.reached("horizon raised")
-    if work.options.columns:
-        wanted = Wanted("expire", None, BeforeTick(horizon), request)
-        report = remove(work, wanted, began, dry_run=dry_run)
-    else:
-        report = RemovalReport("empty", "expire", seconds=time.perf_counter() - began)
-    if report.outcome == "empty" and not is_raised:
-        report.outcome = "known"
-    report.before = from_epoch_us(grid.start_of(horizon))
-    return report
+    with report_os_errors("expire"):
+        began = time.perf_counter()
+        work = work_on(spark, uri, request, storage_options, progress, tuning)
+        grid, store = work.options.grid, work.store
+        if grid is None:
+            raise InputError("this warehouse has no time column, so its rows have no age and cannot expire.")
+        horizon = _horizon(work.options, grid, before)
+        is_raised = not dry_run and not _is_done(store, request) and _raise(store, horizon)
+        work.reached("horizon raised")
+        if work.options.columns:
+            wanted = Wanted("expire", None, BeforeTick(horizon), request)
+            report = remove(work, wanted, began, dry_run=dry_run)
+        else:
+            report = RemovalReport("empty", "expire", seconds=time.perf_counter() - began)
+        if report.outcome == "empty" and not is_raised:
+            report.outcome = "known"
+        report.before = from_epoch_us(grid.start_of(horizon))
+        return report
 
 
 def _horizon(options: Options, grid: TickGrid, before: Before | None) -> int:

@@ -86,7 +86,6 @@ _LOG = logging.getLogger("tidemark.load")
 _HASH_BYTES = 6  # the low bytes of a bulk batch's number are the hash, the others the generation
 
 
-@report_os_errors("load")
 def load(  # noqa: PLR0913  the rows, and how they are taken
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -138,42 +137,46 @@ def load(  # noqa: PLR0913  the rows, and how they are taken
     not given; OverlappingBatch for `refuse_overlap`; InputError for rows that do not fit the columns. After
     each of these errors nothing was changed.
     """
-    if (rows is None) != (batch is None):
-        raise InputError(
-            "rows and batch go together, got only one of them. Example: "
-            "load(spark, uri, rows, batch='2026-11-20')."
-        )
-    if batch is not None:
-        name_text("batch", batch)
-    row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
-    store = Store.from_uri(uri, storage_options, tuning)
-    executor = executor_for(spark, store.tuning)
-    events, steps = tables.open_tables(store, EVENTS, STEPS)
-    options = read_options(store, events)
-    executor.check_sendable(options.companions.known_kinds())
-    work = Work(executor, store, options, progress)
-    if rows is None or not store.files.takes_rounds:  # to save requests, a bulk load into a store skips this
-        ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
-        if unaccounted.find(store, events, ledger, plans).lost:
-            # With newer plans: maintenance may have removed the ledger rows of batches that others loaded.
-            lost = unaccounted.find(store, events, ledger, _plans(work)).lost
-            missing_summaries.write_missing(work, lost)
-    report = LoadReport(seconds=work.seconds)
-    if rows is not None and batch is not None:
-        if executor.in_process and (texts := text_files(rows)) is not None:
-            keys = {*options.key_columns, *options.private} - {*options.measure_names, options.time}
-            rows = texts.rows(text_columns(events, options), dict(options.columns), keys, evolve=evolve)
-        times = unloads(store, events, batch)
-        given_rows = with_tokens(executor.input(rows), options)
-        given = GivenBatch(given_rows, bulk_batch(batch, times), row_filter, evolve=evolve)
-        if times and not again:
-            _check_not_unloaded(work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch)
-        step, work = _plan_bulk(work, events, steps, given, report, refuse_overlap=refuse_overlap)
-    else:
-        step = _plan_live(work, steps, report)
-    _finish_steps(work, step, report)
-    _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
-    return report
+    with report_os_errors("load"):
+        if (rows is None) != (batch is None):
+            raise InputError(
+                "rows and batch go together, got only one of them. Example: "
+                "load(spark, uri, rows, batch='2026-11-20')."
+            )
+        if batch is not None:
+            name_text("batch", batch)
+        row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
+        store = Store.from_uri(uri, storage_options, tuning)
+        executor = executor_for(spark, store.tuning)
+        events, steps = tables.open_tables(store, EVENTS, STEPS)
+        options = read_options(store, events)
+        executor.check_sendable(options.companions.known_kinds())
+        work = Work(executor, store, options, progress)
+        # To save requests, a bulk load into a store skips this.
+        if rows is None or not store.files.takes_rounds:
+            ledger, plans = tables.open_table(store, LEDGER), read_step_plans(store, steps, work.step_files)
+            if unaccounted.find(store, events, ledger, plans).lost:
+                # With newer plans: maintenance may have removed ledger rows of batches that others loaded.
+                lost = unaccounted.find(store, events, ledger, _plans(work)).lost
+                missing_summaries.write_missing(work, lost)
+        report = LoadReport(seconds=work.seconds)
+        if rows is not None and batch is not None:
+            if executor.in_process and (texts := text_files(rows)) is not None:
+                keys = {*options.key_columns, *options.private} - {*options.measure_names, options.time}
+                rows = texts.rows(text_columns(events, options), dict(options.columns), keys, evolve=evolve)
+            times = unloads(store, events, batch)
+            given_rows = with_tokens(executor.input(rows), options)
+            given = GivenBatch(given_rows, bulk_batch(batch, times), row_filter, evolve=evolve)
+            if times and not again:
+                _check_not_unloaded(
+                    work, events, replace(given, batch=bulk_batch(batch, times - 1)), given.batch
+                )
+            step, work = _plan_bulk(work, events, steps, given, report, refuse_overlap=refuse_overlap)
+        else:
+            step = _plan_live(work, steps, report)
+        _finish_steps(work, step, report)
+        _LOG.info("%s: load %s, %d rows", without_secrets(store.uri), report.outcome, report.rows)
+        return report
 
 
 def catch_up(work: Work) -> LoadReport:

@@ -98,7 +98,6 @@ class MaintenanceReport:
     purged: list[Certificate] = field(default_factory=list)
 
 
-@report_os_errors("maintain")
 def maintain(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -128,9 +127,10 @@ def maintain(
     table is behind the others: files that it does not name any more would be deleted. Raises SystemRefused if
     this machine's clock differs from the store's by more than a minute.
     """
-    store = Store.from_uri(uri, storage_options, tuning)
-    executor = executor_for(spark, store.tuning)
-    return maintain_store(Work(executor, store, read_options(store), progress), grace)
+    with report_os_errors("maintain"):
+        store = Store.from_uri(uri, storage_options, tuning)
+        executor = executor_for(spark, store.tuning)
+        return maintain_store(Work(executor, store, read_options(store), progress), grace)
 
 
 def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:

@@ -144,7 +144,7 @@ def report_unreadable_file(path: str) -> Iterator[None]:
 def report_os_errors(operation: str) -> Iterator[None]:
     """Raises SystemRefused and StoreUnavailable for refusals inside; other errors pass unchanged.
 
-    It is also the decorator of the public functions. `operation` names the call in the message.
+    The body of each public function is inside one. `operation` names the call in the message.
     """
     try:
         yield

@@ -95,7 +95,6 @@ _LOG = logging.getLogger("tidemark.remove")
 _TRIES = 5  # selections that others make void
 
 
-@report_os_errors("unload")
 def unload(  # noqa: PLR0913  a batch is named in two ways
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -133,30 +132,30 @@ def unload(  # noqa: PLR0913  a batch is named in two ways
     kept in this way would be more than `Tuning.kept_rows` or a quarter of the rows that stay, these runs are
     sorted again, for each projection.
     """
-    began = time.perf_counter()
-    if (batch is None) == (source is None) or (source is None) != (batches is None):
-        raise InputError(
-            "unload takes a batch, or a source with its batches. Example: unload(None, uri, "
-            "batch='2026-11-20'), or unload(None, uri, source='web', batches=(7, 9))."
-        )
-    work = work_on(spark, uri, request, storage_options, progress, tuning)
-    events = tables.open_table(work.store, EVENTS)
-    if batch is not None:
-        name_text("batch", batch)
-        times = unloads(work.store, events, batch)
-        own = bulk_batch(batch, times)
-        if not tables.has_transaction(events, own.source, own.first):
-            if times:
-                return RemovalReport("known", "unload", seconds=time.perf_counter() - began)
-            raise InputError(f"the batch {shortened(batch)} was never loaded. Nothing was changed.")
-    else:
-        own = _range_of_stream(work, events, source, batches)
-    del events  # a table that nobody uses is opened again sooner
-    wanted = Wanted("unload", (own,), None, request, may_keep=True)
-    return remove(work, wanted, began, dry_run=dry_run)
+    with report_os_errors("unload"):
+        began = time.perf_counter()
+        if (batch is None) == (source is None) or (source is None) != (batches is None):
+            raise InputError(
+                "unload takes a batch, or a source with its batches. Example: unload(None, uri, "
+                "batch='2026-11-20'), or unload(None, uri, source='web', batches=(7, 9))."
+            )
+        work = work_on(spark, uri, request, storage_options, progress, tuning)
+        events = tables.open_table(work.store, EVENTS)
+        if batch is not None:
+            name_text("batch", batch)
+            times = unloads(work.store, events, batch)
+            own = bulk_batch(batch, times)
+            if not tables.has_transaction(events, own.source, own.first):
+                if times:
+                    return RemovalReport("known", "unload", seconds=time.perf_counter() - began)
+                raise InputError(f"the batch {shortened(batch)} was never loaded. Nothing was changed.")
+        else:
+            own = _range_of_stream(work, events, source, batches)
+        del events  # a table that nobody uses is opened again sooner
+        wanted = Wanted("unload", (own,), None, request, may_keep=True)
+        return remove(work, wanted, began, dry_run=dry_run)
 
 
-@report_os_errors("delete")
 def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -212,30 +211,32 @@ def delete(  # noqa: PLR0913  rows are named in two ways, and may be purged
     or a quarter of the rows that stay, each run with deleted rows is sorted again from `events`, for each
     projection.
     """
-    began = time.perf_counter()
-    if where is None and keys is None:
-        raise InputError(
-            "delete takes a condition, keys, or both. Example: delete(None, uri, where=\"user = 'x'\"), or "
-            "delete(None, uri, keys=pa.table({'user': ['x', 'y']}))."
-        )
-    if grace is not None:
-        parse_grace(grace)
-        if not purge or dry_run:
+    with report_os_errors("delete"):
+        began = time.perf_counter()
+        if where is None and keys is None:
             raise InputError(
-                f"grace={shortened(grace)} is for a purge that is done: delete(..., purge=True, grace=...)."
+                "delete takes a condition, keys, or both. Example: delete(None, uri, where=\"user = 'x'\"), "
+                "or delete(None, uri, keys=pa.table({'user': ['x', 'y']}))."
             )
-    work = work_on(spark, uri, request, storage_options, progress, tuning)
-    report, condition = RemovalReport("empty", "delete"), None
-    if work.options.columns:
-        condition = _condition(work, where, keys, between)
-        if condition is not None:
-            wanted = Wanted("delete", None, condition, request, may_keep=not purge)
-            report = remove(work, wanted, began, dry_run=dry_run)
-    if purge and not dry_run:
-        constants = None if condition is None else condition.constants
-        report.certificate = _certified(work, constants, request, report.removal, grace)
-    report.seconds = time.perf_counter() - began
-    return report
+        if grace is not None:
+            parse_grace(grace)
+            if not purge or dry_run:
+                raise InputError(
+                    f"grace={shortened(grace)} is for a purge that is done: delete(..., purge=True, "
+                    "grace=...)."
+                )
+        work = work_on(spark, uri, request, storage_options, progress, tuning)
+        report, condition = RemovalReport("empty", "delete"), None
+        if work.options.columns:
+            condition = _condition(work, where, keys, between)
+            if condition is not None:
+                wanted = Wanted("delete", None, condition, request, may_keep=not purge)
+                report = remove(work, wanted, began, dry_run=dry_run)
+        if purge and not dry_run:
+            constants = None if condition is None else condition.constants
+            report.certificate = _certified(work, constants, request, report.removal, grace)
+        report.seconds = time.perf_counter() - began
+        return report
 
 
 def _certified(
@@ -250,7 +251,6 @@ def _certified(
     return next((one for one in purged if one.id == certificate.id), certificate)
 
 
-@report_os_errors("certificates")
 def certificates(
     uri: str | os.PathLike[str], *, storage_options: dict[str, str] | None = None
 ) -> list[Certificate]:
@@ -262,9 +262,10 @@ def certificates(
 
     Raises NotAWarehouse if there is none at `uri`. Cost: one small table is read.
     """
-    store = Store.from_uri(uri, storage_options)
-    read_options(store)
-    return read_certificates(store)
+    with report_os_errors("certificates"):
+        store = Store.from_uri(uri, storage_options)
+        read_options(store)
+        return read_certificates(store)
 
 
 def _condition(work: Work, where: str | None, keys: Any, between: Any) -> RowCondition | None:

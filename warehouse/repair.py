@@ -91,7 +91,6 @@ class RepairReport:
         return "\n".join([self.outcome, *self.actions, *(f"only a copy: {one}" for one in self.only_a_copy)])
 
 
-@report_os_errors("repair")
 def repair(
     spark: SparkSession | None,
     uri: str | os.PathLike[str],
@@ -116,21 +115,22 @@ def repair(
     Raises NotAWarehouse if `events` is missing, DamagedWarehouse if its log cannot be opened: then nothing
     can be built. The cost is two reads of everything, and for damaged parts the cost of loading their rows.
     """
-    store = Store.from_uri(uri, storage_options, tuning)
-    store.files.check_place(writing=not dry_run)
-    executor = executor_for(spark, store.tuning)
-    idle_tables.forget(store)  # each log is read once, and again if its files change
-    options = _options(store)
-    executor.check_sendable(options.companions.known_kinds())
-    call = _Repair(Work(executor, store, options, progress), dry_run)
-    call.run()
-    report = call.report
-    if report.only_a_copy:
-        report.outcome = "damaged"
-    elif report.actions:
-        report.outcome = "planned" if dry_run else "repaired"
-    _LOG.info("%s: %s, %d actions", without_secrets(store.uri), report.outcome, len(report.actions))
-    return report
+    with report_os_errors("repair"):
+        store = Store.from_uri(uri, storage_options, tuning)
+        store.files.check_place(writing=not dry_run)
+        executor = executor_for(spark, store.tuning)
+        idle_tables.forget(store)  # each log is read once, and again if its files change
+        options = _options(store)
+        executor.check_sendable(options.companions.known_kinds())
+        call = _Repair(Work(executor, store, options, progress), dry_run)
+        call.run()
+        report = call.report
+        if report.only_a_copy:
+            report.outcome = "damaged"
+        elif report.actions:
+            report.outcome = "planned" if dry_run else "repaired"
+        _LOG.info("%s: %s, %d actions", without_secrets(store.uri), report.outcome, len(report.actions))
+        return report
 
 
 def events_rows(store: Store) -> int:

@@ -62,7 +62,6 @@ class RestoreReport:
     seconds: float = 0.0
 
 
-@report_os_errors("restore")
 def restore(
     uri: str | os.PathLike[str],
     *,
@@ -91,45 +90,48 @@ def restore(
     old files were deleted, which `maintain` does after the grace; then nothing was changed. The cost is
     two reads of the files that the removal replaced, and a load of the rows, in this process.
     """
-    began = time.perf_counter()
-    if (removal is None) == (step is None):
-        raise InputError("restore takes a removal or a step. Example: restore(uri, removal=5).")
-    store = Store.from_uri(uri, storage_options, tuning)
-    work = Work.on(None, store, progress)
-    wanted = _wanted(store, removal, step)
-    if not dry_run:
-        account(work)  # what an interrupted restore had begun
-        catch_up(work)
-    events = tables.open_table(store, EVENTS)
-    new = []
-    for one in wanted:
-        batch = bulk_batch(_name(one))
-        if one.rows and not tables.has_transaction(events, batch.source, batch.first):
-            new.append(one)
-    _check_not_purged(store, new)
-    report = RestoreReport("known" if wanted else "empty", [one.number for one in new])
-    report.rows = sum(one.rows for one in new)
-    sources = [_RemovedRows(store, work.options, one, tuple(read_replaced(store, one.file))) for one in new]
-    for source in sources:
-        source.check()
-    if new and not dry_run:
+    with report_os_errors("restore"):
+        began = time.perf_counter()
+        if (removal is None) == (step is None):
+            raise InputError("restore takes a removal or a step. Example: restore(uri, removal=5).")
+        store = Store.from_uri(uri, storage_options, tuning)
+        work = Work.on(None, store, progress)
+        wanted = _wanted(store, removal, step)
+        if not dry_run:
+            account(work)  # what an interrupted restore had begun
+            catch_up(work)
+        events = tables.open_table(store, EVENTS)
+        new = []
+        for one in wanted:
+            batch = bulk_batch(_name(one))
+            if one.rows and not tables.has_transaction(events, batch.source, batch.first):
+                new.append(one)
+        _check_not_purged(store, new)
+        report = RestoreReport("known" if wanted else "empty", [one.number for one in new])
+        report.rows = sum(one.rows for one in new)
+        sources = [
+            _RemovedRows(store, work.options, one, tuple(read_replaced(store, one.file))) for one in new
+        ]
         for source in sources:
-            work.reached("restore")
-            loaded = load(
-                None,
-                uri,
-                source,
-                _name(source.removal),
-                ahead=None,
-                storage_options=storage_options,
-                progress=progress,
-                tuning=tuning,
-            )
-            report.steps += [] if loaded.step is None else [loaded.step]
-    if new:
-        report.outcome = "planned" if dry_run else "restored"
-    report.seconds = time.perf_counter() - began
-    return report
+            source.check()
+        if new and not dry_run:
+            for source in sources:
+                work.reached("restore")
+                loaded = load(
+                    None,
+                    uri,
+                    source,
+                    _name(source.removal),
+                    ahead=None,
+                    storage_options=storage_options,
+                    progress=progress,
+                    tuning=tuning,
+                )
+                report.steps += [] if loaded.step is None else [loaded.step]
+        if new:
+            report.outcome = "planned" if dry_run else "restored"
+        report.seconds = time.perf_counter() - began
+        return report
 
 
 def _check_not_purged(store: Store, wanted: Sequence[Removal]) -> None:

@@ -102,7 +102,6 @@ class Report:
         return "\n".join([self.warehouse, *lines])
 
 
-@report_os_errors("verify")
 def verify(
     uri: str | os.PathLike[str],
     *,
@@ -121,13 +120,14 @@ def verify(
     warehouse at `uri`, and DamagedWarehouse if it cannot be opened, as where the log of a table cannot be
     read: then `repair` tells more.
     """
-    newest = _NewestTables(partial(pin_tables, uri, storage_options))
-    checks = []
-    for name, check in _checks(newest.pinned):
-        if progress:
-            progress(name)
-        checks.append(_run_check(name, check, newest))
-    return Report(newest.pinned.store.uri, tuple(checks))
+    with report_os_errors("verify"):
+        newest = _NewestTables(partial(pin_tables, uri, storage_options))
+        checks = []
+        for name, check in _checks(newest.pinned):
+            if progress:
+                progress(name)
+            checks.append(_run_check(name, check, newest))
+        return Report(newest.pinned.store.uri, tuple(checks))
 
 
 _CheckFunction = Callable[[PinnedTables], str]  # returns the detail; raises if the invariant does not hold

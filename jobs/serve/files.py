@@ -71,12 +71,12 @@ def files_of(wh: Warehouse, name: str) -> Files:
     raise InputError(f"no files are of {shortened(name)}: {shortened(first)} {has}.")
 
 
-@report_os_errors("reading files of a warehouse")
 def answer(files: Files, request: str, given: Mapping[str, Any]) -> bytes:
     """The answer to one of REQUESTS."""
-    if request == "names":
-        return _names(files, _checked(given.get("folder"), may_be_all=True))
-    return encode(_parts(files, _ranges(given.get("ranges"))))
+    with report_os_errors("reading files of a warehouse"):
+        if request == "names":
+            return _names(files, _checked(given.get("folder"), may_be_all=True))
+        return encode(_parts(files, _ranges(given.get("ranges"))))
 
 
 def _names(files: Files, folder: str) -> bytes:

@@ -65,7 +65,6 @@ _NEWEST_STEPS = 8  # that may be planned within the time by which clocks differ
 _CLOCKS_US = 120 * 10**6  # by which the clocks of two machines may differ, twice what maintenance takes
 
 
-@report_os_errors("opening an earlier moment")
 def open_past(
     uri: str | os.PathLike[str],
     at: At | Versions,
@@ -82,19 +81,20 @@ def open_past(
     NotAWarehouse if there is no warehouse. InputError for a moment in the future, or one whose files are
     gone.
     """
-    given = None if isinstance(at, Mapping) else given_moment(at)
-    store = Store.from_uri(uri, storage_options)
-    if cache is not None:
-        store.files.keep_on_disk(cache)
-    options = read_options(store)
-    past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else str(given or at))
-    if isinstance(at, Mapping):
-        past.begin_at_versions(at, options)
-    elif isinstance(given, int):
-        past.begin_at_step(given, options)
-    else:
-        past.begin_at_time(first_us(given))
-    return past.snapshot()
+    with report_os_errors("opening an earlier moment"):
+        given = None if isinstance(at, Mapping) else given_moment(at)
+        store = Store.from_uri(uri, storage_options)
+        if cache is not None:
+            store.files.keep_on_disk(cache)
+        options = read_options(store)
+        past = _Past(store, options.grace_us, f"step {given}" if isinstance(given, int) else str(given or at))
+        if isinstance(at, Mapping):
+            past.begin_at_versions(at, options)
+        elif isinstance(given, int):
+            past.begin_at_step(given, options)
+        else:
+            past.begin_at_time(first_us(given))
+        return past.snapshot()
 
 
 def given_moment(at: Any) -> int | str:

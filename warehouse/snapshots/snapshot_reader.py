@@ -200,7 +200,6 @@ def steps_told(state: TableState) -> StepsTold:
     return StepsTold(state.planned, tuple(found), max(dropped, default=-1))
 
 
-@report_os_errors("opening")
 def open_snapshot(
     uri: str | os.PathLike[str],
     storage_options: dict[str, str] | None = None,
@@ -210,9 +209,10 @@ def open_snapshot(
 
     cache   keeps what this process reads of an object store from now on
     """
-    if not isinstance(uri, (str, os.PathLike)):
-        raise InputError(f"a warehouse is a path or an address, got {shortened(uri)}.")
-    store = Store.from_uri(uri, storage_options)
-    if cache is not None:
-        store.files.keep_on_disk(cache)
-    return SnapshotReader(store)
+    with report_os_errors("opening"):
+        if not isinstance(uri, (str, os.PathLike)):
+            raise InputError(f"a warehouse is a path or an address, got {shortened(uri)}.")
+        store = Store.from_uri(uri, storage_options)
+        if cache is not None:
+            store.files.keep_on_disk(cache)
+        return SnapshotReader(store)

@@ -59,7 +59,6 @@ class StepRecord:
         return {**values, "batches": [dict(zip(names, one, strict=True)) for one in self.batches]}
 
 
-@report_os_errors("history")
 def history(
     uri: str | os.PathLike[str],
     *,
@@ -77,29 +76,30 @@ def history(
     Raises NotAWarehouse if there is no warehouse, DamagedWarehouse if a record of removed rows is missing,
     and InputError for a moment that cannot be opened.
     """
-    snapshot = opened(uri, storage_options, at=at).newest(ALL)
-    state = snapshot.state
-    facts = read_facts(snapshot.store, state.files[STEPS].files)
-    planned, removed = planned_times(state.step_rows), state.removed.check()
-    complete = min(map(state.last_step, ALL.runs_tables(snapshot.options)), default=-1)
-    plans = state.plans if newest is None else state.plans[max(0, len(state.plans) - newest) :]
-    found = []
-    for plan in plans:
-        known, came = facts.get(plan.step, StepFacts()), removed.as_came(dict(plan.parts))
-        first, last = (None, None) if known.times is None else map(from_epoch_us, known.times)
-        found.append(
-            StepRecord(
-                plan.step,
-                plan.step <= complete,
-                sum(came.values()),
-                sum(came.values()) - removed.rows([plan]),
-                tuple((one.source, one.first, one.last, count) for one, count in came.items()),
-                first,
-                last,
-                from_epoch_us(planned[plan.step]),
-                known.user,
-                known.host,
-                known.version,
+    with report_os_errors("history"):
+        snapshot = opened(uri, storage_options, at=at).newest(ALL)
+        state = snapshot.state
+        facts = read_facts(snapshot.store, state.files[STEPS].files)
+        planned, removed = planned_times(state.step_rows), state.removed.check()
+        complete = min(map(state.last_step, ALL.runs_tables(snapshot.options)), default=-1)
+        plans = state.plans if newest is None else state.plans[max(0, len(state.plans) - newest) :]
+        found = []
+        for plan in plans:
+            known, came = facts.get(plan.step, StepFacts()), removed.as_came(dict(plan.parts))
+            first, last = (None, None) if known.times is None else map(from_epoch_us, known.times)
+            found.append(
+                StepRecord(
+                    plan.step,
+                    plan.step <= complete,
+                    sum(came.values()),
+                    sum(came.values()) - removed.rows([plan]),
+                    tuple((one.source, one.first, one.last, count) for one, count in came.items()),
+                    first,
+                    last,
+                    from_epoch_us(planned[plan.step]),
+                    known.user,
+                    known.host,
+                    known.version,
+                )
             )
-        )
-    return found
+        return found
