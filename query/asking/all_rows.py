@@ -120,8 +120,8 @@ class _Ways(Generic[M]):
         fields = fields_of(session, view, self.plan.mode, self.parts[0])
         together = session.many_windows.questions(session.snapshot, view, self.parts, fields)
         check_rows(together, view, self.window, session.options.grid)
-        windows = request.every is not None
-        return Asked(together.answers(request.wanted), len(together), windows=windows)
+        answers, windows = together.answers(request.wanted), request.every is not None
+        return Asked(answers, len(together), windows=windows, plan=spending.current_plan())
 
     def alone(self) -> Asked[M]:
         session, wanted = self.plan.session, self.plan.request.wanted
@@ -131,7 +131,8 @@ class _Ways(Generic[M]):
         questions = [self._question(part, own) for part, own in zip(self.parts, sums, strict=True)]
         check_rows(questions, self.view, self.window, session.options.grid)
         answers = [answer for one in spending.checked(questions) for answer in one.answers(wanted)]
-        return Asked(answers, len(questions), windows=self.plan.request.every is not None)
+        windows = self.plan.request.every is not None
+        return Asked(answers, len(questions), windows=windows, plan=spending.current_plan())
 
     def _question(self, window: ShownWindow, sums: Sums | None) -> WindowQuestion:
         session, view = self.plan.session, self.view

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from tidemark.query.answers.all_answers import Scope
@@ -11,7 +11,6 @@ from tidemark.query.answers.answer_columns import AnswerColumns
 from tidemark.query.answers.measure_answers import Answers
 from tidemark.query.answers.plan import Plan
 from tidemark.query.groups.group_order import GroupOrder
-from tidemark.query.reading.spending import current_plan
 
 S = TypeVar("S", bound=Scope)
 
@@ -27,7 +26,7 @@ class Asked(Generic[S]):
     by: the columns of the groups; empty for one answer about all rows.
     windows: whether there are answers for each window.
     order: the order of the groups, if one was asked; the answers of a window then stand together.
-    plan: the plan of the question in which this was made.
+    plan: how they were found; needed where there may be no answers, which would tell it.
     """
 
     items: Sequence[S]
@@ -35,7 +34,7 @@ class Asked(Generic[S]):
     by: tuple[str, ...] = ()
     windows: bool = False
     order: GroupOrder | None = None
-    plan: Plan | None = field(default_factory=current_plan)
+    plan: Plan | None = None
 
     def answers(self, kind: type[Any], *, one: bool) -> S | Answers[S]:
         """The answers as the caller gets them: `one` answer alone, unless there are groups or windows."""

@@ -220,7 +220,8 @@ class _Ways(Generic[M]):
     def _asked(self, lists: Sequence[Sequence[M]]) -> Asked[M]:
         by = tuple(key.name for key in self.choice.by)
         answers = [answer for part in lists for answer in part]
-        return Asked(answers, len(lists), by, self.plan.request.every is not None, self.choice.order)
+        windows, plan = self.plan.request.every is not None, spending.current_plan()
+        return Asked(answers, len(lists), by, windows, self.choice.order, plan)
 
 
 def group_sizes(

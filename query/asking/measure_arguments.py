@@ -16,6 +16,7 @@ from tidemark.query.quantiles.questions import Question, Wanted
 from tidemark.query.reading.asked_window import AskedWindow, checked_width
 from tidemark.query.reading.modes import Mode
 from tidemark.query.reading.shared_fields import shared_fields
+from tidemark.query.reading.spending import current_plan
 from tidemark.query.reading.windows import (
     ShownWindow,
     choose_window,
@@ -135,7 +136,8 @@ def asked_cells(
     wanted = request.wanted
     if order is not None:
         questions = order.of_cells(questions, wanted, windows)
-    return Asked(questions.answers(wanted), len(questions), by, request.every is not None, order)
+    has_windows, plan = request.every is not None, current_plan()
+    return Asked(questions.answers(wanted), len(questions), by, has_windows, order, plan)
 
 
 def fields_of(session: Session, view: View | GroupView, mode: str, window: ShownWindow) -> dict[str, Any]:

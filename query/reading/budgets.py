@@ -49,8 +49,7 @@ def machine_memory() -> int:
     """The bytes of memory of the machine, or of the container in which the process runs."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _GROUP_LIMITS:
-        try:
-            found.append(int(path.read_text()))
-        except (OSError, ValueError):  # there is no such limit
-            continue
+        limit = path.read_text().strip() if os.access(path, os.R_OK) else ""
+        if limit.isdecimal():  # it is "max" where there is no limit
+            found.append(int(limit))
     return min(found)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from tidemark.warehouse.delta.commits import Commit, parse
 from tidemark.warehouse.delta.log_files import LAST_CHECKPOINT, checkpoint_version, commit_name
+from tidemark.warehouse.delta.round_trips import ByteRange
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.os_errors import unreadable_file_error
@@ -49,11 +50,8 @@ def newest_versions(store: Store, known: Mapping[str, int | None]) -> dict[str, 
 
 def _checkpoint(store: Store, name: str) -> int:
     """The version of a table's newest checkpoint; -1 if it has none."""
-    try:
-        with store.filesystem().open_input_stream(f"{name}/_delta_log/{LAST_CHECKPOINT}") as file:
-            version = checkpoint_version(file.read())
-    except FileNotFoundError:
-        return -1
+    (hint,) = store.files.get([ByteRange(f"{name}/_delta_log/{LAST_CHECKPOINT}")])
+    version = checkpoint_version(hint)
     return open_directly(store, name).version() if version is None else version  # one of several files
 
 

@@ -21,7 +21,6 @@ from tidemark.warehouse.companions.declared import Cells, Companion, Companions
 from tidemark.warehouse.delta.table_names import COMPANION_MARKS, COMPANIONS
 from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.integrity.sealed_files import SealedFile
-from tidemark.warehouse.projections import span_marks
 from tidemark.warehouse.projections.sorted_values import SortedValues, ValueRows
 from tidemark.warehouse.projections.value_marks import ValueMarks
 from tidemark.warehouse.runs import companion_marks
@@ -70,4 +69,4 @@ class CompanionCells(SortedValues):
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> CellMarks:
         """Reads the marks."""
-        return span_marks.read(CellMarks, self._mark_columns, run, file, source)
+        return CellMarks.read(self._mark_columns, run, file, source)

@@ -275,7 +275,7 @@ class RowIndex(Projection[PlacedRows]):
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> IndexMarks:
         """Reads the marks; their `spans` and `places` are read on demand."""
-        return span_marks.read(IndexMarks, self._mark_columns, run, file, source)
+        return IndexMarks.read(self._mark_columns, run, file, source)
 
     def ascends(self, rows: PlacedRows) -> bool:
         """Whether the rows ascend by value."""

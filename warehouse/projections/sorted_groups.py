@@ -236,7 +236,7 @@ class SortedGroups(Projection[GroupRows]):
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> SpanMarks:
         """Reads the marks; their `spans` reads the spans on demand."""
-        return span_marks.read(SpanMarks, self._mark_columns, run, file, source)
+        return SpanMarks.read(self._mark_columns, run, file, source)
 
     def ascends(self, rows: GroupRows) -> bool:
         """Whether the rows ascend by group, kind and value, and no value is NaN."""

@@ -205,7 +205,7 @@ class SortedValues(Projection[ValueRows]):
 
     def read_marks(self, run: Run, file: SealedFile, source: MarksFile) -> ValueMarks:
         """Reads the marks."""
-        marks = span_marks.read(ValueMarks, self._mark_columns, run, file, source)
+        marks = ValueMarks.read(self._mark_columns, run, file, source)
         return replace(marks, has_sums=SUMS_GROUP in file.names)
 
     def ascends(self, rows: ValueRows) -> bool:

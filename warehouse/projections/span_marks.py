@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -141,6 +141,24 @@ class SpanMarks:
     totals: TickCounts
     source: MarksFile
 
+    @classmethod
+    def read(cls, columns: Sequence[MarkColumn], run: Run, file: SealedFile, source: MarksFile) -> Self:
+        """Reads the marks of a run from their opened file."""
+        header = file.read(HEADER_GROUP, columns=TICK_LISTS)
+        if header.num_rows != 1:
+            raise DamagedWarehouse(
+                f"the marks of run {run.name} have {header.num_rows} headers; expected one."
+            )
+        marks = file.read(MARKS_GROUP, columns=["file", "position", *(column.name for column in columns)])
+        totals = TickCounts(*(flatten(header.column(name)) for name in TICK_LISTS))
+        rows = int(totals.counts.sum())
+        positions = as_numpy(marks.column("position"))
+        sort_keys = tuple(column.from_arrow(marks.column(column.name)) for column in columns)
+        files = files_from_marks(marks.column("file"), positions, rows)
+        result = cls(run, files, rows, positions, sort_keys, totals, source)
+        result.check_invariants()
+        return result
+
     def spans(self) -> Spans:
         """The counts by span and tick, read on every call."""
         with self.source.open() as file:
@@ -174,9 +192,6 @@ class More(Protocol):
 
     def check(self, marks: Any) -> None:
         """DamagedWarehouse unless the marks of the run have that."""
-
-
-M = TypeVar("M", bound=SpanMarks)
 
 
 def schema(columns: Sequence[MarkColumn]) -> pa.Schema:
@@ -214,28 +229,6 @@ def _mark_rows(columns: Sequence[MarkColumn], file: MarkedFile, first: int) -> p
     }
     paths = pa.array([path_in_table(file.path)] * len(file.positions), pa.string())
     return pa.table({"file": paths, "position": pa.array(file.positions + first), **sort_keys})
-
-
-def read(
-    marks_type: type[M],
-    columns: Sequence[MarkColumn],
-    run: Run,
-    file: SealedFile,
-    source: MarksFile,
-) -> M:
-    """Reads the marks of a run from their opened file."""
-    header = file.read(HEADER_GROUP, columns=TICK_LISTS)
-    if header.num_rows != 1:
-        raise DamagedWarehouse(f"the marks of run {run.name} have {header.num_rows} headers; expected one.")
-    marks = file.read(MARKS_GROUP, columns=["file", "position", *(column.name for column in columns)])
-    totals = TickCounts(*(flatten(header.column(name)) for name in TICK_LISTS))
-    rows = int(totals.counts.sum())
-    positions = as_numpy(marks.column("position"))
-    sort_keys = tuple(column.from_arrow(marks.column(column.name)) for column in columns)
-    files = files_from_marks(marks.column("file"), positions, rows)
-    result = marks_type(run, files, rows, positions, sort_keys, totals, source)
-    result.check_invariants()
-    return result
 
 
 class SpanMarkCollector:

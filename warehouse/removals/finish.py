@@ -18,13 +18,15 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile, NewFile
-from tidemark.warehouse.delta.races import Race, replace_files
+from tidemark.warehouse.delta.races import Race, add_files, replace_files
+from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, REMOVALS, REMOVED, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -301,7 +303,8 @@ def _put(work: Work, projection: Projection[Any], waiting: _Waiting, built: _Bui
         return None
     news = [built[projection.runs_table, run] for run in waiting]
     olds = {run: files for replaced in waiting.values() for run, files in replaced.items()}
-    run_tables.append_marks(work.store, projection, *(new for _, new in news))
+    marks = at_once(partial(run_tables.marks_file, work.store, projection), [new for _, new in news])
+    add_files(work.store, projection.marks_table, marks)
     work.reached("removal marked")
     if not run_tables.replace_if_same(work.store, projection, olds, [new for _, new in news]):
         return None

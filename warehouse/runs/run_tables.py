@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -25,7 +24,6 @@ from tidemark.warehouse.columns.tick_counts import TickCounts
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race, add_files, replace_files
-from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import PROPERTY_PREFIX, is_index_runs_table
 from tidemark.warehouse.errors import DamagedWarehouse
@@ -276,17 +274,17 @@ def _are_same(files: Sequence[DataFile], others: Sequence[DataFile]) -> bool:
 
 
 def append_marks(
-    store: Store, projection: Projection[Any], *runs: NewRun, first: DeltaTable | None = None
+    store: Store, projection: Projection[Any], new: NewRun, first: DeltaTable | None = None
 ) -> None:
-    """Commits the marks of runs, at once; must come before the commit of the runs.
+    """Commits the marks of a run; must come before the commit of the run.
 
     `first` is the marks table, opened before, for the first try.
     """
-    marks = at_once(partial(_marks_file, store, projection), runs)
-    add_files(store, projection.marks_table, marks, first)
+    add_files(store, projection.marks_table, [marks_file(store, projection, new)], first)
 
 
-def _marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAction:
+def marks_file(store: Store, projection: Projection[Any], new: NewRun) -> AddAction:
+    """Writes the file of a run's marks; its add action."""
     files = [file for file in new.files if file.rows]
     groups = {
         **new.marks,
