@@ -19,10 +19,9 @@ must come from a copy. The report names the files, and what could not be built w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import data_files, idle_tables, table_open, tables
@@ -193,7 +192,8 @@ class _Repair:
             left = [*left, StepPlan(len(left), tuple(lost.items()))]
         self._ledger(left)
         if not self.report.only_a_copy and not (self.dry_run and self.report.actions):
-            self._guarded("history", self._catch_up)
+            with self._guarded("history"):
+                self._catch_up()
         self._check_rows(left)
         self._check_contents()
         if not self.report.only_a_copy and not (self.dry_run and self.report.actions):
@@ -219,10 +219,11 @@ class _Repair:
         for action in actions:
             self.work.reached(action)
 
-    def _guarded(self, what: str, mend: Callable[[], object]) -> None:
-        """Mends, or reports what is missing for that."""
+    @contextmanager
+    def _guarded(self, what: str) -> Iterator[None]:
+        """Reports what is missing for what is mended inside."""
         try:
-            mend()
+            yield
         except DamagedWarehouse as error:
             self.report.only_a_copy.append(f"{what} cannot be built: {error}")
 
@@ -376,7 +377,8 @@ class _Repair:
         if damage:
             self._act(*damage.texts())
             if not self.dry_run:
-                self._guarded(damage.projection.name, partial(runs.mend, self.work, damage, left))
+                with self._guarded(damage.projection.name):
+                    runs.mend(self.work, damage, left)
 
     def _ledger(self, left: list[StepPlan]) -> None:
         self.work.reached("ledger")
@@ -391,10 +393,8 @@ class _Repair:
             rows = sum(missing.values())
             self._act(f"ledger: {unaccounted.named(missing)} are summarised from events, {rows} rows")
         if (damage or missing) and not self.dry_run:
-            self._guarded(
-                "the ledger",
-                lambda: ledger.mend(self.work, damage, left),
-            )
+            with self._guarded("the ledger"):
+                ledger.mend(self.work, damage, left)
 
     def _catch_up(self) -> None:
         kappa, overfull = self.work.options.kappa, list[str]()

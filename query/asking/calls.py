@@ -1,4 +1,8 @@
-"""Questions with wrong arguments: one error, which names the arguments that the question takes."""
+"""Questions with wrong arguments: one error, which names the arguments that the question takes.
+
+Python compares the arguments of a call with a method's parameters before the method's first line runs, and
+raises TypeError. So no method can say it in our words: a function around each of them does.
+"""
 
 from __future__ import annotations
 

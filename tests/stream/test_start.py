@@ -56,7 +56,7 @@ class Stage:
             frame if frame is not None else self.frame(),
             self.uri,
             trigger="available now",
-            progress=reports.append,
+            reports=reports,
             **given,
         )
         running.awaitTermination()
