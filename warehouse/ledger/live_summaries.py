@@ -101,27 +101,21 @@ def live_rows(
         matching = [summary for summary in row["measures"] if summary["measure"] == measure]
         if is_late and not matching:
             unsummarised.add(batches)
-        else:
-            found.setdefault(batches, []).append(
-                _live_row(batches, row["tick"], row["rows"], matching, measure)
+            continue
+        tick, count = row["tick"], row["rows"]
+        if len(matching) != 1:
+            raise DamagedWarehouse(
+                f"the ledger row of {batches.text}, tick {tick}, has {len(matching)} summaries of "
+                f"{measure!r}, expected 1. Another tool has changed the ledger: put back its version before "
+                "that."
             )
+        one = measure_summary(matching[0], batches, tick, count)
+        live = LiveRow(batches, tick, count, one.nans, one.nulls, one.sketch)
+        found.setdefault(batches, []).append(live)
     summarised = [
         live for batches, of_range in found.items() if batches not in unsummarised for live in of_range
     ]
     return summarised, {batches: rows_by_tick[batches] for batches in unsummarised}
-
-
-def _live_row(
-    batches: BatchRange, tick: int, rows: int, matching: list[dict[str, Any]], measure: str
-) -> LiveRow:
-    """`matching` are the stored summaries of the measure."""
-    if len(matching) != 1:
-        raise DamagedWarehouse(
-            f"the ledger row of {batches.text}, tick {tick}, has {len(matching)} summaries of {measure!r}, "
-            "expected 1. Another tool has changed the ledger: put back its version before that."
-        )
-    found = measure_summary(matching[0], batches, tick, rows)
-    return LiveRow(batches, tick, rows, found.nans, found.nulls, found.sketch)
 
 
 def live_keys(

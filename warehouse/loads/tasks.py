@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.companions.declared import CellCollector, Cells, Companions, cells_of_run
@@ -69,10 +68,7 @@ class SortTask:
 
     def run(self) -> list[SortResult]:
         """Returns a result for each output, in order."""
-        filesystem = self.store.filesystem()
-        buffer_bytes = self.store.tuning.held_bytes
-        chunks = self.chunk_store.filesystem()
-        sorters = [_Sorter(filesystem, chunks, output, self.eps, buffer_bytes) for output in self.outputs]
+        sorters = [_Sorter(self, output) for output in self.outputs]
         projections = [output.projection for output in self.outputs]
         columns = [name for each in projections for name in (*each.columns, *each.companions.columns)]
         texts = [name for output in self.outputs for name in output.projection.texts]
@@ -87,52 +83,42 @@ class SortTask:
 class _Sorter:
     """Sorts the rows of one projection. Writes a chunk when the sorted buffer is more than half full."""
 
-    def __init__(
-        self,
-        filesystem: fs.FileSystem,
-        chunks: fs.FileSystem,
-        output: SortOutput,
-        eps: float,
-        buffer_bytes: int,
-    ) -> None:
-        self.filesystem, self.chunks = filesystem, chunks
-        self.output, self.eps, self.buffer_bytes = output, eps, buffer_bytes
+    def __init__(self, task: SortTask, output: SortOutput) -> None:
+        self.task, self.output, self.projection = task, output, output.projection
+        self.most_bytes = task.store.tuning.held_bytes
         self.buffer: list[Any] = []
         self.totals: list[TickCounts] = []
         self.files: list[MarkedFile] = []
         self.digest = 0
-        output.projection.companions.register()
-        self.cells = CellCollector(output.projection.companions)
+        self.projection.companions.register()
+        self.cells = CellCollector(self.projection.companions)
 
     def add(self, events: pa.Table) -> None:
-        rows, totals = self.output.projection.decode(events)
+        rows, totals = self.projection.decode(events)
         self.buffer.append(rows)
-        self.digest += self.output.projection.digest(rows)
+        self.digest += self.projection.digest(rows)
         self.totals.append(totals)
-        if self.output.projection.companions:
+        if self.projection.companions:
             self.cells.add(events)
-        if sum(part.nbytes for part in self.buffer) > self.buffer_bytes:
-            self.buffer = [self.output.projection.sort(self.buffer)]
-            if self.buffer[0].nbytes > self.buffer_bytes // 2:
+        if sum(part.nbytes for part in self.buffer) > self.most_bytes:
+            self.buffer = [self.projection.sort(self.buffer)]
+            if self.buffer[0].nbytes > self.most_bytes // 2:
                 self._write(self.output.chunk_path, self.buffer.pop(), None)
 
     def finish(self) -> SortResult:
-        totals, rows = sum_tick_counts(self.totals), self.output.projection.sort(self.buffer)
+        totals, rows = sum_tick_counts(self.totals), self.projection.sort(self.buffer)
         self.buffer = []  # frees the unsorted copy before the file is written
         run_path = None if self.files else self.output.run_path
         if run_path is None:
             self._write(self.output.chunk_path, rows, None)
         else:
-            self._write(run_path, rows, RunSpec(len(rows), totals, self.eps))
-        is_run = run_path is not None
-        cells = cells_of_run(self.output.projection.companions, [self.cells.finish()])
-        return SortResult(tuple(self.files), totals, self.digest, is_run, cells)
+            self._write(run_path, rows, RunSpec(len(rows), totals, self.task.eps))
+        cells = cells_of_run(self.projection.companions, [self.cells.finish()])
+        return SortResult(tuple(self.files), totals, self.digest, run_path is not None, cells)
 
     def _write(self, path: str, rows: Any, spec: RunSpec | None) -> None:
-        pieces = iter([rows])
-        unique_path = _unique_path(path)
-        filesystem = self.chunks if spec is None else self.filesystem
-        self.files.append(write_rows(filesystem, unique_path, self.output.projection, pieces, spec))
+        filesystem = (self.task.chunk_store if spec is None else self.task.store).filesystem()
+        self.files.append(write_rows(filesystem, _unique_path(path), self.projection, iter([rows]), spec))
 
 
 @dataclass(frozen=True, slots=True)
