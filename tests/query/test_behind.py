@@ -227,7 +227,10 @@ def test_rows_that_another_tool_added_count_once_or_are_told(whole: Path, tmp_pa
 
 @pytest.mark.parametrize(
     ("table", "broken"),
-    [("events", (batch_counts, "_counted", lambda *_: True)), ("ledger", (ledger, "_copied", lambda *_: {}))],
+    [
+        ("events", (batch_counts, "is_complete", lambda *_: True)),
+        ("ledger", (ledger, "_copied", lambda *_: {})),
+    ],
 )
 def test_rows_that_were_added_and_not_looked_for_are_caught(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, broken: tuple[Any, str, Any]
