@@ -49,7 +49,7 @@ check: $(READY) docs ## lint, format, types, and the site with every link inside
 types: $(READY) ## check the types of the packages, the tests and the benches
 	@rm -rf build/types && mkdir -p build/types/tidemark
 	@for name in jobs query sketches stream warehouse; do ln -sfn ../../../$$name build/types/tidemark/$$name; done
-	@for name in __init__.py option_table.py py.typed; do ln -sf ../../../tidemark/$$name build/types/tidemark/$$name; done
+	@for name in __init__.py first_use.py option_table.py py.typed; do ln -sf ../../../tidemark/$$name build/types/tidemark/$$name; done
 	@.venv/bin/mypy
 
 docs: $(READY) ## build what changed of the documentation into build/docs, from nothing but this folder

@@ -66,14 +66,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from tidemark.query.alerts.alert import Alert, GroupState, Notice, Source
-from tidemark.query.alerts.at_site import AlertSite
-from tidemark.query.alerts.levels import conditions_of
-from tidemark.query.alerts.of_warehouse import OfWarehouse
-from tidemark.query.alerts.over_sites import OverSites
-from tidemark.query.alerts.places import Exchange
+from tidemark.first_use import import_at_first_use
 from tidemark.query.answers.companion_answer import CompanionAnswer
 from tidemark.query.answers.distinct_answers import DistinctAnswer, KeyNumber, OverlapAnswer
 from tidemark.query.answers.extreme_answer import Extreme
@@ -82,9 +77,6 @@ from tidemark.query.answers.key_answers import CountAnswer, FrequencyAnswer, Hit
 from tidemark.query.answers.measure_answers import Answer, Answers, Bin, CdfAnswer, Histogram, RankAnswer
 from tidemark.query.answers.persistence_answers import PersistenceAnswer, PersistentAnswer
 from tidemark.query.answers.summary_answer import Summary
-from tidemark.query.sql.duckdb_sql import register_duckdb
-from tidemark.query.sql.spark_sql import register_views
-from tidemark.query.sql.statements import Connection
 from tidemark.query.warehouse import Warehouse
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import parse_duration, parse_grace, width_us
@@ -99,10 +91,30 @@ from tidemark.warehouse.errors import (
 )
 from tidemark.warehouse.memory_cache import parse_bytes
 from tidemark.warehouse.private.tokens import Token, reveal, token
-from tidemark.warehouse.snapshots.open_sites import Address, SitesAt, opened_sites
 from tidemark.warehouse.snapshots.past import At, opened
-from tidemark.warehouse.snapshots.same_batches import Duplicates
 from tidemark.warehouse.snapshots.sites import AnySnapshot, Missing
+
+if TYPE_CHECKING:
+    from tidemark.query.alerts.alert import Alert, GroupState, Notice, Source
+    from tidemark.query.alerts.at_site import AlertSite
+    from tidemark.query.alerts.places import Exchange
+    from tidemark.query.sql.duckdb_sql import register_duckdb
+    from tidemark.query.sql.spark_sql import register_views
+    from tidemark.query.sql.statements import Connection
+    from tidemark.warehouse.snapshots.open_sites import Address, SitesAt
+    from tidemark.warehouse.snapshots.same_batches import Duplicates
+
+import_at_first_use(
+    __name__,
+    {
+        "alerts.alert": "Alert GroupState Notice",
+        "alerts.at_site": "AlertSite",
+        "alerts.places": "Exchange",
+        "sql.duckdb_sql": "register_duckdb",
+        "sql.spark_sql": "register_views",
+        "sql.statements": "Connection",
+    },
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -173,6 +185,8 @@ def open(  # noqa: A001, PLR0913
     kept = None if cache is None else DiskCache(cache, budget)
     snapshot: AnySnapshot
     if isinstance(uri, Sequence | Mapping) and not isinstance(uri, str | bytes):
+        from tidemark.warehouse.snapshots.open_sites import opened_sites
+
         snapshot = opened_sites(uri, storage_options, kept, at=at, duplicates=duplicates, missing=missing)
     else:
         options = cast("dict[str, str] | None", storage_options)
@@ -198,6 +212,8 @@ def connect(
     Raises InputError for names that are no identifiers or start with another one and `_`, and the errors of
     `open`.
     """
+    from tidemark.query.sql.statements import Connection
+
     if not isinstance(warehouses, Mapping):
         raise InputError(
             f"connect takes a mapping of names to warehouses, got {shortened(warehouses)}. Write "
@@ -278,9 +294,14 @@ def alert(  # noqa: PLR0913
     Raises InputError for a condition that does not parse or cannot be asked, and for a state file that is
     none or that another process uses.
     """
+    from tidemark.query.alerts.alert import Alert
+    from tidemark.query.alerts.levels import conditions_of
+
     limit = None if stale is None else parse_duration(stale)
     source: Source
     if sites is not None:
+        from tidemark.query.alerts.over_sites import OverSites
+
         if exchange is None or wh is not None:
             raise InputError("an alert over sites needs an exchange, and has no warehouse of its own.")
         conditions = conditions_of(when, theta, clear)
@@ -295,6 +316,8 @@ def alert(  # noqa: PLR0913
             silent=parse_duration(silent),
         )
         return Alert(source, conditions, state, notify)
+    from tidemark.query.alerts.of_warehouse import OfWarehouse
+
     asked = _current() if wh is None else wh
     names = asked.options.measure_names if asked.options.columns else ()
     conditions = conditions_of(when, theta, clear, names)
@@ -313,6 +336,8 @@ def alert_site(
 
     Raises InputError for an exchange that cannot be used. A later process of the same site ends this one.
     """
+    from tidemark.query.alerts.at_site import AlertSite
+
     return AlertSite(_current() if wh is None else wh, site, exchange, every)
 
 

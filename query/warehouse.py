@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from tidemark.query.answers.plan import SqlPlan
-from tidemark.query.plots.plots import Plots
 from tidemark.query.reader import Reader
-from tidemark.query.sql.statements import Statements
 
 if TYPE_CHECKING:
+    from tidemark.query.answers.plan import SqlPlan
+    from tidemark.query.plots.plots import Plots
     from tidemark.query.sql.relations import Relation
+    from tidemark.query.sql.statements import Statements
 
 
 class Warehouse(Reader):  # noqa: D101  described once
@@ -19,6 +19,8 @@ class Warehouse(Reader):  # noqa: D101  described once
 
     @cached_property
     def _statements(self) -> Statements:
+        from tidemark.query.sql.statements import Statements
+
         return Statements({"": self})
 
     @property
@@ -27,6 +29,8 @@ class Warehouse(Reader):  # noqa: D101  described once
 
         They need matplotlib.
         """
+        from tidemark.query.plots.plots import Plots
+
         return Plots(self)
 
     def sql(self, statement: str, *, params: Any = None) -> Relation:

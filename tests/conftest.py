@@ -22,13 +22,24 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import java, one_processor, processor, soak
 from tests.spark_workers import spark_daemon
 from tests.spark_workers.spark_daemon import FAST
+from tidemark import query, warehouse
+from tidemark.query.alerts import of_warehouse, over_sites
+from tidemark.query.plots import plots
 from tidemark.query.reading import spending
 from tidemark.warehouse.columns import looped_sums
+from tidemark.warehouse.delta import served_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
+
+# What is imported at its first use: a module that is imported while a test has another one patched would take
+# the patched name and keep it.
+AT_FIRST_USE = (
+    *(getattr(package, name) for package in (query, warehouse) for name in package.__all__),
+    *(of_warehouse, over_sites, plots, served_files),
+)
 
 java.set_options()
 gc.disable()  # until all modules are imported: nothing of them goes away, and to look takes long

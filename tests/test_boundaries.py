@@ -69,7 +69,7 @@ BELOW = {
     "query": {"sketches", "warehouse"},
     "jobs": {"sketches", "warehouse", "stream", "query"},
 }
-TABLES = {"option_table"}  # of tidemark itself, for all packages; it imports nothing
+OWN = {"first_use", "option_table"}  # of tidemark itself, for all packages; they import none of them
 OUTSIDE = {"tests", "bench", "docs", "tools"}
 
 SPARK = {"pyspark", "py4j", "delta"}
@@ -109,7 +109,7 @@ def floor(package: str, room: str) -> int | None:
 def out_of_place(package: str, room: str, name: list[str]) -> str | None:
     """What is wrong with the import of tidemark.<name> from a room of the package; None where it may be."""
     top, *rest = name
-    if top in TABLES:
+    if top in OWN:
         return None
     if top == package:
         if not rest or not room or rest[0] == room:

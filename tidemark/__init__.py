@@ -11,8 +11,9 @@ imported at its first use, so that `import tidemark` itself is fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tidemark.first_use import import_at_first_use
 
 if TYPE_CHECKING:
     from tidemark.query import (
@@ -46,17 +47,16 @@ if TYPE_CHECKING:
         verify,
     )
 
-_QUERY = (
-    "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank register_duckdb "
-    "register_views top use"
+import_at_first_use(
+    __name__,
+    {
+        "query": "Answer Answers Warehouse cdf frequency heavy_hitters histogram info open quantile rank "
+        "register_duckdb register_views top use",
+        "stream": "append start",
+        "warehouse": "TidemarkError alter correct create delete load maintain repair unload verify",
+        "": "jobs query sketches stream warehouse",
+    },
 )
-_WAREHOUSE = "TidemarkError alter correct create delete load maintain repair unload verify"
-_MODULE_OF = {
-    **dict.fromkeys(_QUERY.split(), "tidemark.query"),
-    **dict.fromkeys(("append", "start"), "tidemark.stream"),
-    **dict.fromkeys(_WAREHOUSE.split(), "tidemark.warehouse"),
-}
-_PACKAGES = ("jobs", "query", "sketches", "stream", "warehouse")
 
 __all__ = [
     "Answer",
@@ -87,17 +87,3 @@ __all__ = [
     "use",
     "verify",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"tidemark.{name}")
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *_PACKAGES])

@@ -70,14 +70,12 @@ The logger `tidemark` and its children record loads, merges, maintenance and cre
 races at WARNING.
 """
 
-import logging
+from __future__ import annotations
 
-from tidemark.warehouse.alter import alter
-from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
-from tidemark.warehouse.copy import CopyReport, copy
-from tidemark.warehouse.correct import correct
-from tidemark.warehouse.create import create
-from tidemark.warehouse.delta.addresses import use_catalog
+import logging
+from typing import TYPE_CHECKING
+
+from tidemark.first_use import import_at_first_use
 from tidemark.warehouse.errors import (
     BatchMismatch,
     CommitFailed,
@@ -93,26 +91,63 @@ from tidemark.warehouse.errors import (
     TidemarkError,
     TooManyRejected,
 )
-from tidemark.warehouse.events.purges import Certificate
-from tidemark.warehouse.expire import expire
-from tidemark.warehouse.load import load
-from tidemark.warehouse.loads.history import LoadReport
-from tidemark.warehouse.maintain import MaintenanceReport, maintain
-from tidemark.warehouse.private.secrets import new_secret, use_secret
-from tidemark.warehouse.removals.reports import RemovalReport
-from tidemark.warehouse.remove import certificates, delete, unload
-from tidemark.warehouse.repair import RepairReport, repair
-from tidemark.warehouse.restore import RestoreReport, restore
-from tidemark.warehouse.settings.options import read_options
-from tidemark.warehouse.sizes import Tuning
-from tidemark.warehouse.snapshots.live_rows import live_values
-from tidemark.warehouse.snapshots.snapshot import Snapshot
-from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
-from tidemark.warehouse.snapshots.step_history import StepRecord, history
-from tidemark.warehouse.snapshots.views import View
-from tidemark.warehouse.verify import Check, Report, verify
+
+if TYPE_CHECKING:
+    from tidemark.warehouse.alter import alter
+    from tidemark.warehouse.companions.kinds import CompanionKind, register_companion
+    from tidemark.warehouse.copy import CopyReport, copy
+    from tidemark.warehouse.correct import correct
+    from tidemark.warehouse.create import create
+    from tidemark.warehouse.delta.addresses import use_catalog
+    from tidemark.warehouse.events.purges import Certificate
+    from tidemark.warehouse.expire import expire
+    from tidemark.warehouse.load import load
+    from tidemark.warehouse.loads.history import LoadReport
+    from tidemark.warehouse.maintain import MaintenanceReport, maintain
+    from tidemark.warehouse.private.secrets import new_secret, use_secret
+    from tidemark.warehouse.removals.reports import RemovalReport
+    from tidemark.warehouse.remove import certificates, delete, unload
+    from tidemark.warehouse.repair import RepairReport, repair
+    from tidemark.warehouse.restore import RestoreReport, restore
+    from tidemark.warehouse.settings.options import read_options
+    from tidemark.warehouse.sizes import Tuning
+    from tidemark.warehouse.snapshots.live_rows import live_values
+    from tidemark.warehouse.snapshots.snapshot import Snapshot
+    from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
+    from tidemark.warehouse.snapshots.step_history import StepRecord, history
+    from tidemark.warehouse.snapshots.views import View
+    from tidemark.warehouse.verify import Check, Report, verify
 
 logging.getLogger("tidemark").addHandler(logging.NullHandler())
+import_at_first_use(
+    __name__,
+    {
+        "alter": "alter",
+        "companions.kinds": "CompanionKind register_companion",
+        "copy": "CopyReport copy",
+        "correct": "correct",
+        "create": "create",
+        "delta.addresses": "use_catalog",
+        "events.purges": "Certificate",
+        "expire": "expire",
+        "load": "load",
+        "loads.history": "LoadReport",
+        "maintain": "MaintenanceReport maintain",
+        "private.secrets": "new_secret use_secret",
+        "removals.reports": "RemovalReport",
+        "remove": "certificates delete unload",
+        "repair": "RepairReport repair",
+        "restore": "RestoreReport restore",
+        "settings.options": "read_options",
+        "sizes": "Tuning",
+        "snapshots.live_rows": "live_values",
+        "snapshots.snapshot": "Snapshot",
+        "snapshots.snapshot_reader": "SnapshotReader open_snapshot",
+        "snapshots.step_history": "StepRecord history",
+        "snapshots.views": "View",
+        "verify": "Check Report verify",
+    },
+)
 
 __all__ = [
     "BatchMismatch",

@@ -7,10 +7,10 @@ caught by the very checks that the kills and races rely on.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -31,8 +31,8 @@ from tidemark.warehouse.snapshots.near_tables import NearTables
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot
 
 # The package has functions of these names.
-LOAD = sys.modules["tidemark.warehouse.load"]
-VERIFY = sys.modules["tidemark.warehouse.verify"]
+LOAD = import_module("tidemark.warehouse.load")
+VERIFY = import_module("tidemark.warehouse.verify")
 
 
 @pytest.fixture(autouse=True)

@@ -55,8 +55,8 @@ def test_every_call_that_a_package_lists_is_there(package: str, least: int) -> N
 
 @pytest.mark.parametrize("package", ["query", "warehouse", "stream"])
 def test_a_package_lists_all_functions_that_it_has(package: str) -> None:
-    public = vars(import_module(f"tidemark.{package}"))
-    functions = {name for name in public["__all__"] if inspect.isfunction(public[name])}
+    public = import_module(f"tidemark.{package}")
+    functions = {name for name in public.__all__ if inspect.isfunction(getattr(public, name))}
     assert functions <= set(re.findall(r"\b\w+", listed_calls(package)))
 
 

@@ -12,7 +12,6 @@ from tidemark.warehouse.delta.addresses import located
 from tidemark.warehouse.delta.far_files import FarFiles, far_files
 from tidemark.warehouse.delta.files import Files
 from tidemark.warehouse.delta.near_files import NearFiles
-from tidemark.warehouse.delta.served_files import served_files
 from tidemark.warehouse.per_process import per_process
 from tidemark.warehouse.sizes import DEFAULT, Tuning, tuning_of
 
@@ -86,8 +85,11 @@ class Store:
     @property
     def far_files(self) -> FarFiles:
         """The files of a warehouse in a store or behind a server, with the methods that only these have."""
-        files = served_files if self.uri.startswith(("http://", "https://")) else far_files
-        return files(self.uri, self.storage_options)
+        if not self.uri.startswith(("http://", "https://")):
+            return far_files(self.uri, self.storage_options)
+        from tidemark.warehouse.delta.served_files import served_files
+
+        return served_files(self.uri, self.storage_options)
 
 
 @per_process

@@ -7,7 +7,6 @@ them leaves them out where it joins files. Samples are kept of the SAMPLED newes
 
 from __future__ import annotations
 
-import getpass
 import json
 import socket
 from collections.abc import Mapping, Sequence
@@ -65,6 +64,8 @@ class StepFacts:
 
 
 def _user() -> str | None:
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a process without a name, as in some containers

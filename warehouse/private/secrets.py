@@ -19,9 +19,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import shlex
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -129,6 +126,8 @@ _tokens_alone: ContextVar[bool] = ContextVar("tokens_alone", default=False)
 
 def new_secret() -> str:
     """A new secret as text: 64 hexadecimal digits."""
+    import secrets
+
     return secrets.token_hex(LEAST_BYTES)
 
 
@@ -268,6 +267,9 @@ def _of_file(path: str) -> Secret:
 
 
 def _printed(command: str) -> bytes:
+    import shlex
+    import subprocess
+
     try:
         done = subprocess.run(  # noqa: S603  the caller's own command
             shlex.split(command), capture_output=True, timeout=_COMMAND_SECONDS, check=False
