@@ -44,12 +44,14 @@ class Budget:
 
     A cache that needs room takes it from the other caches first, beginning with the one whose last hit or
     `put` was longest ago. A cache that nothing uses any more does not count.
+
+    `next_turn` returns a number that is greater than those before.
     """
 
     def __init__(self, most: int) -> None:
         self.most, self.lock = most, threading.Lock()
         self._caches: WeakSet[LRUCache[Any]] = WeakSet()
-        self._turns = count(1)
+        self.next_turn = count(1).__next__
 
     @property
     def weight(self) -> int:
@@ -60,10 +62,6 @@ class Budget:
         """From here on the cache shares the budget."""
         with self.lock:
             self._caches.add(cache)
-
-    def next_turn(self) -> int:
-        """A number that is greater than those before."""
-        return next(self._turns)
 
     def make_room(self, asking: LRUCache[Any]) -> None:
         """Evicts values until the rest fits; one value of the asking cache stays. The caller has the lock."""

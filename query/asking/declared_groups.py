@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from tidemark.query.answers.measure_answers import MeasureScope
@@ -82,7 +82,6 @@ class _Ways(Generic[M]):
     """The windows of a question in a view, and each way to the answers about its groups.
 
     key: the view of the key, where it tells which groups there are. window: has all of `parts`.
-    is_only: whether no way but a scan answers.
     """
 
     plan: DeclaredGroups[M]
@@ -92,7 +91,6 @@ class _Ways(Generic[M]):
     key: KeysView | None
     window: Window
     parts: Sequence[ShownWindow]
-    is_only: bool = False
 
     def answer(self) -> Asked[M]:
         session, costs, view, parts = self.session, self.session.costs, self.view, self.parts
@@ -110,13 +108,13 @@ class _Ways(Generic[M]):
             estimates[SCAN] = scan_cost(session, self.plan.request, rows, groups * len(parts))
             if wanted.needs_sums:
                 estimates[SCAN] += costs.sums(rows)
-        ways = replace(self, is_only=len(estimates) == 1)
-        return costs.answer(self._topic, ways, estimates, reading)
+        return costs.answer(self._topic, self, estimates, reading)
 
     def by(self, way: Way) -> Asked[M] | None:
         if way == SCAN:
             plan = self.plan
-            return scanned(plan.session, plan.request, plan.mode, plan.projection, is_only=self.is_only)
+            is_only = plan.request.wanted.needs_sums and self._cost_together(self._expected()) is None
+            return scanned(plan.session, plan.request, plan.mode, plan.projection, is_only=is_only)
         if way == RUNS and self._asks_all:
             together = self.session.many_groups.all_groups(
                 self.session.snapshot, self.view, self.choice, self.parts, self._fields

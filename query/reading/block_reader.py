@@ -48,18 +48,15 @@ PAGE_HEAD = 256
 
 
 class _Place(NamedTuple):
-    """A file: its store, and its path relative to the warehouse there."""
+    """A file: its store, its path relative to the warehouse there, and whether it is in an object store."""
 
     store: Store
     path: str
+    is_far: bool
 
     @property
     def name(self) -> tuple[str, str]:
         return self.store.uri, self.path
-
-    @property
-    def is_far(self) -> bool:
-        return self.store.files.takes_rounds
 
     @property
     def identity(self) -> tuple[int, ...]:
@@ -79,7 +76,7 @@ class _Place(NamedTuple):
 def _place(root: str, file: RunFile) -> _Place:
     if file.store is None:
         raise ValueError(f"{file.path} names no store")
-    return _Place(file.store, path_of(root, file))
+    return _Place(file.store, path_of(root, file), file.store.files.takes_rounds)
 
 
 def path_of(root: str, file: RunFile) -> str:
@@ -111,9 +108,8 @@ def _parts_of(wanted: RowGroups) -> Sequence[RowGroups]:
     return [wanted._replace(groups=wanted.groups[first : first + GROUPS_PER_TASK]) for first in firsts]
 
 
-def _known(wanted: RowGroups) -> tuple[Hashable, ...]:
+def _known(place: _Place, wanted: RowGroups) -> tuple[Hashable, ...]:
     """The key by which decoded row groups are kept, beside their numbers."""
-    place = _place(wanted.root, wanted.file)
     with place.reading():
         file = *place.name, place.identity
     return *file, tuple(wanted.columns), tuple(wanted.dictionaries)
@@ -226,7 +222,9 @@ class BlockReader:
 
     def footer(self, root: str, file: RunFile) -> Footer:
         """The file's footer. Raises DamagedWarehouse if it is missing, damaged, or its row count is wrong."""
-        place = _place(root, file)
+        return self._footer(_place(root, file), file)
+
+    def _footer(self, place: _Place, file: RunFile) -> Footer:
         kept = self._footers.at(place.name)
         return kept.value or kept.keep(footer := _verified_footer(place, file), footer.nbytes)
 
@@ -236,24 +234,22 @@ class BlockReader:
         Those in object stores are fetched before, many at once, stores side by side. Between the reads the
         question may be stopped.
         """
-        parts = [part for file in files for part in _parts_of(file)]
-        for part in self._fetched(parts):
+        parts = [(_place(file.root, file.file), part) for file in files for part in _parts_of(file)]
+        for place, part in self._fetched(parts):
             spending.check()
-            yield from self.read(part)
+            yield from self._read(place, part)
 
-    def _fetched(self, parts: Sequence[RowGroups]) -> Iterator[RowGroups]:
+    def _fetched(self, parts: Sequence[tuple[_Place, RowGroups]]) -> Iterator[tuple[_Place, RowGroups]]:
         """The parts, each once it was fetched; kept row groups are not fetched.
 
         A round counts once for all stores: they are asked at once.
         """
-        places = [_place(part.root, part.file) for part in parts]
-        if not any(place.is_far for place in places):
+        if not any(place.is_far for place, _ in parts):
             yield from parts
             return
-        stores = [place.store.far_files if place.is_far else None for place in places]
+        stores = [place.store.far_files if place.is_far else None for place, _ in parts]
         wanted = [
-            [] if store is None else self._ranges(self._not_kept(part))
-            for part, store in zip(parts, stores, strict=True)
+            self._ranges(place, self._not_kept(place, part)) if place.is_far else [] for place, part in parts
         ]
         sizes = np.cumsum([sum(one.size for one in ranges) for ranges in wanted], dtype=np.int64)
         rounds = sizes // ROUND_BYTES
@@ -267,17 +263,16 @@ class BlockReader:
             _fetch(by_store)
             yield from (parts[i] for i in numbers)
 
-    def _not_kept(self, part: RowGroups) -> RowGroups:
+    def _not_kept(self, place: _Place, part: RowGroups) -> RowGroups:
         kept = self._kept
         if kept is None:
             return part
-        known = _known(part)
+        known = _known(place, part)
         return part._replace(groups=[group for group in part.groups if (known, group) not in kept])
 
-    def _ranges(self, wanted: RowGroups) -> list[ByteRange]:
-        place = _place(wanted.root, wanted.file)
+    def _ranges(self, place: _Place, wanted: RowGroups) -> list[ByteRange]:
         with place.reading():
-            footer = self.footer(wanted.root, wanted.file)
+            footer = self._footer(place, wanted.file)
             return [ByteRange(place.path, *footer.bytes_of(group, wanted.columns)) for group in wanted.groups]
 
     def read(self, wanted: RowGroups) -> list[ColumnsByName]:
@@ -286,20 +281,22 @@ class BlockReader:
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
         marks. Cost: one read per row group that is not kept.
         """
+        return self._read(_place(wanted.root, wanted.file), wanted)
+
+    def _read(self, place: _Place, wanted: RowGroups) -> list[ColumnsByName]:
         if self._kept is None:
-            return self._read(wanted)
-        known = _known(wanted)
+            return self._read_again(place, wanted)
+        known = _known(place, wanted)
         kept = [self._kept.at((known, group)) for group in wanted.groups]
         missing = [group for group, one in zip(wanted.groups, kept, strict=True) if one.value is None]
-        read = iter(self._read(wanted._replace(groups=missing, copy=True)) if missing else ())
+        read = iter(self._read_again(place, wanted._replace(groups=missing, copy=True)) if missing else ())
         return [
             one.keep(block := next(read), _bytes_of(block)) if one.value is None else one.value
             for one in kept
         ]
 
-    def _read(self, wanted: RowGroups) -> list[ColumnsByName]:
+    def _read_again(self, place: _Place, wanted: RowGroups) -> list[ColumnsByName]:
         """As `read`, without the kept row groups."""
-        place = _place(wanted.root, wanted.file)
         if place.is_far:
             return self._read_far(place, place.store.far_files, wanted)
         key = *place.name, *wanted.dictionaries
@@ -309,7 +306,7 @@ class BlockReader:
             held = open_files.pop(key, None)
             identity = place.local_identity
             if held is None or held.identity != identity:
-                footer = self.footer(wanted.root, wanted.file)
+                footer = self._footer(place, wanted.file)
                 held = _Held(footer, *_open(place, footer, wanted.dictionaries), identity=identity)
             blocks = [_read_block(held, wanted, group) for group in wanted.groups]
         _count(place.path, held.footer, wanted)
@@ -320,8 +317,8 @@ class BlockReader:
         return blocks
 
     def _read_far(self, place: _Place, far: FarFiles, wanted: RowGroups) -> list[ColumnsByName]:
-        """As `_read`; row groups that were not fetched are fetched in one round."""
-        ranges, footer, blocks = self._ranges(wanted), self.footer(wanted.root, wanted.file), []
+        """As `_read_again`; row groups that were not fetched are fetched in one round."""
+        ranges, footer, blocks = self._ranges(place, wanted), self._footer(place, wanted.file), []
         _fetch({far: ranges})
         with place.reading():
             for group, part in zip(wanted.groups, ranges, strict=True):
@@ -411,9 +408,13 @@ def _bytes_of(block: ColumnsByName) -> int:
 
 def _read_block(held: _Held, wanted: RowGroups, group: int) -> ColumnsByName:
     """The columns of a row group; ValueError if they differ from the written ones."""
-    found = ((name, _plain_doubles(held, wanted, group, name)) for name in wanted.columns)
-    block: dict[str, Any] = {name: values for name, values in found if values is not None}
-    if missing := [name for name in wanted.columns if name not in block]:
+    block: dict[str, Any] = {}
+    for name in wanted.columns:
+        values = _plain_doubles(held, wanted, group, name)
+        if values is not None:
+            block[name] = values
+    if len(block) < len(wanted.columns):
+        missing = [name for name in wanted.columns if name not in block]
         block.update(_decode_block(held, wanted, group, missing))
     return block
 

@@ -275,10 +275,10 @@ class Costs:
     ) -> list[Attempt]:
         """The ways to take in turn until one has answered; see `answer`."""
         costs = {way: self.corrected(topic, way, cost) for way, cost in estimates.items()}
-        shown, again = dict(costs), dict(costs)  # again: the cost of the way once runs are in memory
+        shown = again = costs  # again: the cost of the way once runs are in memory
         if reading is not None:
-            again[RUNS] = self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)
-            shown[RUNS] = max(again[RUNS], costs[RUNS] - reading.paid)
+            again = {**costs, RUNS: self.corrected(topic, RUNS, estimates[RUNS] - reading.cost)}
+            shown = {**costs, RUNS: max(again[RUNS], costs[RUNS] - reading.paid)}
         order = sorted(shown, key=shown.__getitem__)
         unknown = {way for way in order if (topic, way) not in self._measured}
         if len(unknown) < len(order):  # those are tried, or come last; but to read runs has been paid for

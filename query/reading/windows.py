@@ -298,6 +298,8 @@ def data_ticks(view: AnyView) -> NDArray[np.int64]:
 def runs_within(runs: Sequence[M], windows: Sequence[Window]) -> list[M]:
     """The runs with stored rows in the windows, which ascend, by their marks; kept rows are among them."""
     windows = joined_windows(windows)
+    if windows == [ALL_TIME]:
+        return [marks for marks in runs if marks.rows]
     return [marks for marks in runs if marks.rows and marks.totals.has_rows(windows)]
 
 

@@ -178,7 +178,7 @@ class Options:
         """The names of the columns that are part of a key, each once."""
         return tuple(dict.fromkeys(name for columns in self.key_names for name in columns))
 
-    @property
+    @cached_property
     def groups(self) -> tuple[tuple[Key, ...], ...]:
         """The columns of each group with their types; empty until the columns are known."""
         if not self.columns:
@@ -258,7 +258,7 @@ class Options:
         is_set = columns is None or isinstance(columns, (set, frozenset))
         return key if is_set else ReorderedKey.as_named(key, columns_of_key(columns))
 
-    @property
+    @cached_property
     def sorted_groups(self) -> tuple[SortedGroups, ...]:
         """The projection of each measure by each group."""
         return tuple(

@@ -263,6 +263,8 @@ class Snapshot:
     def are_built(self, needed: Needed) -> bool:
         """Whether the views of keys and groups have all steps that were loaded."""
         for projection in needed.projections(self.options):
+            if projection in self._views:  # checked when it was read
+                continue
             self._check_fits(projection)
             if self._unbuilt(projection):
                 return False
