@@ -123,7 +123,7 @@ def _run(  # noqa: PLR0911  one return for each part
         return latency.run(spark, work, asked.out, sizes, part, kept)
     if part == "load":
         loads = (
-            load_cost.Sizes(10_000, 1, 2, (2,), ("text", "no key twice"))
+            load_cost.Sizes(10_000, 1, 1, (1,), ("text", "no key twice"))
             if quick
             else load_cost.Sizes(asked.rows // 10)
         )

@@ -32,11 +32,12 @@ RUNS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("accuracy",): ("accuracy.png",),
 }
 WITHOUT_SPARK: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("daily", "daily-heaviest", "change"): (),
-    ("sites", "sites-large"): (),
-    ("sketches",): ("sketches.png",),
-    ("distinct-sketches",): ("distinct-space.png", "distinct-choices.png", "distinct-cost.png"),
-    ("persistence-sketches",): (
+    ("daily", "daily-heaviest", "change", "sites", "sites-large"): (),
+    ("sketches", "distinct-sketches", "persistence-sketches"): (
+        "sketches.png",
+        "distinct-space.png",
+        "distinct-choices.png",
+        "distinct-cost.png",
         "persistence-lists.png",
         "persistence-bitmaps.png",
         "persistence-forgetting.png",

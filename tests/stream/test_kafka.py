@@ -30,6 +30,7 @@ from tests.stream.as_of import Oracle
 from tests.stream.kafka import Broker, Producer, client_jars
 from tidemark import query, stream, warehouse
 
+Job = tuple[subprocess.Popen[bytes], Path]  # its process, and its log
 SCHEMA = "at timestamp, value double, name string"
 PHIS = [i / 20 for i in range(21)]
 BAD = ['{"at": "x", "value": 1}', "nothing", '{"value": "much"}']
@@ -107,19 +108,19 @@ class Flow:
             self.sent += 1
         self.producer.send(records)
 
-    def _start(self, command: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
+    def _start(self, command: list[str]) -> Job:
         self.logs += 1
         log = self.folder / f"{self.logs}.log"
         self.processes.append(start(command, log))
         return self.processes[-1], log
 
-    def stream(self, *options: str) -> tuple[subprocess.Popen[bytes], Path]:
+    def stream(self) -> Job:
         job = submit(ROOT / "jobs" / "stream_events.py", "--warehouse", str(self.uri), "--source", "kafka")
         jars = ["--jars", ",".join(map(str, client_jars()))]
         where = ["--bootstrap", self.broker.address, "--topic", self.topic, "--max-per-batch", "2000"]
-        return self._start([job[0], *jars, *job[1:], *where, *options])
+        return self._start([job[0], *jars, *job[1:], *where])
 
-    def load(self) -> tuple[subprocess.Popen[bytes], Path]:
+    def load(self) -> Job:
         """A load beside the stream: without Spark, and in a soak by spark-submit."""
         words = ["--warehouse", str(self.uri), "--from-stream"]
         return self._start(load_command(*words, spark=MINUTES > 0))
@@ -162,21 +163,28 @@ class Flow:
         assert not stream.append(spark, self.uri, rows, source=self.topic, batch=number)
         self.figures["batches that came twice"] += 1
 
-    def rows(self) -> int:
+    def left(self) -> tuple[int, int]:
+        """How many events are not there yet, and how many of the other records are not refused yet."""
         info = query.open(self.uri).info()
-        return int(info["live_rows"]) + int(info["measures"]["value"]["rows"])
+        rows = int(info["live_rows"]) + int(info["measures"]["value"]["rows"])
+        return self.sent - rows, self.refused() - info["rejected"].get(self.topic, 0)
 
-    def until(self, rows: int) -> None:
-        give_up = time.monotonic() + PATIENCE
-        while self.rows() < rows:
-            assert time.monotonic() < give_up, f"{self.rows()} of {rows} rows after {PATIENCE} s"
+    def refused(self) -> int:
+        """How many of the records that were sent are to be refused."""
+        return self.figures["malformed"] + self.figures["from the future"]
+
+    def until_all_is_taken(self, patience: float = PATIENCE) -> None:
+        """Waits until what was sent is there, or was refused."""
+        give_up = time.monotonic() + patience
+        while max(left := self.left()) > 0:
+            assert time.monotonic() < give_up, f"{left} left after {patience} s"
             ended = [process.args for process in self.processes if process.poll() not in (None, 0)]
             assert not ended, "\n".join(log.read_text()[-2000:] for log in self.folder.glob("*.log"))
             time.sleep(0.3)
 
     def check(self, reading: Reading) -> None:
         """Everything that the broker has is there once, and every answer on the way was right."""
-        refused = self.figures["malformed"] + self.figures["from the future"]
+        refused = self.refused()
         records = self.broker.read(self.topic)
         assert len(records) == self.sent + refused, "not all that was sent has reached the broker"
         events = [event for event in map(event_of, records) if event is not None]
@@ -226,12 +234,8 @@ def test_from_kafka_to_an_answer_and_faults_at_random_moments_count_every_event_
     """A load and a notebook run beside; then jobs are killed, the broker restarted, batches brought again."""
     began = time.monotonic()
     reading = flow.read()
-    stream_while_a_load_runs(flow)
-    attack(flow, spark, began)
-    flow.producer.end()
-    finishing, log = flow.stream("--once")
-    backlog = max(PATIENCE, 60 * MINUTES)  # jobs that are killed fall behind: all that they left is taken now
-    assert finishing.wait(backlog) == 0, log.read_text()
+    attack(flow, spark, began, stream_while_a_load_runs(flow))
+    take_the_rest(flow)
     loading, log = flow.load()
     assert loading.wait(PATIENCE) == 0, log.read_text()
     flow.check(reading)
@@ -242,31 +246,49 @@ def test_from_kafka_to_an_answer_and_faults_at_random_moments_count_every_event_
     print(soak.table(flow.figures))
 
 
-def stream_while_a_load_runs(flow: Flow) -> None:
-    """A job that streams until it is asked to stop says what it did, and a load beside it makes one step."""
+def stream_while_a_load_runs(flow: Flow) -> Job:
+    """A job that streams on says what it did, and a load beside it makes one step."""
     flow.send(3000)
     streaming, log = flow.stream()
-    flow.until(flow.sent)
+    flow.until_all_is_taken()
     flow.send(3000)
     loading, load_log = flow.load()
     for _ in range(10):
         flow.send(300)
         time.sleep(0.2)
     assert loading.wait(PATIENCE) == 0, load_log.read_text()
-    flow.until(flow.sent)
-    os.kill(streaming.pid, signal.SIGTERM)
-    assert streaming.wait(PATIENCE) == 0, log.read_text()
+    flow.until_all_is_taken()
     said = log.read_text()
     assert re.search(r"batch 0: [\d,]+ rows, [\d,]+ rejected, .* rows/s, behind [\d,]+ records, live m", said)
-    assert "stopped" in said
     assert query.open(flow.uri).info()["steps"] == 1
+    return streaming, log
 
 
-def attack(flow: Flow, spark: SparkSession, began: float) -> None:
-    """Jobs killed, the broker restarted, batches replayed and brought twice, events late and malformed."""
+def take_the_rest(flow: Flow) -> None:
+    """A job takes what killed ones have left, which is much in a soak, and more; then it is asked to stop."""
+    streaming, log = flow.stream()
+    flow.send(300)  # in a batch after the one that is brought again
+    flow.producer.end()
+    flow.until_all_is_taken(max(PATIENCE, 60 * MINUTES))
+    os.kill(streaming.pid, signal.SIGTERM)
+    assert streaming.wait(PATIENCE) == 0, log.read_text()
+    assert "stopped" in log.read_text()
+
+
+def batches_in(log: Path) -> int:
+    """How many batches a job has told."""
+    return len(re.findall(r"^batch \d+: ", log.read_text(), re.MULTILINE))
+
+
+def attack(flow: Flow, spark: SparkSession, began: float, first: Job) -> None:
+    """Jobs killed, the broker restarted, batches replayed and brought twice, events late and malformed.
+
+    first   the job that is killed first, which streams already
+    """
     moments = random.Random(11)
     while flow.figures["kills of each job"] < KILLS or time.monotonic() - began < MINUTES * 60:
-        streaming, log = flow.stream()
+        streaming, log = flow.stream() if flow.figures["kills of each job"] else first
+        before = batches_in(log)
         ahead = flow.load() if MINUTES else None  # a driver of Spark takes long to start
         flow.say_that(log, "streaming into")
         batches, more, taken = moments.randrange(4), moments.randrange(10), 0
@@ -274,7 +296,7 @@ def attack(flow: Flow, spark: SparkSession, began: float) -> None:
             assert streaming.poll() is None, log.read_text()
             flow.send(200)
             time.sleep(0.2)
-            taken = len(re.findall(r"^batch \d+: ", log.read_text(), re.MULTILINE))
+            taken = batches_in(log) - before
             more -= taken >= batches
         if moments.random() < 0.5 or not MINUTES:
             flow.duplicate(spark)
@@ -282,6 +304,7 @@ def attack(flow: Flow, spark: SparkSession, began: float) -> None:
         time.sleep(moments.uniform(0, 1.5))
         for process in moments.sample([loading, streaming], 2):
             kill(process)
+            flow.processes.remove(process)
             time.sleep(moments.uniform(0, 1))
         flow.figures["kills of each job"] += 1
         if flow.figures["kills of each job"] == 1:
