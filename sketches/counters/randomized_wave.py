@@ -88,8 +88,8 @@ class SampledWaves:
 
     def drop_expired(self, horizon: int) -> "SampledWaves":
         """The samples of arrivals after `horizon`. O(entries)."""
-        kept = [wave.times > horizon for wave in self.waves]
-        waves = tuple(_take(wave, rows) for wave, rows in zip(self.waves, kept, strict=True))
+        kept = [(wave, wave.times > horizon) for wave in self.waves]
+        waves = tuple(WaveSample(one.cells[at], one.times[at], one.levels[at]) for one, at in kept)
         return SampledWaves(waves, self.eps, self.most, self.drawn)
 
     def _wave_estimates(self, wave: WaveSample, time: int, cells: Ints) -> NDArray[np.float64]:
@@ -193,10 +193,6 @@ def _merge_waves(parts: Sequence[WaveSample], most: int) -> WaveSample:
     return _with_arrivals(
         WaveSample(cells[order], times[order], levels[order]), (none, none, starts), 0, most
     )
-
-
-def _take(wave: WaveSample, rows: NDArray[np.bool_]) -> WaveSample:
-    return WaveSample(wave.cells[rows], wave.times[rows], wave.levels[rows])
 
 
 def check_samples(samples: SampledWaves, cells: int, first: int, now: int) -> None:

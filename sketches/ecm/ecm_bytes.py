@@ -165,7 +165,10 @@ def _state_lists(
     if isinstance(kept, SampledWaves):
         entries = [len(wave.cells) for wave in kept.waves]
         cells = [np.diff(wave.cells, prepend=0) for wave in kept.waves]
-        times = [_time_differences(w.times, _group_starts(w.cells), first) for w in kept.waves]
+        times = [
+            _time_differences(w.times, np.flatnonzero(np.diff(w.cells, prepend=-1)), first)
+            for w in kept.waves
+        ]
         levels = [wave.levels for wave in kept.waves]
         parts: list[NDArray[np.generic]] = [np.array(entries), *cells, *times, *levels]
         lengths = (len(kept.waves), sum(entries), 0)
@@ -297,8 +300,3 @@ def _times_of_differences(differences: NDArray[np.uint64], group_starts: Ints, f
     base = (sums - differences)[group_starts]
     group_lengths = np.diff(group_starts, append=len(differences))
     return (sums - np.repeat(base, group_lengths)).view(np.int64) + first
-
-
-def _group_starts(cells: Ints) -> Ints:
-    """The index of the first entry of each cell."""
-    return np.flatnonzero(np.diff(cells, prepend=-1))

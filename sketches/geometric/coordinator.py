@@ -252,9 +252,7 @@ class Coordinator:
     def _plan_of(self, query: Query) -> int:
         """The first plan of cells of a query."""
         before = self._layout.queries[: self._layout.queries.index(query)]
-        levels = len(self._layout.hashes)
-        return sum(1 if isinstance(one, Frequent) else levels for one in before if not _has_no_cells(one))
-
-
-def _has_no_cells(query: Query) -> bool:
-    return not isinstance(query, Frequent | HeavyPrefixes | Maximum)
+        levels, with_cells = len(self._layout.hashes), (Frequent, HeavyPrefixes, Maximum)
+        return sum(
+            1 if isinstance(one, Frequent) else levels for one in before if isinstance(one, with_cells)
+        )

@@ -151,7 +151,8 @@ class TopkSite:
                 f"got lists of the sites {lost}, which were started again and lost rows of their windows; "
                 f"ask again when a window of {self.window} has passed"
             )
-        return top_of(self._with_all_own(), self.k)
+        all_own = self._all_own(self._lists[self.site].now)
+        return top_of({**self._lists, self.site: all_own}, self.k)
 
     def _list(self, now: int) -> TopkList:
         """The list of step 3."""
@@ -201,11 +202,8 @@ class TopkSite:
         self._lists[self.site] = own
         return [Message(other, LIST, own.to_bytes()) for other in to]
 
-    def _with_all_own(self) -> dict[int, TopkList]:
-        """The lists of all sites, with every item of this one."""
-        return {**self._lists, self.site: self._all_own(self._lists[self.site].now)}
-
     def _all_own(self, now: int) -> TopkList:
+        """A list with every item of this site."""
         items, counts = self._local
         return TopkList(now, 0, True, False, items, counts, 0)
 
