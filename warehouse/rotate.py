@@ -82,7 +82,9 @@ def rotate(work: Work) -> Options:
             continue
         if (number := removals.decided(race.table)) > forgotten:
             forgotten = number
-            _forget(replace(work, options=options))
+            removed = finish_open(replace(work, options=options), with_kept=True).removed
+            forget_digests(work.store, removed.removals)
+            work.reached("digests forgotten")
             race.look_again()
             continue
         wanted = WrappedTokens(tuple(secret.since(options.fingerprint)), _columns(options))
@@ -130,12 +132,6 @@ def _columns(options: Options) -> Mapping[str, str]:
     return {options.names.stored(name): new for name, new in options.rotation["columns"].items()}
 
 
-def _forget(work: Work) -> None:
-    removed = finish_open(work, with_kept=True).removed
-    forget_digests(work.store, removed.removals)
-    work.reached("digests forgotten")
-
-
 def _schema(events: DeltaTable, columns: Mapping[str, str]) -> Schema:
     return Schema(
         [
@@ -157,7 +153,7 @@ def _wrap_records(work: Work, secret: Secret) -> None:
             if wrapped != texts:
                 new = rows.set_column(place, rows.schema.field(place), pa.array(wrapped, pa.string()))
                 source, batch = file.stats["min.source"], file.stats["min.batch"]
-                actions += [remove_action(file), rejected.write_rows(work.store, source, batch, new)]
+                actions += [remove_action(file), rejected.write_rows(work.store, source, batch, new).action()]
         if not actions or race.commit(actions):
             return
 

@@ -9,12 +9,15 @@ sizes are not stored: each call may use others, at the same time as calls with t
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.warehouse.cascade import FAN, is_ambiguous
 from tidemark.warehouse.errors import InputError, shortened, whole_number
+
+T = TypeVar("T")
 
 _MAX_SIZE = 2**40
 
@@ -97,6 +100,19 @@ def _whole(name: str, value: Any) -> int:
 
 
 DEFAULT = Tuning()
+
+
+def packed(items: Iterable[T], size: Callable[[T], int], most: int) -> list[list[T]]:
+    """The items in their order, in lists of sizes of at most `most` together; a larger item is alone."""
+    lists: list[list[T]] = []
+    filled = 0
+    for item in items:
+        if not lists or filled + size(item) > most:
+            lists.append([])
+            filled = 0
+        lists[-1].append(item)
+        filled += size(item)
+    return lists
 
 
 def tuning_of(given: object) -> Tuning:

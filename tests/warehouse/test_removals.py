@@ -41,11 +41,11 @@ def test_records_come_back_and_what_is_left_adds_up(given_removals: list[Removal
     assert removals.removals_of_rows(removals.rows_of_removals(given_removals)) == given_removals
     for up_to in range(-1, 6):
         gone = sum(one.rows for one in given_removals if one.number <= up_to)
-        left = removals.net_parts(PARTS, given_removals, up_to)
+        removed = removals.Removed(5, tuple(given_removals)).up_to(up_to)
+        left = removed.parts(PARTS)
         assert sum(left.values()) == sum(PARTS.values()) - gone
         for step, (batches, rows) in enumerate(PARTS.items()):
             plan = StepPlan(step, ((batches, rows),))
-            removed = removals.Removed(5, tuple(given_removals)).up_to(up_to)
             assert removed.rows([plan]) == left[batches] >= 0
 
 
@@ -53,8 +53,8 @@ def test_records_come_back_and_what_is_left_adds_up(given_removals: list[Removal
 def test_a_void_removal_did_not_happen_and_its_number_is_not_used_again(
     given_removals: list[Removal], decided: int, voided: int
 ) -> None:
-    happened = removals.valid(given_removals, decided, voided)
-    assert [one.number for one in happened] == [
+    happened = removals.Removed.seen(given_removals, decided, voided)
+    assert [one.number for one in happened.removals] == [
         one.number for one in given_removals if one.number <= decided and one.number != voided
     ]
     assert removals.next_number(given_removals, decided) > max(decided, len(given_removals) - 1)
@@ -64,7 +64,8 @@ def test_a_void_removal_did_not_happen_and_its_number_is_not_used_again(
 def test_pending_are_later_removals_of_the_run_s_steps(
     given_removals: list[Removal], first: int, last: int, number: int
 ) -> None:
-    found = removals.pending(first, last, number, given_removals)
+    first, last = sorted((first, last))
+    found = removals.Removed(5, tuple(given_removals)).pending(first, last, number)
     for one in given_removals:
         touches = any(part.rows and first <= part.step <= last for part in one.parts)
         assert (one in found) == (touches and one.number > number)
@@ -93,7 +94,11 @@ def test_records_are_committed_joined_and_withdrawn(tmp_path: Path) -> None:
     assert len(table.file_uris()) < len(wanted)
     late = Race(store, REMOVALS)
     _ = late.table
-    removals.withdraw(store, 6)
+
+    def kept(one: Removal) -> Removal | None:
+        return None if one.number == 6 else one
+
+    removals.replace_records(store, kept)
     assert not removals.commit_removal(store, late, wanted[6])  # planned on a version that is not the newest
-    removals.withdraw(store, 6)
+    removals.replace_records(store, kept)
     assert removals.read_removals(store, tables.open_table(store, REMOVALS)) == wanted[:6]

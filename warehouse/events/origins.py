@@ -94,10 +94,7 @@ class Origins:
 
     @classmethod
     def of_text(cls, text: str, path: str, rows: int) -> Origins | None:
-        """Decodes `to_text`; None if it is of another path. ValueError if it is malformed.
-
-        rows: of the file.
-        """
+        """Decodes `to_text`; None if it is of another path. ValueError if it is malformed."""
         try:
             given: dict[str, Any] = json.loads(text)
             return cls._decoded(given, rows) if given["of"] == path else None
@@ -176,10 +173,7 @@ class StayingOrigins:
 
 
 class OriginsCollector:
-    """Collects the origins of the rows of a new file, in their order.
-
-    columns: the stored names of those whose NULLs are counted.
-    """
+    """Collects the origins of the rows of a new file, in order, and counts the NULLs of these columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._parts: list[Ints] = []

@@ -111,11 +111,6 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def make_table(store: Store, grace_us: int) -> None:
-    """Makes the table if it is missing: before a purge changes anything, so that `purged_records` looks."""
-    tables.create(store, PURGES, SCHEMA, grace_us=grace_us)
-
-
 def commit_certificate(store: Store, certificate: Certificate) -> Certificate:
     """Adds the certificate to the table, and returns it; nothing is added if its stage is there.
 

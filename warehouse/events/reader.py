@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +45,7 @@ from tidemark.warehouse.errors import DamagedWarehouse
 from tidemark.warehouse.events.origins import Origins, origins_in
 from tidemark.warehouse.integrity.sealed_files import SealedFile, open_sealed
 from tidemark.warehouse.os_errors import report_unreadable_file
+from tidemark.warehouse.sizes import packed
 
 _OWN_COLUMNS = ("_source", "_batch", "_tick")
 # The origin of a row (origins.py), which `read_event_rows` adds where asked for: the id of its file, and its
@@ -154,15 +156,7 @@ def split_row_groups(
             metadata = pq.read_metadata(whole.path, filesystem=filesystem)
         counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         shares.extend(EventRowGroups(whole.path, (i,), count) for i, count in enumerate(counts))
-    lists: list[list[EventRowGroups]] = []
-    rows_in_list = 0
-    for share in shares:
-        if not lists or rows_in_list + share.rows > rows:
-            lists.append([])
-            rows_in_list = 0
-        lists[-1].append(share)
-        rows_in_list += share.rows
-    return lists
+    return packed(shares, attrgetter("rows"), rows)
 
 
 def share_with_rows(
@@ -223,16 +217,12 @@ def read_event_rows(
                 needed = names if overlap == "all" else list(dict.fromkeys([*names, "_source", "_batch"]))
                 table = with_plain_types(read_columns(file, group, needed, own.private), texts)
                 if origins is not None:
-                    table = _with_origins(table, origins, first_row(file.metadata, group), places)
+                    before = sum(file.metadata.row_group(one).num_rows for one in range(group))
+                    table = _with_origins(table, origins, before, places)
                 table = own.of_table(table)
                 rows = table if overlap == "all" else table.filter(batch_filter(table, batches or ()))
                 if rows.num_rows:
                     yield rows.unify_dictionaries().combine_chunks() if texts else rows.combine_chunks()
-
-
-def first_row(footer: pq.FileMetaData, group: int) -> int:
-    """The number of the first row of a row group in its file."""
-    return sum(footer.row_group(before).num_rows for before in range(group))
 
 
 def _with_origins(rows: pa.Table, origins: Origins, first: int, names: Sequence[str]) -> pa.Table:
@@ -276,25 +266,15 @@ def read_columns(
 
 def rows_by_batch(store: Store, table: DeltaTable, batches: BatchRange) -> Counter[int]:
     """The number of rows in `events` by batch; batches without rows are absent."""
-    counts = rows_in_files(store, files_of_batches(table, [batches]), [batches])
+    counts, others = stated_rows(files_of_batches(table, [batches]), [batches])
+    counts += count_rows(store, map(EventRowGroups.whole_file, others), [batches])
     return Counter({batch: rows for (_, batch), rows in counts.items()})
-
-
-def rows_in_files(
-    store: Store, files: Iterable[DataFile], batches: Sequence[BatchRange]
-) -> Counter[tuple[str, int]]:
-    """The number of rows in files of `events` by (source, batch), for the given batches.
-
-    A file whose statistics show a single batch is counted without reading it; other files are read.
-    """
-    counts, others = stated_rows(files, batches)
-    return counts + count_rows(store, map(EventRowGroups.whole_file, others), batches)
 
 
 def stated_rows(
     files: Iterable[DataFile], batches: Sequence[BatchRange]
 ) -> tuple[Counter[tuple[str, int]], list[DataFile]]:
-    """As `rows_in_files`, for files whose statistics show a single batch; and a list of the other files."""
+    """The rows by (source, batch) in files whose statistics show a single batch; and the other files."""
     counts: Counter[tuple[str, int]] = Counter()
     others: list[DataFile] = []
     ranges: dict[str, list[BatchRange]] = {}

@@ -6,8 +6,7 @@ rows, or it sets VOIDED too, and then the removal never happens. docs/signed_ste
 
     rows of a part in `events`  =  rows of its plan  -  rows of its removals up to the decided one
 
-All functions but `removed_at`, `read_removals`, `commit_removal`, `rename_files`, `replace_records` and
-`withdraw` are pure.
+All functions but `removed_at`, `read_removals`, `commit_removal` and `replace_records` are pure.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +24,6 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.arrow_buffers import arrow_array
-from tidemark.warehouse.columns.value_encoding import as_numpy
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.races import Race
@@ -43,20 +40,6 @@ NONE = -1  # the number before the first removal
 
 Kind: TypeAlias = Literal["delete", "unload", "correct", "expire"]
 
-
-class Steps(Protocol):
-    """The steps of a run, both inclusive."""
-
-    @property
-    def first(self) -> int:
-        """The first step."""
-
-    @property
-    def last(self) -> int:
-        """The last step."""
-
-
-R = TypeVar("R", bound=Steps)
 
 SCHEMA = pa.schema(
     [
@@ -133,7 +116,7 @@ def voided(events: DeltaTable) -> int:
     """The newest removal that is void at this version of `events`; NONE if none ever was."""
     if decided(events) == NONE:  # a void one is decided, too
         if is_signed(events):
-            tables.know_none(events, VOIDED)
+            facts_of(events).newest[VOIDED] = None
         return NONE
     return tables.newest_transaction(events, VOIDED)
 
@@ -141,11 +124,6 @@ def voided(events: DeltaTable) -> int:
 def is_signed(events: DeltaTable) -> bool:
     """Whether rows may have been removed at this version. If not, the log need not be searched."""
     return f'"{FEATURE}"' in (events.metadata().configuration.get(f"{PROPERTY_PREFIX}features") or "")
-
-
-def valid(removals: Iterable[Removal], decided: int, voided: int) -> list[Removal]:
-    """The removals that happened, at a version of `events` with these numbers."""
-    return [one for one in removals if one.number <= decided and one.number != voided]
 
 
 def open_removal(removals: Iterable[Removal], decided: int) -> Removal | None:
@@ -156,25 +134,6 @@ def open_removal(removals: Iterable[Removal], decided: int) -> Removal | None:
 def next_number(removals: Iterable[Removal], decided: int) -> int:
     """The number of the next removal; numbers of void removals are not used again."""
     return max([decided, *(one.number for one in removals)]) + 1
-
-
-def pending(first: int, last: int, net_of: int, removals: Iterable[Removal]) -> list[Removal]:
-    """The removals whose rows a run of the steps first..last still has, as it lacks those up to `net_of`."""
-    return [
-        one for one in removals if one.number > net_of and any(first <= step <= last for step in one.steps)
-    ]
-
-
-def net_parts(
-    parts: Mapping[BatchRange, int], removals: Iterable[Removal], up_to: int
-) -> dict[BatchRange, int]:
-    """How many rows of parts of plans remain after the removals up to a number (inclusive)."""
-    gone = Counter[BatchRange]()
-    for removal in removals:
-        if removal.number <= up_to:
-            for part in removal.parts:
-                gone[part.batches] += part.rows
-    return {batches: rows - gone[batches] for batches, rows in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -204,7 +163,8 @@ class Removed:
                 f"the table events has {decided}. It was copied while others wrote, cut off, or put back to "
                 "an earlier version. Put back the newest one: it alone knows which rows left."
             )
-        return cls(decided, tuple(valid(removals, decided, voided)), damage)
+        happened = tuple(one for one in removals if one.number <= decided and one.number != voided)
+        return cls(decided, happened, damage)
 
     def check(self) -> Removed:
         """Returns itself; DamagedWarehouse if some of the removals are not known."""
@@ -216,13 +176,13 @@ class Removed:
         """The state when this number was the newest."""
         return Removed(number, tuple(one for one in self.removals if one.number <= number))
 
-    def with_planned(self, planned: Removal) -> Removed:
-        """The state once this removal has happened."""
-        return Removed(planned.number, (*self.removals, planned))
-
     def parts(self, parts: Mapping[BatchRange, int]) -> dict[BatchRange, int]:
         """How many rows of parts of plans remain."""
-        return net_parts(parts, self.removals, self.number)
+        gone = Counter[BatchRange]()
+        for removal in self.removals:
+            for part in removal.parts:
+                gone[part.batches] += part.rows
+        return {batches: rows - gone[batches] for batches, rows in parts.items()}
 
     def rows(self, plans: Iterable[StepPlan]) -> int:
         """How many rows of steps remain."""
@@ -247,14 +207,18 @@ class Removed:
         return {batches: rows + came[batches] for batches, rows in parts.items()}
 
     def pending(self, first: int, last: int, net_of: int) -> list[Removal]:
-        """See `pending`. O(log n) for runs that have none, which are most."""
+        """The removals whose rows a run of the steps first..last still has, as it lacks those up to `net_of`.
+
+        O(log n) for runs that have none, which are most.
+        """
         steps, numbers = self._newest
         start, stop = steps.searchsorted(first), steps.searchsorted(last, "right")
         if start == stop or numbers[start:stop].max() <= net_of:
             return []
-        return pending(first, last, net_of, self.removals)
+        later = (one for one in self.removals if one.number > net_of)
+        return [one for one in later if any(first <= step <= last for step in one.steps)]
 
-    def emptied(self, nets: Mapping[R, int], left: Mapping[int, int]) -> frozenset[R]:
+    def emptied(self, nets: Mapping[Any, int], left: Mapping[int, int]) -> frozenset[Any]:
         """The runs that count as runs without rows, because all rows of their files have left.
 
         nets   for each run the removal that it is net of (`run_tables.nets_of`)
@@ -375,45 +339,17 @@ def _actions(store: Store, rows: pa.Table, replaces: Sequence[DataFile]) -> list
     return data_files.append_actions(store, REMOVALS, rows, replaces, encoding=data_files.FEW_ROWS)
 
 
-def rename_files(store: Store, new: Mapping[str, str]) -> None:
-    """Lets records name other files in the table `removed`: `new` maps the present names to the new ones."""
-    race = Race(store, REMOVALS)
-    while True:
-        files = data_files.list_files(race.table)
-        rows = data_files.read(store, REMOVALS, race.table).to_pylist()
-        if not any(row["file"] in new for row in rows):
-            return
-        renamed = [{**row, "file": new.get(row["file"], row["file"])} for row in rows]
-        table = pa.Table.from_pylist(renamed, schema=SCHEMA)
-        if race.commit(_actions(store, table, files)):
-            return
-
-
-def replace_records(store: Store, renewed: Callable[[Removal], Removal]) -> None:
-    """Puts other records in the place of the present ones; each keeps the time of the old one's plan."""
+def replace_records(store: Store, renewed: Callable[[Removal], Removal | None]) -> None:
+    """Puts another record, or none, in the place of each; a new one keeps the time of the old one's plan."""
     race = Race(store, REMOVALS)
     while True:
         files, rows = data_files.list_files(race.table), data_files.read(store, REMOVALS, race.table)
         old = removals_of_rows(rows)
-        new = [renewed(one) for one in old]
+        new = [one for one in map(renewed, old) if one is not None]
         if new == old:
             return
         planned = {row["removal"]: row["planned_at"] for row in rows.to_pylist()}
         told = [{**row, "planned_at": planned[row["removal"]]} for row in rows_of_removals(new).to_pylist()]
         table = pa.Table.from_pylist(told, schema=SCHEMA)
         if race.commit(_actions(store, table, files)):
-            return
-
-
-def withdraw(store: Store, number: int) -> None:
-    """Takes the record of a void removal out of the table; nothing if it is not there any more."""
-    race = Race(store, REMOVALS)
-    while True:
-        files = data_files.list_files(race.table)
-        rows = data_files.read(store, REMOVALS, race.table)
-        others = np.flatnonzero(as_numpy(rows.column("removal")) != number)
-        if len(others) == rows.num_rows:
-            return
-        rest = rows.take(arrow_array(others))
-        if race.commit(_actions(store, rest, files)):
             return

@@ -169,10 +169,7 @@ def left_rows(store: Store, events: DeltaTable, batches: BatchRange) -> LeftRows
 
 
 def read_rows(store: Store, path: str) -> pa.Table:
-    """The removed rows, if they are kept: all columns of `events`, then OF_STEP.
-
-    DamagedWarehouse for a damaged file, and for one without rows.
-    """
+    """The removed rows: all columns of `events`, then OF_STEP. DamagedWarehouse for a file without rows."""
     pieces = _read(store, path, _ROWS)
     if not pieces:
         raise DamagedWarehouse(f"{REMOVED}/{path} has no rows")

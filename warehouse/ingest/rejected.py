@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from tidemark.warehouse.delta import data_files, tables
 from tidemark.warehouse.delta.data_files import NewFile
@@ -35,19 +34,15 @@ def write_rejected(store: Store, batch: BatchRange, records: Sequence[Mapping[st
     """Writes the refused records of a batch, each with the columns of RECORD, into one new file."""
     common = {"source": batch.source, "batch": batch.first, "rejected_at": datetime.now(UTC)}
     rows = pa.Table.from_pylist([{**common, **record} for record in records], SCHEMA)
-    action = data_files.write_file(store, REJECTED, rows, f"{data_files.unique_name()}.parquet")
-    return NewFile(action.path, action.size, len(records), json.dumps(_stats(batch.source, batch.first)))
+    return write_rows(store, batch.source, batch.first, rows)
 
 
-def write_rows(store: Store, source: str, batch: int, rows: pa.Table) -> AddAction:
-    """Writes rows of the table, of one batch, into one new file; returns its add action."""
-    path = f"{data_files.unique_name()}.parquet"
-    return data_files.write_file(store, REJECTED, rows, path, stats=_stats(source, batch))
-
-
-def _stats(source: str, batch: int) -> dict[str, Any]:
+def write_rows(store: Store, source: str, batch: int, rows: pa.Table) -> NewFile:
+    """Writes rows of the table, of one batch, into one new file."""
+    written = data_files.write_file(store, REJECTED, rows, f"{data_files.unique_name()}.parquet")
     bound = {"source": source, "batch": batch}
-    return {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+    stats = {"minValues": bound, "maxValues": bound, "nullCount": dict.fromkeys(bound, 0)}
+    return NewFile(written.path, written.size, rows.num_rows, json.dumps(stats))
 
 
 def read(store: Store, table: DeltaTable) -> pa.Table:

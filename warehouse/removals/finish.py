@@ -111,7 +111,7 @@ def _decided(work: Work, table: DeltaTable) -> Removed | None:
         return None
     void = {one.file for one in records if one.number == voided}
     if void:
-        removals.withdraw(store, voided)
+        removals.replace_records(store, lambda one: None if one.number == voided else one)
         replace_files(store, REMOVED, void)  # it may be gone, or damaged
         return None
     try:
@@ -165,7 +165,8 @@ def _keep_from_merges(work: Work, removal: Removal) -> None:
     if not lose:
         return
     plans = read_step_plans(store, tables.open_table(store, STEPS), work.step_files)
-    left = removed_at(store, events).with_planned(removal).rows_by_step(plans)
+    happened = (*removed_at(store, events).removals, removal)
+    left = Removed(removal.number, happened).rows_by_step(plans)
     emptied = {run for run in lose if not any(left[step] for step in run.steps)}
     waiting: dict[str, _Waiting] = {
         name: {run: {run: found[name][run]} for run in sorted(emptied.intersection(runs))}

@@ -39,6 +39,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
     LEDGER,
+    PURGES,
     REJECTED,
     REMOVALS,
     REMOVED,
@@ -77,7 +78,8 @@ def forget(
     removed = finish_open(work, with_kept=True).removed
     since = purges.purged_up_to(store)
     with work.phase("purge"):
-        purges.make_table(store, work.options.grace_us)
+        # Before anything is changed, so that `purged_records` looks.
+        tables.create(store, PURGES, purges.SCHEMA, grace_us=work.options.grace_us)
         if constants is not None:
             _forget_records(store, () if work.options.reveals else constants)  # sealed records have no text
         work.reached("records purged")
@@ -144,7 +146,8 @@ def _forget_records(store: Store, constants: Sequence[str]) -> None:
             gone.append((source, batch, rows.num_rows - len(stays)))
             actions.append(data_files.remove_action(file))
             if len(stays):
-                actions.append(rejected.write_rows(store, source, batch, rows.take(arrow_array(stays))))
+                written = rejected.write_rows(store, source, batch, rows.take(arrow_array(stays)))
+                actions.append(written.action())
         if not actions or race.commit(actions, notes=purges.note_of(tuple(gone))):
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tidemark.warehouse.delta import data_files, table_open, tables
@@ -96,7 +97,7 @@ def put_files(store: Store, contents: Mapping[Removal, RemovedFile]) -> None:
     """Replaces the files of removals, and lets the records of these removals name the new files."""
     new = {one.file: write_removed(store, one.number, content) for one, content in contents.items()}
     if new:
-        removals.rename_files(store, new)
+        removals.replace_records(store, lambda one: replace(one, file=new.get(one.file, one.file)))
         replace_files(store, REMOVED, new)
 
 
