@@ -79,7 +79,7 @@ def test_threads_that_ask_at_once_get_their_own_values_and_the_budget_holds() ->
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
-    assert sum(one for one in range(12) if one in cache) == cache._total_weight <= 30
+    assert sum(one for one in range(12) if one in cache) == cache.weight <= 30
 
 
 ASKED = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=30)

@@ -180,7 +180,6 @@ def origin_of(place: object) -> str | None:
 
 
 def _token_of(origin: str) -> dict[str, str]:
-    """The token of the environment for this origin."""
     for one in os.environ.get(TOKENS, "").split():
         place, equals, token = one.partition("=")
         if not equals or not _ORIGIN.fullmatch(place):

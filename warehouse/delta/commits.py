@@ -174,8 +174,8 @@ class _Log:
 
     def __init__(self, table: DeltaTable) -> None:
         copy = replica_of(table)
-        self._options = table._storage_options if copy is None else copy.options  # noqa: SLF001  the only way
-        self._uri = table.table_uri if copy is None else copy.uri
+        self._options = table._storage_options if copy is None else copy.store.options  # noqa: SLF001  the only way
+        self._uri = table.table_uri if copy is None else copy.store.table(copy.name)
         self.place = without_secrets(self._uri.rstrip("/"))
 
     @cached_property
@@ -193,14 +193,12 @@ class _Log:
                     return found
             except (OSError, DeltaError) as unread:
                 if is_last:
-                    raise self._unread_error(error, unread) from error
+                    raise CommitFailed(
+                        f"it is not known whether the commit to {self.place} succeeded: it raised "
+                        f"{first_line(error)}, and the log cannot be read: {first_line(unread)}. Run the "
+                        "same again: nothing is done twice."
+                    ) from error
         return False
-
-    def _unread_error(self, error: Exception, unread: Exception) -> CommitFailed:
-        return CommitFailed(
-            f"it is not known whether the commit to {self.place} succeeded: it raised {first_line(error)}, "
-            f"and the log cannot be read: {first_line(unread)}. Run the same again: nothing is done twice."
-        )
 
     def _has(self, planned: int, commit_id: str, added: Collection[str], error: Exception) -> LostRace | bool:
         newer: list[Commit] = []
@@ -241,7 +239,6 @@ class _Log:
         )
 
     def has_entry(self, version: int) -> bool:
-        """Whether the log has the file of the commit of a version."""
         path = f"_delta_log/{commit_name(version)}"
         return bool(self._files.get_file_info(path).type != fs.FileType.NotFound)
 
@@ -283,7 +280,6 @@ def parse(version: int, content: bytes) -> Commit:
 
 
 def _all_in(added: Collection[str], files: Collection[str]) -> bool:
-    """Whether all added paths, at least one, are among the files of the table."""
     names = {uri.rsplit("/", 1)[-1] for uri in files}
     return bool(added) and all(path.rsplit("/", 1)[-1] in names for path in added)
 

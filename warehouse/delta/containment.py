@@ -69,6 +69,16 @@ def _linked(at: str) -> DamagedWarehouse:
     )
 
 
+def _checked(method: Any) -> Any:
+    """The method of a file system, which takes a path; DamagedWarehouse if the path has a symbolic link."""
+
+    def checked(self: ContainedFileSystem, path: str, *args: Any, **named: Any) -> Any:
+        check_links(self._root, path)
+        return method(self, path, *args, **named)
+
+    return checked
+
+
 class ContainedFileSystem(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarrow has no types
     """The local file system with a warehouse's folder as its root; it refuses symbolic links below it."""
 
@@ -79,40 +89,13 @@ class ContainedFileSystem(fs.SubTreeFileSystem):  # type: ignore[misc]  # pyarro
     def __reduce__(self) -> tuple[Any, ...]:
         return ContainedFileSystem, (self._root,)
 
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        return super().open_input_file(path)
-
-    def open_input_stream(self, path: str, *args: Any, **named: Any) -> pa.NativeFile:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        return super().open_input_stream(path, *args, **named)
-
-    def open_append_stream(self, path: str, *args: Any, **named: Any) -> pa.NativeFile:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        return super().open_append_stream(path, *args, **named)
-
-    def open_output_stream(self, path: str, *args: Any, **named: Any) -> pa.NativeFile:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        return super().open_output_stream(path, *args, **named)
-
-    def create_dir(self, path: str, *, recursive: bool = True) -> None:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        super().create_dir(path, recursive=recursive)
-
-    def delete_dir(self, path: str) -> None:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        super().delete_dir(path)
-
-    def delete_file(self, path: str) -> None:
-        """As SubTreeFileSystem; DamagedWarehouse if the path has a symbolic link."""
-        check_links(self._root, path)
-        super().delete_file(path)
+    open_input_file = _checked(fs.SubTreeFileSystem.open_input_file)
+    open_input_stream = _checked(fs.SubTreeFileSystem.open_input_stream)
+    open_append_stream = _checked(fs.SubTreeFileSystem.open_append_stream)
+    open_output_stream = _checked(fs.SubTreeFileSystem.open_output_stream)
+    create_dir = _checked(fs.SubTreeFileSystem.create_dir)
+    delete_dir = _checked(fs.SubTreeFileSystem.delete_dir)
+    delete_file = _checked(fs.SubTreeFileSystem.delete_file)
 
     def get_file_info(self, paths_or_selector: Any) -> Any:
         """As SubTreeFileSystem; symbolic links that a selector finds are of type Unknown and not followed."""

@@ -47,7 +47,7 @@ class FarFiles(Files):
 
     def __init__(self, uri: str, options: dict[str, str] | None) -> None:
         self.folder = None
-        self._uri, self._options = uri, options
+        self.uri, self.options = uri, options
         self._lock = threading.Lock()
         self._known: set[str] = set()
         self._expected: set[str] = set()
@@ -60,16 +60,8 @@ class FarFiles(Files):
 
     @cached_property
     def objects(self) -> ObjectClient | None:
-        """The warehouse's objects, each read and put with one request; None if only delta-rs has access.
-
-        A further kind of store gets a module of options, as s3_options.py is, and is chosen here.
-        """
-        return s3_client_at(self._uri, self._options)
-
-    @property
-    def location(self) -> tuple[str, dict[str, str] | None]:
-        """The address of the warehouse and its storage options."""
-        return self._uri, self._options
+        """The warehouse's objects, each read and put with one request; None if only delta-rs has access."""
+        return s3_client_at(self.uri, self.options)
 
     def get(self, ranges: Sequence[ByteRange]) -> list[bytes | None]:
         """The bytes of the ranges, None for files that do not exist, in one round; nothing is kept."""
@@ -84,7 +76,7 @@ class FarFiles(Files):
     def fetch(self, ranges: Iterable[ByteRange]) -> int:
         """Reads the ranges that are not in memory, in one round, and keeps those of files that exist."""
         missing = self.missing(ranges)
-        with report_os_errors(f"reading files of the warehouse {self._uri}"):
+        with report_os_errors(f"reading files of the warehouse {self.uri}"):
             self.keep(missing, self.get(missing))
         return len(missing)
 
@@ -132,7 +124,7 @@ class FarFiles(Files):
                     self._disk.put(self._key(wanted), content)
 
     def _key(self, wanted: ByteRange) -> str:
-        return f"{self._uri}/{wanted.path} {wanted.start} {wanted.stop}"
+        return f"{self.uri}/{wanted.path} {wanted.start} {wanted.stop}"
 
     def read(self, wanted: ByteRange) -> bytes:
         """The bytes of a range, from memory if it was fetched; FileNotFoundError if there is no such file."""
@@ -167,7 +159,7 @@ class FarFiles(Files):
             if not paths <= self._known:
                 known = set() if len(self._known) > _KNOWN_PATHS else self._known
                 known = known | paths | self._expected
-                self._client = _client(self._uri, self._options, known)
+                self._client = _client(self.uri, self.options, known)
                 self._known, self._expected = known, set()
             return self._client
 
@@ -183,7 +175,7 @@ class FarFileSystem(DeltaStorageHandler):
 
     @cached_property
     def _handler(self) -> Any:  # type: ignore[override]  # what delta-rs makes at once, made when it is used
-        return _client(*self._files.location, ())
+        return _client(self._files.uri, self._files.options, ())
 
     def open_input_file(self, path: str) -> Any:
         """Opens a file for reading at any position."""
@@ -217,7 +209,6 @@ class _NewObject:
         self._parts: Upload | None = None
 
     def write(self, piece: bytes) -> None:
-        """Takes the next piece."""
         if self._parts is None and len(piece) < write_behind.PIECE_BYTES:  # there are no others
             self._whole = piece
             return

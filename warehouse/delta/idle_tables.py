@@ -49,7 +49,6 @@ class _Opened:
         self.raw, self.facts, self.user = table._table, all_facts(table), weakref.ref(table)  # noqa: SLF001
 
     def keep(self) -> None:
-        """Keeps the table, unless its log is large; it comes after those that are kept already."""
         if sum(size for _, _, size in self.stamps.values()) <= MOST_BYTES:
             with _changing:
                 _kept.append(self)
@@ -143,7 +142,6 @@ def _again(kept: _Opened, stamps: Stamps) -> DeltaTable | None:
 
 
 def _commits(stamps: Stamps) -> list[int]:
-    """The versions of the commits, ascending."""
     return sorted(int(name[:20]) for name in stamps if name.endswith(".json"))
 
 

@@ -27,11 +27,6 @@ class CachedLog:
     files: Mapping[str, bytes]
     checked: float
 
-    @property
-    def size(self) -> int:
-        """The bytes of the files."""
-        return sum(map(len, self.files.values()))
-
 
 def read_cached_log(log: Path, version: int, checked: float) -> CachedLog:
     """The log in a local folder that has its newest checkpoint and all commits from there on."""

@@ -100,17 +100,11 @@ def entries_read(names: Iterable[str], version: int | None = None, after: int = 
     after   the version at which the table is open already; -1 if it is not
     """
     numbers = {name: int(name[:20]) for name in names if name[:20].isdigit()}
-    checkpoints = [
-        number
-        for name, number in numbers.items()
-        if name.endswith(".checkpoint.parquet") and (version is None or number <= version)
-    ]
+    if version is not None:
+        numbers = {name: number for name, number in numbers.items() if number <= version}
+    checkpoints = [number for name, number in numbers.items() if name.endswith(".checkpoint.parquet")]
     first = max(after + 1, *checkpoints, 0)
-    commits = [
-        name
-        for name, number in numbers.items()
-        if name.endswith(".json") and number >= first and (version is None or number <= version)
-    ]
+    commits = [name for name, number in numbers.items() if name.endswith(".json") and number >= first]
     if after >= 0:
         return commits
     hints = [name for name in names if name == LAST_CHECKPOINT]

@@ -77,7 +77,7 @@ class LogReplica:
     """
 
     def __init__(self, store: Store, name: str, ahead: int = AHEAD) -> None:
-        self._store, self._files, self.name = store, store.far_files, name
+        self.store, self._files, self.name = store, store.far_files, name
         # Where there are more commits after the checkpoint, they take another round.
         self._ahead = min(commits_between_checkpoints(name, is_far=True) + 1, ahead)
         self._folder: Path | None = None  # of the copy; None if delta-rs opened the table itself
@@ -124,7 +124,7 @@ class LogReplica:
             if len(known.files) > MOST_KNOWN:  # the log has a newer checkpoint by now
                 logs.drop(self.name)
             else:
-                logs.put(self.name, known, known.size)
+                logs.put(self.name, known, sum(map(len, known.files.values())))
 
     def _open(self) -> Rounds[None]:
         known, hint, self._hint = self._known(), self._hint, None
@@ -231,7 +231,7 @@ class LogReplica:
         if content is None and _kept_us(table) > TRUST_MARGIN_US:
             return False
         if self._folder is None:
-            table_open.update(self._store, self.name, table)
+            table_open.update(self.store, self.name, table)
             return False
         self._write(self._folder, {commit_name(version): content})
         known = commit_name(version - 1) if self._has_newest(version - 1) else None
@@ -282,23 +282,13 @@ class LogReplica:
         return written
 
     def _open_directly(self) -> None:
-        exists = table_open.exists(self._store, self.name)
-        self.table = table_open.open_directly(self._store, self.name) if exists else None
+        exists = table_open.exists(self.store, self.name)
+        self.table = table_open.open_directly(self.store, self.name) if exists else None
         self._folder = None if self.table is None else table_open.copied_log(self.table)
         self._is_listed = self._folder is not None
 
     def _log(self, name: str) -> ByteRange:
         return ByteRange(f"{self.name}/_delta_log/{name}")
-
-    @property
-    def uri(self) -> str:
-        """The address of the table in the store."""
-        return self._store.table(self.name)
-
-    @property
-    def options(self) -> dict[str, str] | None:
-        """The storage options of the store."""
-        return self._store.options
 
     def commit(self, table: DeltaTable, planned: int, change: Change, metadata: Mapping[str, str]) -> None:
         """Commits a change on top of the version `planned` of the copy, and puts the entry into the log.
@@ -310,7 +300,7 @@ class LogReplica:
         self._files.check_place(writing=True)
         objects = self._files.objects
         if objects is None or self._folder is None:
-            change.apply(table_open.open_directly(self._store, self.name, planned), metadata, cleans=True)
+            change.apply(table_open.open_directly(self.store, self.name, planned), metadata, cleans=True)
             in_rounds(self._files, [self._follow(table)])
             return
         if table.version() == planned:
@@ -331,9 +321,9 @@ class LogReplica:
                 objects.put(self._log(one).path, (log / one).read_bytes())
             number = (version + 1) // commits_between_checkpoints(self.name, is_far=True)
             if number % CHECKPOINTS_BETWEEN_CLEANINGS == 0:
-                table_open.open_directly(self._store, self.name).cleanup_metadata()
+                table_open.open_directly(self.store, self.name).cleanup_metadata()
         except (OSError, DeltaError, TidemarkError) as error:
-            _LOG.warning("%s: no checkpoint of version %d: %s", self.uri, version, error)
+            _LOG.warning("%s: no checkpoint of version %d: %s", self.store.table(self.name), version, error)
 
 
 def replica_of(table: DeltaTable) -> LogReplica | None:

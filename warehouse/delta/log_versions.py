@@ -9,6 +9,7 @@ committed since. The version of a moment takes the binary logarithm of the numbe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -91,11 +92,4 @@ class LogOfTable:
 
     def version_at(self, moment_us: int) -> int:
         """The newest version that was committed by then; else one less than the first version left."""
-        low, high = self.versions.start - 1, self.versions.stop - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.time_us(middle) <= moment_us:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return self.versions.start - 1 + bisect_right(self.versions, moment_us, key=self.time_us)

@@ -20,7 +20,10 @@ _ACTION = b'"metaData"'  # a name in JSON has no escapes; elsewhere in a commit 
 
 
 class MetadataWatch:
-    """Follows the log of a table from a version on. `checked` is when it last looked, in time.monotonic()."""
+    """Follows the log of a table from a version on.
+
+    `checked` is when it last looked, in time.monotonic(); `entry` the entry of the version then.
+    """
 
     def __init__(self, store: Store, name: str) -> None:
         self._log = f"{store.table(name)}/_delta_log"
@@ -28,16 +31,11 @@ class MetadataWatch:
         self._is_there = False  # the entry of the version
         self._take(-1)
 
-    @property
-    def entry(self) -> str:
-        """The entry of the version that was looked at last."""
-        return self._entry
-
     def start_from(self, version: int) -> None:
         """The table was opened at its newest version: this one."""
         self._take(version)
         self._moved = self.checked = time.monotonic()
-        self._is_there = os.access(self._entry, os.F_OK)
+        self._is_there = os.access(self.entry, os.F_OK)
 
     def may_have_changed(self) -> bool:
         """Whether a commit since the last look has new metadata.
@@ -46,7 +44,7 @@ class MetadataWatch:
         """
         self.checked = time.monotonic()
         found = self.checked - self._moved > LISTING_SECONDS
-        found = found or (self._is_there and not os.access(self._entry, os.F_OK))
+        found = found or (self._is_there and not os.access(self.entry, os.F_OK))
         while (content := self._next_commit()) is not None:
             self._take(self._version + 1)
             self._is_there = True
@@ -56,7 +54,7 @@ class MetadataWatch:
     def _take(self, version: int) -> None:
         """The paths are kept as texts, and asked for by `access`: pathlib and `exists` take longer."""
         self._version = version
-        self._entry, self._next = (f"{self._log}/{commit_name(one)}" for one in (version, version + 1))
+        self.entry, self._next = (f"{self._log}/{commit_name(one)}" for one in (version, version + 1))
 
     def _next_commit(self) -> bytes | None:
         if not os.access(self._next, os.F_OK):

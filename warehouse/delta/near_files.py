@@ -55,7 +55,10 @@ class NearFiles(Files):
         """The contents of entries of a log that may nest too deeply; nothing of the others."""
         found: list[bytes] = []
         with suppress(OSError):
-            found += (_that_may_nest(f"{self._root}/{table}/_delta_log/{name}") for name in names)
+            for name in names:
+                path = f"{self._root}/{table}/_delta_log/{name}"
+                is_large = may_nest(os.stat(path).st_size)  # noqa: PTH116  quicker than Path
+                found.append(Path(path).read_bytes() if is_large else b"")
         return found
 
     def log_stamps(self, table: str, names: Sequence[str]) -> dict[str, tuple[int, int, int]] | None:
@@ -93,8 +96,3 @@ class NearFiles(Files):
         folder = Path(self._root)
         folder.mkdir(parents=True, exist_ok=True)
         return ObjectClient(folder.as_uri(), {}, {})  # obstore takes a folder as it takes a store
-
-
-def _that_may_nest(path: str) -> bytes:
-    """The content of an entry that delta-rs may not be able to take; else nothing."""
-    return Path(path).read_bytes() if may_nest(os.stat(path).st_size) else b""  # noqa: PTH116  quicker than Path

@@ -4,9 +4,6 @@ delta-rs puts a new file with three requests, one after the other, and the parts
 commit takes five requests. Before a read it asks for the size of the file, unless its client was made with
 the size. obstore needs one request for a small new file, a commit or a read, and its client keeps its
 connections. Both use the same library (object_store). obstore also takes a folder of this machine as a store.
-
-This client serves the stores that have a module of options, so far S3 (s3_options.py); `FarFiles.objects` of
-far_files.py chooses it. In others delta-rs does the work.
 """
 
 from __future__ import annotations

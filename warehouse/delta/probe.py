@@ -55,16 +55,12 @@ def check_conditional_puts(store: Store) -> None:
             )
         if any(_REFUSED in str(failure) for failure in failures):
             return
-        if len(failures) == _WRITERS and not any(map(_is_passing, failures)):
+        lasting = [one for one in failures if _FOUND not in str(one) and not is_store_failure(one)]
+        if len(lasting) == _WRITERS:
             break
     if len(failures) == _WRITERS:
         raise failures[0]
     _LOG.warning("%s: could not see whether it has conditional puts", without_secrets(store.uri))
-
-
-def _is_passing(failure: Exception) -> bool:
-    """Whether another try may have another outcome."""
-    return _FOUND in str(failure) or is_store_failure(failure)
 
 
 def _race(store: Store) -> Sequence[Exception]:

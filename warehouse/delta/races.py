@@ -66,10 +66,7 @@ class Race:
         transactions: Sequence[Transaction] = (),
         notes: Mapping[str, str] = NO_NOTES,
     ) -> bool:
-        """Commits files as `tables.commit` does; whether it did.
-
-        blind   see `FileChange`
-        """
+        """Commits files as `tables.commit` does, see `FileChange`; whether it did."""
         noted = {**notes, **self._lost_note}
         lost = tables.commit(self.table, actions, blind=blind, transactions=transactions, notes=noted)
         return self._is_won(lost)

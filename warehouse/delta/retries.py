@@ -67,10 +67,7 @@ class Patience:
 
 
 class Tries:
-    """The tries of one operation.
-
-    failed   how many failed so far
-    """
+    """The tries of one operation; `failed` is how many failed so far."""
 
     def __init__(self, patience: Patience, most: int) -> None:
         self._patience, self._pauses, self._most = patience, patience.pauses(), most
@@ -93,22 +90,19 @@ PATIENCE = Patience()  # of this process; verify.py has its own
 
 def delete_file(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a file. Raises the error of the last try."""
-    _delete(filesystem, path, is_folder=False)
+    _delete(filesystem.delete_file, path)
 
 
 def delete_folder(filesystem: fs.FileSystem, path: str) -> None:
     """Deletes a folder and all in it. Raises the error of the last try."""
-    _delete(filesystem, path, is_folder=True)
+    _delete(filesystem.delete_dir, path)
 
 
-def _delete(filesystem: fs.FileSystem, path: str, *, is_folder: bool) -> None:
+def _delete(delete: Callable[[str], None], path: str) -> None:
     tries = PATIENCE.begin(PATIENCE.store_tries)
     while True:
         try:
-            if is_folder:
-                filesystem.delete_dir(path)
-            else:
-                filesystem.delete_file(path)
+            delete(path)
             return
         except OSError as error:
             if not is_store_failure(error) or not tries.again():

@@ -26,10 +26,7 @@ STORES = 16  # asked at once for one question
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes start..stop (stop exclusive) of a file; without `stop` all to its end.
-
-    `path` is relative to the warehouse.
-    """
+    """Bytes start..stop (stop exclusive) of a file; without `stop` all to its end."""
 
     path: str
     start: int = 0

@@ -80,10 +80,7 @@ _CREDENTIALS = (
 
 
 def s3_client_at(uri: str, options: Mapping[str, str] | None) -> ObjectClient | None:
-    """The objects at an address with delta-rs' storage options; None if only delta-rs knows the way there.
-
-    The options have what the environment says, too (addresses.py).
-    """
+    """The objects at an address with delta-rs' storage options; None if only delta-rs knows the way there."""
     found = _configured(uri, options or {})
     with suppress(OSError):  # obstore refuses a value; delta-rs takes it, or says what is wrong with it
         return None if found is None else ObjectClient(uri, *found)

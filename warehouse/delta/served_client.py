@@ -236,7 +236,6 @@ class _Connection:
         return got.status, {name.lower(): value for name, value in got.getheaders()}, body
 
     def close(self) -> None:
-        """Ends it."""
         self.is_open = False
         self._http.close()
 
@@ -254,17 +253,14 @@ class _Bounded:
         self.end, self.left = 0.0, 0
 
     def sendall(self, data: bytes) -> None:
-        """Sends the bytes."""
         self._sock.settimeout(self._rest())
         self._sock.sendall(data)
 
     def makefile(self, *_: object) -> io.BufferedReader:
-        """What comes, as a file."""
         self._users += 1
         return io.BufferedReader(_Reads(self))
 
     def read_into(self, buffer: Any) -> int:
-        """Reads what is there; OSError at the limits."""
         self._sock.settimeout(self._rest())
         count = self._sock.recv_into(buffer)
         self.left -= count

@@ -65,7 +65,7 @@ class ServedFiles(FarFiles):
     def refuse(self) -> NoReturn:
         """Raises the error of all calls that write."""
         raise InputError(
-            f"{self._uri} is read through a server, which changes nothing. Write where the warehouse is: "
+            f"{self.uri} is read through a server, which changes nothing. Write where the warehouse is: "
             "give its folder or the address of its object store."
         )
 
@@ -151,7 +151,6 @@ class _ServedFileSystem(FarFileSystem):
         return _Handler(self._files)
 
     def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> Any:  # noqa: ARG002
-        """InputError."""
         self._files.refuse()
 
 
@@ -209,8 +208,6 @@ class _Handler:
 
 
 class _Opened(io.RawIOBase):
-    """A file of a known size."""
-
     def __init__(self, files: ServedFiles, path: str, size: int) -> None:
         self._files, self._path, self._size, self._place = files, path, size, 0
 

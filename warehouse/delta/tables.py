@@ -1,15 +1,12 @@
 """Delta tables through delta-rs: opened without a JVM, committed by compare-and-swap.
 
-A commit names the version that it was planned on and succeeds only as the next version. A writer that loses
-the race gets a `LostRace`, re-reads the table and plans again (optimistic concurrency control, races.py);
-there are no locks. commits.py decides whether a commit that raised an error succeeded.
+There are no locks: see commits.py, which decides whether a commit succeeded, and races.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -31,8 +28,6 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_facts import facts_of, know_newest
 from tidemark.warehouse.delta.table_open import exists, find_directly, open_directly
 from tidemark.warehouse.os_errors import report_os_errors
-
-LostRace = commits.LostRace  # what `commit` returns
 
 
 def create(
@@ -124,11 +119,7 @@ def find_tables(store: Store, *names: str) -> list[DeltaTable | None]:
 def open_ahead(store: Store, *names: str) -> None:
     """Opens tables of a disk at the same time: the next calls, which open one by one, find them idle."""
     if not store.files.takes_rounds:
-        at_once(partial(_look, store), names)
-
-
-def _look(store: Store, name: str) -> None:
-    find_tables(store, name)
+        at_once(lambda name: find_tables(store, name), names)
 
 
 def _open_copies(store: Store, *names: str) -> list[DeltaTable | None]:
@@ -164,7 +155,7 @@ def commit(
     blind: bool = False,
     transactions: Sequence[Transaction] = (),
     notes: Mapping[str, str] = commits.NO_NOTES,
-) -> LostRace | None:
+) -> commits.LostRace | None:
     """Commits files, see `FileChange`, on top of the table's version; as `commits.commit_change`."""
     planned, newest = table.version(), facts_of(table).newest
     change = FileChange(tuple(actions), blind, tuple(transactions))
@@ -177,11 +168,6 @@ def commit(
 def has_transaction(table: DeltaTable, application: str, version: int) -> bool:
     """Whether the table has this version of the application, or a later one."""
     return newest_transaction(table, application) >= version
-
-
-def know_none(table: DeltaTable, application: str) -> None:
-    """Says that the table has no version of the application."""
-    facts_of(table).newest[application] = None
 
 
 def newest_transaction(table: DeltaTable, application: str) -> int:

@@ -63,7 +63,8 @@ def vacuum_table(
         for info in filesystem.get_file_info(fs.FileSelector(name, recursive=True))
     ]
     result.links = [path for path, info in listed if info.type == fs.FileType.Unknown]
-    old = [path for path, info in listed if info.type == fs.FileType.File and _is_old(info, grace_us)]
+    files = [(path, info) for path, info in listed if info.type == fs.FileType.File]
+    old = [path for path, info in files if expired(_modified_ms(info), grace_us)]
     # Before the snapshot: a file that is committed meanwhile is in this list or in the snapshot.
     kept = set(wanted()) if wanted else set[str]()
     table = open_directly(store, name)
@@ -83,10 +84,6 @@ def vacuum_table(
     table.create_checkpoint()
     table.cleanup_metadata()
     return result
-
-
-def _is_old(info: fs.FileInfo, grace_us: int) -> bool:
-    return expired(_modified_ms(info), grace_us)
 
 
 def _removed_within(store: Store, name: str, version: int, grace_us: int) -> set[str] | None:
