@@ -4,13 +4,14 @@
 `DamagedWarehouse` damaged data (the message names the file), `SystemRefused` a refusal of the operating
 system, `StoreUnavailable` an object store that did not answer or refused.
 
-A message has at most 2,000 characters: of something long that came it shows the start and the end. Two checks
-that all public calls share are here, too: of a whole number, and of a name.
+A message has at most 2,000 characters: of something long that came it shows the start and the end. The
+checks that public calls share are here, too: of a whole number, a name, and a value out of several.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _SHOWN = 100  # characters of a value in an error text
@@ -133,6 +134,12 @@ def whole_number(name: str, value: Any, least: int, most: int = MOST_LONG, *, hi
             f"got {shortened(value)}.{hint and ' '}{hint}"
         )
     return value
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """InputError for a value that is none of these."""
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {shortened(value)}.")
 
 
 def name_text(role: str, value: Any) -> str:

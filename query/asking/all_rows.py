@@ -23,7 +23,7 @@ from tidemark.query.reading.costs import Reading, cheapest
 from tidemark.query.reading.windows import ShownWindow, rows_of, runs_within
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 from tidemark.warehouse.snapshots.views import View
 
 M = TypeVar("M", bound=MeasureScope)

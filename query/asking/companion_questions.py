@@ -30,8 +30,7 @@ from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.ledger.live_summaries import LiveCell, live_cells
 from tidemark.warehouse.projections.companion_cells import CellMarks
 from tidemark.warehouse.snapshots.companion_rows import cells_of_rows
-from tidemark.warehouse.snapshots.site_contents import AnyContents
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.system_tables import AnyContents, Contents
 from tidemark.warehouse.snapshots.views import CellsView
 
 
@@ -129,7 +128,7 @@ class _Scan:
         removed: the newest removal whose rows are not read.
         """
         only = Companions.of([self.companion], self.session.options.time_column)
-        store, events = self.contents.store, self.contents.tables.list_events(removed)
+        store, events = self.contents.store, self.contents.events.list_events(removed)
         cells = cells_of_rows(store, events, only, batches, windows)[self.companion.name]
         read = sum(cell.rows for cell in cells)
         if read != rows:

@@ -38,8 +38,7 @@ from tidemark.warehouse.columns.keys import Name
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.memory_cache import Place
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
-from tidemark.warehouse.snapshots.site_contents import AnyContents, SitesContents
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.system_tables import AnyContents, Contents, SitesContents
 from tidemark.warehouse.snapshots.views import GroupView, KeysView, View
 
 M = TypeVar("M", bound=MeasureScope)

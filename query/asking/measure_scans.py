@@ -24,7 +24,7 @@ from tidemark.query.scans.asked_rows import key_of
 from tidemark.query.scans.event_scan import EventScan
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.projections.sorted_values import SortedValues
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 from tidemark.warehouse.snapshots.views import View
 
 M = TypeVar("M", bound=MeasureScope)

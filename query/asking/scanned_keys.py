@@ -32,7 +32,7 @@ from tidemark.query.scans.asked_rows import TimeRange, key_of
 from tidemark.query.scans.key_scan import CountedKeys, KeyParts, KeyScan
 from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 from tidemark.warehouse.snapshots.views import KeysView, View
 
 A = TypeVar("A")

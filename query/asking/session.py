@@ -30,11 +30,10 @@ from tidemark.warehouse.memory_cache import LRUCache
 from tidemark.warehouse.projections.sorted_groups import SortedGroups
 from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
-from tidemark.warehouse.snapshots.site_contents import AnyContents
 from tidemark.warehouse.snapshots.sites import AnySnapshot, Site, SitesReader, SitesSnapshot, refuse_several
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
-from tidemark.warehouse.snapshots.system_tables import Contents
+from tidemark.warehouse.snapshots.system_tables import AnyContents, Contents
 from tidemark.warehouse.snapshots.views import CellsView, GroupView, KeysView, View
 
 V = TypeVar("V", View, KeysView, GroupView)

@@ -37,7 +37,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 
 LIVE, NULL, VALUE, TICK = "is live", "is null", "stored value", "tick of row"
 ROWS = "rows of events"  # the name of the rows that DuckDB does not read by itself

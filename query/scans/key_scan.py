@@ -34,7 +34,7 @@ from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, Names, name_at, names_from, names_of, stored_keys, take_names
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import as_numpy, single_array
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 
 _ROWS = "(history + live)"
 MOST_KEYS = 2**62  # more than there are

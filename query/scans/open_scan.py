@@ -30,7 +30,7 @@ from tidemark.warehouse.columns.keys import Key
 from tidemark.warehouse.columns.ticks import Window
 from tidemark.warehouse.columns.value_encoding import Measure
 from tidemark.warehouse.errors import InputError, TidemarkError
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -17,7 +17,7 @@ from tidemark.warehouse.columns.codes import Ints
 from tidemark.warehouse.columns.keys import Key, name_at
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.snapshots.site_contents import AnyContents
+from tidemark.warehouse.snapshots.system_tables import AnyContents
 
 FILE_ROW = "file_row_number"  # the column that DuckDB gives the rows of a file
 _MOST_PARTS = 64  # files whose rows are told one by one, in a statement

@@ -1,4 +1,4 @@
-"""Versions of `events` before a removal, for readers that opened the warehouse before it.
+"""Versions of `events` before a removal, for readers that opened the warehouse before it, or at a moment.
 
 Rows that left stay in the files of older versions until maintenance deletes these, a grace later. Each
 version has the number of the newest removal that is decided; it only rises.
@@ -16,6 +16,7 @@ from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.delta.table_open import open_directly
 from tidemark.warehouse.errors import DamagedWarehouse, NotAWarehouse
+from tidemark.warehouse.events.reader import BatchRange, files_with
 from tidemark.warehouse.events.removals import decided
 
 
@@ -27,13 +28,26 @@ class FilesBefore:
     _found: dict[int, Sequence[DataFile]] = field(default_factory=dict, init=False)
 
     def of(self, events: DeltaTable, number: int) -> Sequence[DataFile]:
-        """The files, the same object each time. A newer removal is decided in `events`.
-
-        DamagedWarehouse if the log does not reach back so far.
-        """
+        """The files, the same object each time; DamagedWarehouse if the log does not reach back so far."""
         if number not in self._found:
             self._found[number] = list_files(before(self.store, events, number))
         return self._found[number]
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvents:
+    """The table `events` at the version of a moment: it never moves. See `newest_tables.EventFiles`."""
+
+    events: DeltaTable
+    before: FilesBefore
+
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches."""
+        return files_with(self.list_events(removed), batches)
+
+    def list_events(self, removed: int) -> Sequence[DataFile]:
+        """The files of `events`, or those before a later removal than `removed`."""
+        return self.before.of(self.events, removed)
 
 
 def before(store: Store, events: DeltaTable, number: int) -> DeltaTable:

@@ -24,7 +24,7 @@ Cost: a few comparisons, of numbers that are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ from tidemark.warehouse.delta import data_files, table_open
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.table_names import EVENTS, STEPS
 from tidemark.warehouse.errors import DamagedWarehouse, NotBuilt
-from tidemark.warehouse.events.removals import NONE
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
@@ -64,7 +63,7 @@ class Progress:
         cls, projection: Projection[Any], last: int, marks: Sequence[DataFile], built_from: Mapping[str, int]
     ) -> Progress:
         """The progress of a projection; `marks` are the files of its marks table."""
-        marked = marked_runs(marks)
+        marked = [Run.parse(file.partition["run"]) for file in marks]
         return cls(
             projection.runs_table,
             last,
@@ -72,11 +71,6 @@ class Progress:
             max((run.last if run.level else run.last - 1 for run in marked), default=-1),
             is_late=projection.runs_table in built_from,
         )
-
-
-def marked_runs(marks: Iterable[DataFile]) -> list[Run]:
-    """The runs that a marks table with these files has the marks of."""
-    return [Run.parse(file.partition["run"]) for file in marks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +173,10 @@ def check_removed(state: TableState, projection: Projection[Any]) -> int:
     removed.check()
     if (shown := state.removed_of(projection.runs_table)) is not None:
         return shown
-    nets = [run_tables.net_of(files[0].path) for files in table.runs.values()]
-    if max(nets, default=NONE) > removed.number:
-        what = (
-            f"its newest removal is {removed.number}, but {projection.runs_table} shows removal {max(nets)}"
+    if (newest := state.net_of(table.name)) > removed.number:
+        raise behind_error(
+            EVENTS, f"its newest removal is {removed.number}, but {table.name} shows removal {newest}"
         )
-        raise behind_error(EVENTS, what)
     lost = max(step for one in removed.removals for step in one.steps)
     if lost > table.layout.last_step:
         raise behind_error(table.name, _lacks(table.layout.last_step, lost, "the table removals"), LOAD)

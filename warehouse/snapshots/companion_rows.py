@@ -35,7 +35,8 @@ def cells_of_rows(
         return collector.finish()
     whole = Window(windows[0].start, windows[-1].stop)
     for file in files_with(events, batches):
-        if not _may_have_rows(file, whole):
+        first, last = file.stats.get("min._tick"), file.stats.get("max._tick")
+        if first is not None and last is not None and whole.misses(first, last):
             continue
         shares = [EventRowGroups.whole_file(file)]
         for rows in read_event_rows(store, shares, companions.columns, batches, checksums=True):
@@ -43,9 +44,3 @@ def cells_of_rows(
             if inside.any():
                 collector.add(rows if inside.all() else rows.take(pa.array(np.flatnonzero(inside))))
     return collector.finish()
-
-
-def _may_have_rows(file: DataFile, window: Window) -> bool:
-    """Whether rows of the file may lie in the window, by its statistics."""
-    first, last = file.stats.get("min._tick"), file.stats.get("max._tick")
-    return first is None or last is None or not window.misses(first, last)

@@ -98,10 +98,7 @@ def waiting_of(removed: Removed, runs: Mapping[Run, Sequence[DataFile]], last_st
 
 
 def read_kept(store: Store, projection: Projection[R], waiting: Waiting) -> KeptRows[R]:
-    """The rows that wait, as a projection has them.
-
-    DamagedWarehouse if a file of removed rows is missing or damaged.
-    """
+    """The rows that wait, as a projection has them; DamagedWarehouse if their file is missing or damaged."""
     steps: dict[str, list[int]] = {}
     for file, step in waiting:
         steps.setdefault(file, []).append(step)

@@ -10,18 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tidemark.warehouse.columns.keys import Key, KeyColumn
+from tidemark.warehouse.columns.keys import KeyColumn
 from tidemark.warehouse.columns.tick_counts import TickCounts, sum_tick_counts
 from tidemark.warehouse.columns.ticks import Window
-from tidemark.warehouse.columns.value_encoding import Measure, epoch_micros
+from tidemark.warehouse.columns.value_encoding import epoch_micros
 from tidemark.warehouse.delta.store import Store
-from tidemark.warehouse.events.reader import (
-    BatchRange,
-    DecodedRows,
-    EventRowGroups,
-    read_decoded_rows,
-    read_event_rows,
-)
+from tidemark.warehouse.events.reader import BatchRange, EventRowGroups, read_decoded_rows, read_event_rows
 from tidemark.warehouse.ledger import batch_counts
 from tidemark.warehouse.projections.key_rows import KeyRows, count_pairs
 from tidemark.warehouse.projections.sorted_values import SortedValues
@@ -54,7 +48,8 @@ def live_key_rows(
     time = snapshot.options.time_column if since is not None or until is not None else None
     batches = sorted({batches for batches, _ in counts})
     found: Counter[int] = Counter()
-    for piece in _pieces(snapshot, batches, [time] if time else [], view.key):
+    shares = map(EventRowGroups.whole_file, snapshot.event_files(batches)) if batches else ()
+    for piece in read_decoded_rows(_named(snapshot), shares, [time] if time else [], batches, [view.key]):
         (keys,), inside = piece.keys, window.holds(piece.ticks)
         ticks, rows = np.unique(piece.ticks[inside], return_counts=True)
         found.update(dict(zip(ticks.tolist(), rows.tolist(), strict=True)))
@@ -65,19 +60,6 @@ def live_key_rows(
             inside &= (moments < until) if until is not None else True
         yield count_pairs(KeyColumn(keys.names, keys.codes, keys.null | ~inside), piece.ticks)
     check_live_rows(snapshot, counts, found)
-
-
-def _pieces(
-    snapshot: SnapshotReader | Snapshot,
-    batches: Sequence[BatchRange],
-    measures: Sequence[Measure],
-    key: Key,
-) -> Iterator[DecodedRows]:
-    """The rows of the batches, from the newest version of `events`: it has every batch of the ledger."""
-    if not batches:
-        return
-    shares = map(EventRowGroups.whole_file, snapshot.event_files(batches))
-    yield from read_decoded_rows(_named(snapshot), shares, measures, batches, [key])
 
 
 def read_projection_rows(

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.warehouse.delta import table_open, tables
 from tidemark.warehouse.delta.data_files import DataFile, list_files
 from tidemark.warehouse.delta.log_files import commit_name
-from tidemark.warehouse.delta.metadata_watch import MetadataWatch
+from tidemark.warehouse.delta.metadata_watch import LISTING_SECONDS, MetadataWatch
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import ALWAYS_THERE, EVENTS, LEDGER, REMOVALS, STEPS
 from tidemark.warehouse.events.reader import BatchRange, files_with
@@ -32,7 +32,6 @@ from tidemark.warehouse.snapshots.table_state import TableState, are_recent
 
 _NOTED_SECONDS = 1.0  # between two notes of quiet logs
 _QUESTIONS = 4  # kinds of questions of which quiet logs are noted
-_LISTING_SECONDS = 60.0  # log cleanup can delete the commit that we look for: list the log this often
 
 
 class NearTables:
@@ -161,7 +160,6 @@ class NearTables:
             return self._files
 
     def _look_for_rows(self) -> None:
-        """Moves `events` to its newest version."""
         if self._rows.update() or self._rows_are_new:
             self._rows_are_new, self._files = True, None  # until the numbers are read: that may fail
             self._numbers = decided(self._rows.existing), voided(self._rows.existing)
@@ -184,7 +182,7 @@ class NearTable:
     """A table at the version of the last update; `table` is None while it does not exist.
 
     `listed` is when its log was last listed, and `checked` when the last update began, in seconds of
-    time.monotonic().
+    time.monotonic(). `entry` is the newest entry of the log at the last update, unless that moved the table.
     """
 
     store: Store
@@ -193,12 +191,9 @@ class NearTable:
     listed: float = 0.0
     checked: float = float("-inf")
     _entry: tuple[int, int, int] | None = None
-    _paths: tuple[int, str, str] = (-1, "", "")  # a version, its entry in the log and the next one
-
-    @property
-    def entry(self) -> str:
-        """The newest entry of the log at the last update, unless that moved the table."""
-        return self._paths[1]
+    _version: int = -1  # before the last update; its entry in the log, and the next one
+    entry: str = ""
+    _next: str = ""
 
     @property
     def existing(self) -> DeltaTable:
@@ -209,11 +204,15 @@ class NearTable:
         """Moves to the newest version; returns whether it may have moved. If it raises, call it again."""
         self.checked, known = time.monotonic(), self.table
         before = -1 if known is None else known.version()
-        if before != self._paths[0]:
-            self._paths = before, self._commit(before), self._commit(before + 1)
-        if known is None or self._entry != self._entry_of(self._paths[1]):  # none, or its log was begun anew
-            self.table = tables.open_table(self.store, self.name) if self._exists() else None
-        elif self._may_be_newer(self._paths[2]):
+        if before != self._version:
+            # The version last: if this is interrupted, the next update does it again.
+            self.entry, self._next, self._version = self._commit(before), self._commit(before + 1), before
+        if known is None or self._entry != self._entry_of(self.entry):  # none, or its log was begun anew
+            # A warehouse that was created without a schema gets its runs tables with the first batch.
+            is_there = self.name in ALWAYS_THERE or table_open.exists(self.store, self.name)
+            self.table = tables.open_table(self.store, self.name) if is_there else None
+        # To look for the file of the next commit is far cheaper than to list the log, or another look for it.
+        elif self.checked - self.listed > LISTING_SECONDS or os.access(self._next, os.F_OK):
             try:
                 table_open.update(self.store, self.name, known)
             except DeltaError:
@@ -231,20 +230,6 @@ class NearTable:
         except FileNotFoundError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
-
-    def _exists(self) -> bool:
-        # A warehouse that was created without a schema gets its runs tables with the first batch.
-        return self.name in ALWAYS_THERE or table_open.exists(self.store, self.name)
-
-    def _may_be_newer(self, path: str) -> bool:
-        """Whether there may be a newer version: the version of the entry at this path, or a later one.
-
-        This looks only for the file of the next commit, which is far cheaper than listing the log. The log is
-        listed once _LISTING_SECONDS have passed since the last time.
-        """
-        if self.checked - self.listed > _LISTING_SECONDS:
-            return True
-        return os.access(path, os.F_OK)  # other ways to ask take longer than the rest of a look
 
     def _commit(self, version: int) -> str:
         return f"{self.store.table(self.name)}/_delta_log/{commit_name(version)}"

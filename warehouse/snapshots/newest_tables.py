@@ -15,7 +15,23 @@ from tidemark.warehouse.snapshots.quiet_logs import QuietLogs
 from tidemark.warehouse.snapshots.table_state import TableState
 
 
-class Tables(Protocol):
+class EventFiles(Protocol):
+    """Where the files of `events` are found."""
+
+    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
+        """The files of `events` that may have rows of these batches, at a version that has all of them.
+
+        removed   as in `list_events`
+        """
+
+    def list_events(self, removed: int) -> Sequence[DataFile]:
+        """The files of `events` at its newest version with no removal after the number `removed`.
+
+        DamagedWarehouse if that version is not kept any more.
+        """
+
+
+class Tables(EventFiles, Protocol):
     """The open tables. Not safe to share between threads without a lock, but for the files of `events`.
 
     state   the tables as they were when each was looked at last. If a look was interrupted, this is no state
@@ -51,18 +67,6 @@ class Tables(Protocol):
 
     def look_for_removed(self) -> None:
         """Takes the removals up to the newest version of `events`, if the warehouse may have removals."""
-
-    def event_files(self, batches: Sequence[BatchRange], removed: int) -> list[DataFile]:
-        """The files of `events` that may have rows of these batches, at a version that has all of them.
-
-        removed   as in `list_events`
-        """
-
-    def list_events(self, removed: int) -> Sequence[DataFile]:
-        """The files of `events` at its newest version with no removal after the number `removed`.
-
-        DamagedWarehouse if that version is not kept any more.
-        """
 
 
 def open_tables(store: Store) -> Tables:

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from tidemark.warehouse.delta.addresses import origin_of
 from tidemark.warehouse.delta.disk_cache import DiskCache
 from tidemark.warehouse.delta.round_trips import stores_at_once
-from tidemark.warehouse.errors import InputError, name_text, shortened, without_secrets
+from tidemark.warehouse.errors import InputError, name_text, one_of, shortened, without_secrets
 from tidemark.warehouse.snapshots.past import At, Versions, given_moment, opened
-from tidemark.warehouse.snapshots.same_batches import Duplicates, check_duplicates, tell_same_batches
+from tidemark.warehouse.snapshots.same_batches import DUPLICATES, Duplicates, tell_same_batches
 from tidemark.warehouse.snapshots.sites import Missing, SitesReader, naming, of_each
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
@@ -46,7 +46,7 @@ def opened_sites(
     by_name = _named(uris)
     options = _options_by_name(by_name, storage_options)
     moments = _moments(by_name, at)
-    check_duplicates(duplicates)
+    one_of("duplicates", duplicates, DUPLICATES)
 
     def site(name: str) -> SnapshotReader | Snapshot:
         with naming(name):
@@ -76,7 +76,6 @@ def _named(uris: Iterable[Address] | Mapping[str, Address]) -> dict[str, Address
 
 
 def _moments(names: Iterable[str], at: SitesAt | None) -> dict[str, At | Versions | None]:
-    """The moment at which each warehouse is opened."""
     if isinstance(at, Mapping):
         if set(at) != set(names) or not all(isinstance(own, Mapping) for own in at.values()):
             raise InputError(

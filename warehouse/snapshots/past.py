@@ -26,6 +26,7 @@ Cost: one opening of each table, a few entries of each log, and one listing of e
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -49,12 +50,12 @@ from tidemark.warehouse.events.purges import read_certificates
 from tidemark.warehouse.events.reader import BatchRange
 from tidemark.warehouse.events.removals import NONE, decided, voided
 from tidemark.warehouse.events.steps import read_planned_times
+from tidemark.warehouse.events.versions import FilesBefore, PastEvents
 from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.snapshots.needed import ALL
-from tidemark.warehouse.snapshots.past_tables import PastTables
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader, open_snapshot, steps_told
 from tidemark.warehouse.snapshots.table_state import TableState
@@ -137,7 +138,6 @@ class _Past:
     _logs: dict[str, LogOfTable] = field(default_factory=dict)
 
     def begin_at_time(self, moment_us: int) -> None:
-        """Takes a time; InputError if it is in the future."""
         now = now_us()
         if moment_us > now:
             raise InputError(
@@ -221,7 +221,7 @@ class _Past:
             events = self._events_with(state, runs)
             state, has_moved = self._with_removed(state, events, runs)
         told = steps_told(state) if state.lacks_steps(runs) else None
-        opened = PastTables(state, events)
+        opened = PastEvents(events, FilesBefore(state.store))
         self._check_age()
         self._check_files(state, opened)
         return Snapshot(state, opened, told)
@@ -273,16 +273,14 @@ class _Past:
     def _first_with(self, projection: Projection[Any], step: int) -> int:
         """The first version of a runs table that has the step; InputError if the log does not reach back."""
         name, versions = projection.runs_table, self._log(projection.runs_table).versions
-        low, high = versions.start, versions.stop - 1
-        while low < high:
-            middle = (low + high) // 2
-            table = open_directly(self.store, name, middle)
-            low, high = (
-                (low, middle) if run_tables.read_layout(table).last_step >= step else (middle + 1, high)
-            )
-        if low == versions.start and low > 0:
+
+        def last_step(version: int) -> int:
+            return run_tables.read_layout(open_directly(self.store, name, version)).last_step
+
+        first = versions.start + bisect_left(versions[:-1], step, key=last_step)
+        if first == versions.start and first > 0:
             self._is_gone(f"the log of {name} does not reach back to it")
-        return low
+        return first
 
     def _version(self, name: str) -> int:
         """The version of a table at the moment, -1 if there was no table; InputError for too short a log."""
@@ -324,8 +322,7 @@ class _Past:
                     f"{name} has changed at {_iso(log.time_us(version + 1))}, before the grace began"
                 )
 
-    def _check_files(self, state: TableState, opened: PastTables) -> None:
-        """InputError if a file is gone."""
+    def _check_files(self, state: TableState, opened: PastEvents) -> None:
         for name, paths in _files_of(state, opened):
             listed = self.store.filesystem().get_file_info(fs.FileSelector(name, True, True))
             there = {one.path for one in listed}
@@ -342,7 +339,7 @@ class _Past:
         )
 
 
-def _files_of(state: TableState, opened: PastTables) -> Iterator[tuple[str, list[str]]]:
+def _files_of(state: TableState, opened: PastEvents) -> Iterator[tuple[str, list[str]]]:
     """Tables with the paths of the files that a question may read."""
     for one in state.options.projections:
         found = state.files[one.runs_table]

@@ -22,7 +22,7 @@ from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.round_trips import at_once
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
-from tidemark.warehouse.errors import InputError, shortened
+from tidemark.warehouse.errors import InputError
 from tidemark.warehouse.events.reader import BULK, BatchRange
 from tidemark.warehouse.integrity.sealed_files import open_sealed
 
@@ -85,14 +85,6 @@ def tell_same_batches(
     if duplicates == "refuse":
         raise InputError(f"{text}{remedy}, or ask with duplicates='warn'.")
     _LOG.warning("%s%s.", text, remedy)
-
-
-def check_duplicates(duplicates: str) -> None:
-    """InputError for a value that is none of `Duplicates`."""
-    if duplicates not in DUPLICATES:
-        raise InputError(
-            f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}, got {shortened(duplicates)}."
-        )
 
 
 def _by_batch(files: Iterable[DataFile]) -> dict[BatchRange, list[DataFile]]:

@@ -23,7 +23,7 @@ from tidemark.warehouse.errors import (
     StoreUnavailable,
     SystemRefused,
     TidemarkError,
-    shortened,
+    one_of,
     without_secrets,
 )
 from tidemark.warehouse.os_errors import report_os_errors
@@ -33,9 +33,9 @@ from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.snapshots.needed import ALL, Needed
 from tidemark.warehouse.snapshots.quiet_logs import QuietLogs, united_logs
 from tidemark.warehouse.snapshots.silent_sites import LastRead, Silent
-from tidemark.warehouse.snapshots.site_contents import SitesContents
 from tidemark.warehouse.snapshots.snapshot import Snapshot
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
+from tidemark.warehouse.snapshots.system_tables import SitesContents
 from tidemark.warehouse.snapshots.views import (
     AnyView,
     CellsView,
@@ -176,10 +176,7 @@ class SitesReader:
     """
 
     def __init__(self, readers: Mapping[str, Site], missing: Missing = "error") -> None:
-        if missing not in MISSING:
-            raise InputError(
-                f"missing must be one of {', '.join(map(repr, MISSING))}, got {shortened(missing)}."
-            )
+        one_of("missing", missing, MISSING)
         self.readers = dict(readers)
         check_distinct(self.readers)
         self._waits = _wait(self.readers)
@@ -321,7 +318,6 @@ def _side_by_side(sites: Mapping[str, S], work: Callable[[tuple[str, S]], T]) ->
 
 
 def _wait(sites: Mapping[str, S]) -> bool:
-    """Whether a site waits for a store."""
     return any(site.store.files.takes_rounds for site in sites.values())
 
 
@@ -348,16 +344,11 @@ def check_distinct(sites: Mapping[str, Site]) -> None:
             )
 
 
-def _of_one(sites: Mapping[str, Any], what: str) -> InputError:
-    names = ", ".join(map(repr, sites))
-    return InputError(
-        f"{what} is asked of one warehouse, and these are {len(sites)}: {names}. Open one of them for it."
-    )
-
-
 def refuse_several(snapshot: AnySnapshot, what: str) -> None:
     """InputError if the snapshot is over several warehouses: `what` can be asked of one alone."""
-    if isinstance(snapshot, SitesReader):
-        raise _of_one(snapshot.readers, what)
-    if isinstance(snapshot, SitesSnapshot):
-        raise _of_one(snapshot.snapshots, what)
+    if isinstance(snapshot, (SitesReader, SitesSnapshot)):
+        sites = snapshot.readers if isinstance(snapshot, SitesReader) else snapshot.snapshots
+        names = ", ".join(map(repr, sites))
+        raise InputError(
+            f"{what} is asked of one warehouse, and these are {len(sites)}: {names}. Open one of them for it."
+        )

@@ -39,7 +39,7 @@ from tidemark.warehouse.snapshots.facts import facts_of
 from tidemark.warehouse.snapshots.kept_rows import KeptRows, read_kept, waiting_of
 from tidemark.warehouse.snapshots.late_summaries import late_keys, late_rows
 from tidemark.warehouse.snapshots.needed import Needed
-from tidemark.warehouse.snapshots.newest_tables import Tables
+from tidemark.warehouse.snapshots.newest_tables import EventFiles
 from tidemark.warehouse.snapshots.quiet_logs import NO_LOGS, QuietLogs
 from tidemark.warehouse.snapshots.system_tables import Contents
 from tidemark.warehouse.snapshots.table_state import TableState
@@ -54,12 +54,12 @@ class Snapshot:
     """A warehouse at one moment: later loads, merges and maintenance do not change it.
 
     state    the files of its tables
-    tables   where the files of `events` are found
+    events   where the files of `events` are found
     told     which steps its tables have, if one lacks steps that another has
     """
 
     state: TableState
-    tables: Tables
+    events: EventFiles
     told: StepsTold | None = None
     _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
@@ -111,11 +111,11 @@ class Snapshot:
 
         The batches were live at this moment or before it, so at that version none of their rows was removed.
         """
-        return self.tables.event_files(batches, self.state.removed.before(batches))
+        return self.events.event_files(batches, self.state.removed.before(batches))
 
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version with no removal after this moment."""
-        return self.tables.list_events(self.state.removed.number)
+        return self.events.list_events(self.state.removed.number)
 
     def table(self, name: str) -> DeltaTable | None:
         """A runs table, the steps or the ledger; None if it does not exist."""
@@ -203,15 +203,12 @@ class Snapshot:
         columns = [key.name for key in view.projection.keys]
         return self.keys_view(columns, last_step=view.last_step)
 
-    def marks(self, projection: Projection[Any]) -> tuple[Any, ...]:
-        """The marks of every run of the projection; those that an earlier snapshot read are kept."""
-        return self._marks_of(projection, frozenset())
-
     def marks_with_rows(self, projection: Projection[Any]) -> tuple[Any, ...]:
         """As `marks`, without the runs of which no row is left: their files may still have some."""
-        return self._marks_of(projection, self.state.emptied(projection.runs_table))
+        return self.marks(projection, self.state.emptied(projection.runs_table))
 
-    def _marks_of(self, projection: Projection[Any], without: Set[Run]) -> tuple[Any, ...]:
+    def marks(self, projection: Projection[Any], without: Set[Run] = frozenset()) -> tuple[Any, ...]:
+        """The marks of every other run of the projection; those that an earlier snapshot read are kept."""
         table, root, parts = self.state.files[projection.runs_table], projection.runs_table, self.state.parts
         previous, current = parts.marks.get(root, {}), {}
         for run in table.layout.runs:
@@ -245,7 +242,6 @@ class Snapshot:
         return known[1]
 
     def _removals(self, projection: Projection[Any], last_step: int | None = None) -> dict[str, Any]:
-        """The fields of a view about the rows that left."""
         shown = self.state.removed_of(projection.runs_table)
         return {"kept": self.kept(projection, last_step), "is_behind": shown != self.state.removed.number}
 
@@ -289,7 +285,7 @@ class Snapshot:
             steps=state.step_rows,
             runs=tuple((one.title, state.files[one.runs_table].runs) for one in self.options.projections),
             emptied={one.title: state.emptied(one.runs_table) for one in self.options.projections},
-            tables=self.tables,
+            events=self.events,
             removed=state.removed.number,
         )
 

@@ -47,10 +47,8 @@ class SnapshotReader:
     def __init__(self, store: Store) -> None:
         self.store, self._tables = store, open_tables(store)
         self._snapshot = Snapshot(self._tables.state, self._tables)
-        self._whole: tuple[TableState | None, Sequence[str]] = (
-            None,
-            (),
-        )  # what was compared, and lacks nothing
+        # What was compared, and lacks nothing.
+        self._whole: tuple[TableState | None, Sequence[str]] = (None, ())
         found = self._tables.state.files
         self._settle([name for name in ALL.runs_tables(self.options) if name in found])
 
@@ -91,10 +89,7 @@ class SnapshotReader:
         return self._tables.quiet(needed, self._snapshot.state)
 
     def refresh_options(self, *, max_age: float) -> bool:
-        """Looks for newer options and columns alone; returns whether there were any.
-
-        max_age   they are not looked for if the last look for them was less than so many seconds ago
-        """
+        """Looks for newer options and columns alone, `max_age` as in `refresh`; whether there were any."""
         before = self.options
         self._tables.look_for_options(max_age)
         return self.options is not before
@@ -117,10 +112,7 @@ class SnapshotReader:
         return self._snapshot
 
     def current(self, needed: Needed = ALL) -> Snapshot:
-        """The snapshot as of the last refresh, of which the needed parts may be asked.
-
-        Their tables are looked at if they were not yet.
-        """
+        """The snapshot as of the last refresh; tables of needed parts are looked at if they were not yet."""
         names, known = needed.runs_tables(self.options), self._snapshot.state
         if known.options is not self.options or any(name not in known.files for name in names):
             self.refresh(needed)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -39,7 +39,7 @@ from tidemark.warehouse.memory_cache import is_same
 from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS
 from tidemark.warehouse.settings.options import Options
-from tidemark.warehouse.snapshots.newest_tables import Tables
+from tidemark.warehouse.snapshots.newest_tables import EventFiles
 from tidemark.warehouse.snapshots.table_state import TableFiles
 
 PARTS = ("history", "live")
@@ -54,8 +54,8 @@ class Contents:
     nothing is loaded. `steps` are the rows of the table `steps`, including the plans that are not loaded yet.
     `runs` has the files of each run, by title of the projection: every measure, then the key. `emptied` has
     those of them that count as runs without rows, since all of their rows have left.
-    `removed` is the newest removal by this moment. `tables` lists the files of `events` at the newest version
-    with no removal after a number; `files` are those that were listed, if they shall stay.
+    `removed` is the newest removal by this moment. `events` lists the files of that table at its newest
+    version with no removal after a number; `files` are those that were listed, if they shall stay.
     """
 
     store: Store
@@ -67,7 +67,7 @@ class Contents:
     steps: pa.Table
     runs: tuple[tuple[str, Mapping[Run, Sequence[DataFile]]], ...]
     emptied: Mapping[str, Set[Run]]
-    tables: Tables = field(compare=False, repr=False)
+    events: EventFiles = field(compare=False, repr=False)
     removed: int = NONE
     files: Sequence[DataFile] | None = field(default=None, compare=False, repr=False)
     # What readers made of these contents, by its name: it is kept as long as they are.
@@ -92,7 +92,7 @@ class Contents:
 
     def list_events(self) -> Sequence[DataFile]:
         """The files of `events` at its newest version with no removal after this moment."""
-        return self.tables.list_events(self.removed) if self.files is None else self.files
+        return self.events.list_events(self.removed) if self.files is None else self.files
 
     def listed(self) -> Contents:
         """These contents with the files that `list_events` has now: the same object until it has others.
@@ -162,10 +162,7 @@ class Contents:
         return rows_of_files(self.store, columns or self.columns, self.file_shares("live"))
 
     def event_files(self, ranges: Sequence[BatchRange]) -> list[DataFile]:
-        """The files of `events` that may hold rows of visible ranges.
-
-        DamagedWarehouse unless `events` has all rows of the ranges.
-        """
+        """The files of `events` that may hold rows of these ranges; DamagedWarehouse if it lacks some."""
         return self._complete(self.list_events(), ranges)
 
     def visible_files(self, part: str = EVENTS) -> tuple[VisibleFile, ...]:
@@ -215,6 +212,31 @@ class Contents:
 
     def _ranges(self, part: str) -> tuple[BatchRange, ...]:
         return {"history": self.history, "live": self.live, "events": self.history + self.live}[part]
+
+
+@dataclass(frozen=True, slots=True)
+class SitesContents:
+    """What scans ask of `Contents`, of several warehouses, which have these options together."""
+
+    options: Options
+    sites: tuple[Contents, ...]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """See `Contents.columns`: the columns that all warehouses have with one type."""
+        return {**SYSTEM_COLUMNS, **dict(self.options.columns)}
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """See `Contents.stores`."""
+        return tuple(site.store for site in self.sites)
+
+    def located_files(self) -> Sequence[tuple[Store, VisibleFile]]:
+        """See `Contents.located_files`."""
+        return [one for site in self.sites for one in site.located_files()]
+
+
+AnyContents: TypeAlias = Contents | SitesContents
 
 
 def rows_of_files(

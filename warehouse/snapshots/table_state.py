@@ -206,8 +206,7 @@ class TableState:
     def net_of(self, runs_table: str) -> int:
         """The newest removal that a run of a table is without; NONE if it has no runs, or is damaged."""
         try:
-            nets = [run_tables.net_of(files[0].path) for files in self.files[runs_table].runs.values()]
-            return max(nets, default=NONE)
+            return max(run_tables.nets_of(self.files[runs_table].runs).values(), default=NONE)
         except DamagedWarehouse:  # told by the view that reads the table
             return NONE
 

@@ -241,7 +241,6 @@ def united(
 
 
 def _emptied(view: V) -> V:
-    """The view without its rows."""
     live: dict[str, Any] = {"live": ()} if hasattr(view, "live") else {}
     emptied: V = replace(view, runs=(), batches=(), live_counts={}, kept=None, **live)
     return emptied
