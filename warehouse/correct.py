@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
@@ -22,9 +22,9 @@ from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.delta import tables
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, name_text, shortened
-from tidemark.warehouse.execution.executors import Input, LocalExecutor
+from tidemark.warehouse.execution.arrow_inputs import arrow_rows
+from tidemark.warehouse.execution.executors import Input, LocalInput
 from tidemark.warehouse.ingest.append_rows import GivenBatch
-from tidemark.warehouse.ingest.private_rows import StoredTokens
 from tidemark.warehouse.ingest.row_filter import ALL_OR_NOTHING, DEFAULT_AHEAD, latest_time
 from tidemark.warehouse.load import bulk_batch, unloads
 from tidemark.warehouse.os_errors import report_os_errors
@@ -118,30 +118,22 @@ def correct(  # noqa: PLR0913  what comes, what leaves, and how it is found
         if not work.options.columns:
             raise InputError("the warehouse has no columns before its first batch. Load rows first.")
         within, asked = given_conditions(work.options, where, between)
-        given = _given(work, rows, before, columns, changes)
+        new, old = _given(work, rows, before, columns, changes)
         times = unloads(work.store, tables.open_table(work.store, EVENTS), batch)
         row_filter = replace(ALL_OR_NOTHING, latest=latest_time(plain(ahead)))
         coming = Coming.of(
-            GivenBatch(given.rows, bulk_batch(batch, times), row_filter),
-            given.old,
+            GivenBatch(new, bulk_batch(batch, times), row_filter),
+            old,
             dict(work.options.columns),
             identifies=columns is not None,
             inserts=missing == "insert",
             time=EventTime.of(work.options),
         )
         coming.given.check_columns(work.options)
-        batches = None if given.old.num_rows else ()  # nothing is read if nothing leaves
+        batches = None if old.num_rows else ()  # nothing is read if nothing leaves
         condition = all_of(within, coming.values, asked)
         wanted = Wanted("correct", batches, condition, None, coming, may_keep=True)
         return remove(work, wanted, began, dry_run=dry_run)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The new rows, and the rows to find."""
-
-    rows: Input
-    old: pa.RecordBatch
 
 
 def _columns(on: str | Sequence[str] | None) -> list[str] | None:
@@ -165,15 +157,17 @@ def _check_given(rows: Any, before: Any, on: Sequence[str] | None, changes: Any)
         )
 
 
-def _given(work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes: Any) -> _Given:
+def _given(
+    work: Work, rows: Any, before: Any, on: Sequence[str] | None, changes: Any
+) -> tuple[Input, pa.RecordBatch]:
+    """The new rows, and the rows to find."""
     if changes is not None:
         came, gone = net_changes(work, changes)
-        stored = LocalExecutor(work.store.tuning).input(came)
-        return _Given(StoredTokens(stored, work.options.fingerprint), gone)
+        return LocalInput(arrow_rows(came, work.store.tuning), work.options.fingerprint), gone
     if isinstance(rows, pa.RecordBatchReader):
         rows = rows.read_all()  # they are read more than once
     names = [name for name, _ in work.options.columns]
     if on is not None:
-        return _Given(given_input(work, rows), rows_of(work, rows, "rows", on))
+        return given_input(work, rows), rows_of(work, rows, "rows", on)
     old = rows_of(work, before, "before", names)
-    return _Given(given_input(work, pa.Table.from_batches([old.slice(0, 0)]) if rows is None else rows), old)
+    return given_input(work, pa.Table.from_batches([old.slice(0, 0)]) if rows is None else rows), old

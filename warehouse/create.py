@@ -35,7 +35,6 @@ from tidemark.warehouse.private.secrets import REVEAL, named_fingerprint, secret
 from tidemark.warehouse.runs import run_tables
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.allowed_columns import SYSTEM_COLUMNS, check_folders
-from tidemark.warehouse.settings.features import PRIVATE
 from tidemark.warehouse.settings.given_options import default_of, fields_of, parse_options
 from tidemark.warehouse.settings.option_kinds import KINDS
 from tidemark.warehouse.settings.options import Options, read_options
@@ -103,8 +102,7 @@ def create(
         _check_no_other_files(store)
         options = _with_defaults(asked)
         if options.private:
-            known = {**options.features, PRIVATE: features.KNOWN[PRIVATE]}
-            options = replace(options, fingerprint=fingerprint or "", features=known)
+            options = replace(options, fingerprint=fingerprint or "").with_feature(features.PRIVATE)
         options.companions.known_kinds()  # one that is not registered is refused
         KeyPromise.of(options).check()
         check_conditional_puts(store)
@@ -219,7 +217,7 @@ def _with_defaults(given: dict[str, Any]) -> Options:
         stored["tick"] = None
     options = Options(**fields_of(stored))
     if options.index_columns:
-        options = replace(options, features={features.INDEX: features.KNOWN[features.INDEX]})
+        options = options.with_feature(features.INDEX)
     options.check_retention()
     return options
 

@@ -25,8 +25,6 @@ from tidemark.warehouse.columns.moments import first_us
 from tidemark.warehouse.columns.scalars import plain
 from tidemark.warehouse.columns.ticks import TickGrid, from_epoch_us, now_us
 from tidemark.warehouse.delta import tables
-from tidemark.warehouse.delta.changes import NewProperties
-from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS
 from tidemark.warehouse.errors import InputError, shortened
@@ -36,7 +34,8 @@ from tidemark.warehouse.removals.conditions import BeforeTick
 from tidemark.warehouse.removals.reports import RemovalReport
 from tidemark.warehouse.removals.rows_to_remove import Wanted
 from tidemark.warehouse.remove import remove, work_on
-from tidemark.warehouse.settings.options import Options, read_options
+from tidemark.warehouse.settings.alterations import change_options
+from tidemark.warehouse.settings.options import Options
 from tidemark.warehouse.sizes import Tuning
 
 if TYPE_CHECKING:
@@ -91,7 +90,11 @@ def expire(
         if grid is None:
             raise InputError("this warehouse has no time column, so its rows have no age and cannot expire.")
         horizon = _horizon(work.options, grid, before)
-        is_raised = not dry_run and not _is_done(store, request) and _raise(store, horizon)
+
+        def raised(options: Options) -> Options:
+            return replace(options, horizon=_at_least(options, horizon))
+
+        is_raised = not dry_run and not _is_done(store, request) and change_options(store, raised)
         work.reached("horizon raised")
         if work.options.columns:
             wanted = Wanted("expire", None, BeforeTick(horizon), request)
@@ -145,14 +148,3 @@ def _is_done(store: Store, request: str | None) -> bool:
     if request is None:
         return False
     return removed_at(store, tables.open_table(store, EVENTS)).of_request(request) is not None
-
-
-def _raise(store: Store, horizon: int) -> bool:
-    """Commits the horizon unless `events` has it, or a later one; whether it did."""
-    race = Race(store, EVENTS)
-    while True:
-        options = read_options(store, race.table)
-        if _at_least(options, horizon) == options.horizon:
-            return False
-        if race.change(NewProperties(replace(options, horizon=horizon).properties())):
-            return True

@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from tidemark.warehouse.columns.ticks import parse_grace
 from tidemark.warehouse.delta import own_files, table_open, tables
-from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import EVENTS, LEDGER, REMOVALS, REMOVED, STEPS
@@ -77,7 +76,8 @@ from tidemark.warehouse.removals.rows_to_remove import (
 )
 from tidemark.warehouse.removals.select import Selected, select
 from tidemark.warehouse.removals.value_ranges import EventTime
-from tidemark.warehouse.settings.features import KNOWN, SIGNED
+from tidemark.warehouse.settings.alterations import change_options
+from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import read_options
 from tidemark.warehouse.sizes import Tuning
 from tidemark.warehouse.work import Work
@@ -328,7 +328,9 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
     asked = work.options.names
     tables.open_ahead(work.store, LEDGER, STEPS, *(one.runs_table for one in work.options.projections))
     for _ in range(_TRIES):
-        work = _settled(work)
+        account(work)
+        ensure_caught_up(work)
+        work = replace(work, options=read_options(work.store))
         if work.options.names != asked:
             raise Contended(
                 "columns were renamed, or a secret was rotated, since the call began. Nothing was removed: "
@@ -344,13 +346,6 @@ def _removed(work: Work, wanted: Wanted) -> RemovalReport:
         f"others changed the table events {_TRIES} times while rows were selected. Nothing was removed: run "
         "it again when they are done."
     )
-
-
-def _settled(work: Work) -> Work:
-    """The work with the options as they are once all steps are loaded, and all batches accounted for."""
-    account(work)
-    ensure_caught_up(work)
-    return replace(work, options=read_options(work.store))
 
 
 def _done_before(work: Work, finished: Finished, wanted: Wanted) -> Removal | None:
@@ -381,7 +376,6 @@ class _Found:
 
     @property
     def new_files(self) -> list[ReplacedFile]:
-        """The files of the rows that come."""
         return [ReplacedFile(None, one) for one in self.new.files] if self.new is not None else []
 
 
@@ -459,7 +453,6 @@ def _place_of(work: Work, new: Written) -> RemovedPart:
 
 
 def _has_records(store: Store) -> bool:
-    """Whether there is a record of a removal."""
     is_there = table_open.exists(store, REMOVALS)
     return is_there and bool(removals.read_removals(store, tables.open_table(store, REMOVALS)))
 
@@ -485,9 +478,5 @@ def _made_signed(work: Work) -> DeltaTable:
     store, grace = work.store, work.options.grace_us
     tables.create(store, REMOVALS, removals.SCHEMA, grace_us=grace)
     tables.create(store, REMOVED, removed_rows.SCHEMA, grace_us=grace)
-    race = Race(store, EVENTS)
-    while SIGNED not in (options := read_options(store, race.table)).features:
-        signed = replace(options, features={**options.features, SIGNED: KNOWN[SIGNED]})
-        if race.change(NewProperties(signed.properties())):
-            break
+    change_options(store, lambda options: options.with_feature(SIGNED))
     return tables.open_table(store, REMOVALS)

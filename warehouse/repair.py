@@ -25,10 +25,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidemark.warehouse.delta import data_files, idle_tables, table_open, tables
-from tidemark.warehouse.delta.changes import NewProperties
 from tidemark.warehouse.delta.data_files import DataFile
 from tidemark.warehouse.delta.log_repair import bare_checkpoint, follow_checkpoint, unreadable
-from tidemark.warehouse.delta.races import Race
 from tidemark.warehouse.delta.store import Store
 from tidemark.warehouse.delta.table_names import (
     EVENTS,
@@ -52,6 +50,7 @@ from tidemark.warehouse.os_errors import report_os_errors
 from tidemark.warehouse.repairs import contents, ledger, plans, removed_parts, runs
 from tidemark.warehouse.runs.levels import Layout
 from tidemark.warehouse.runs.run_tables import net_of
+from tidemark.warehouse.settings.alterations import change_options
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.sizes import Tuning
@@ -152,7 +151,6 @@ def _options(store: Store) -> Options:
 
 
 def _faults_of_purges(store: Store) -> list[str]:
-    """What is wrong with the certificates of purges."""
     try:
         purges.read_certificates(store)
     except (DamagedWarehouse, FileNotFoundError) as error:
@@ -353,20 +351,16 @@ class _Repair:
                 self._act(f"steps: {unaccounted.named(lost)} become step {len(left)}")
             if not self.dry_run:
                 if lost:
-                    self._refuse_questions(len(left))
+                    # Until the step is planned, its rows are in `events` alone: readers refuse to answer.
+                    begun = {STEPS: len(left)}
+                    change_options(
+                        self.work.store,
+                        lambda options: replace(options, built_from={**options.built_from, **begun}),
+                    )
                 if parts is not None:
                     replace_records(self.work.store, parts.moved)
                 plans.rewrite(self.work.store, damage)
         return left, lost
-
-    def _refuse_questions(self, step: int) -> None:
-        """Until the step is planned, its rows are in no table but `events`: readers refuse to answer."""
-        race = Race(self.work.store, EVENTS)
-        while True:
-            options = read_options(self.work.store, race.table)
-            marked = replace(options, built_from={**options.built_from, STEPS: step})
-            if marked == options or race.change(NewProperties(marked.properties())):
-                return
 
     def _runs(self, left: list[StepPlan]) -> None:
         for projection in self.work.options.projections:

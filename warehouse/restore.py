@@ -135,7 +135,6 @@ def restore(
 
 
 def _check_not_purged(store: Store, wanted: Sequence[Removal]) -> None:
-    """InputError if the rows of one of these were purged."""
     purged = purged_up_to(store)
     gone = next((one.number for one in wanted if one.number <= purged), None)
     if gone is not None:
@@ -190,7 +189,6 @@ class _RemovedRows(ArrowRows):
 
     @property
     def tokens_of(self) -> str:
-        """See `ArrowRows.tokens_of`."""
         return self.options.fingerprint
 
     def check(self) -> None:
@@ -228,10 +226,9 @@ class _RemovedRows(ArrowRows):
     def _of_file(self, file: ReplacedFile) -> Iterator[pa.RecordBatch]:
         if file.old is None:
             return  # rows that came by a correction: none left
-        old = _hashes(self.store, file.old, None)
-        names = list(old.names)
-        new = None if file.new is None else _hashes(self.store, file.new.path, names).hashes
-        gone, start = gone_rows(old.hashes, new), 0
+        old, names = _hashes(self.store, file.old)
+        new = None if file.new is None else _hashes(self.store, file.new.path, names or ())[0]
+        gone, start = gone_rows(old, new), 0
         with open_sealed(self.store.filesystem(), f"{EVENTS}/{file.old}", checksums=True) as opened:
             for group in range(opened.metadata.num_row_groups):
                 rows = opened.metadata.row_group(group).num_rows
@@ -244,21 +241,17 @@ class _RemovedRows(ArrowRows):
                     yield from with_columns_of(self.schema, own).combine_chunks().to_batches()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hashed:
-    names: Sequence[str]
-    hashes: NDArray[np.uint64]
-
-
-def _hashes(store: Store, path: str, names: Sequence[str] | None) -> _Hashed:
-    """The hash of each row of a file of `events`, over these columns, by default all that it has."""
+def _hashes(
+    store: Store, path: str, names: Sequence[str] | None = None
+) -> tuple[NDArray[np.uint64], Sequence[str] | None]:
+    """The hash of each row of a file of `events` over these columns, by default all; and the columns."""
     found = []
     with open_sealed(store.filesystem(), f"{EVENTS}/{path}", checksums=True) as file:
         for group in range(file.metadata.num_row_groups):
             rows = with_plain_types(file.read_group(group, names)).combine_chunks()
             names = rows.column_names
             found += [row_hashes(batch) for batch in rows.to_batches()]
-    return _Hashed(names or (), np.concatenate(found) if found else np.empty(0, np.uint64))
+    return np.concatenate(found) if found else np.empty(0, np.uint64), names
 
 
 def gone_rows(old: NDArray[np.uint64], new: NDArray[np.uint64] | None) -> NDArray[np.bool_]:

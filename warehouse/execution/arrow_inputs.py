@@ -87,14 +87,11 @@ def are_paths(given: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _TableRows(ArrowRows):
-    """The rows of a table."""
-
     schema: pa.Schema
     table: pa.Table
     batch_rows: int
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`."""
         return iter(self.table.to_batches(max_chunksize=self.batch_rows))
 
 
@@ -107,7 +104,6 @@ class _ReaderRows(ArrowRows):
     batch_rows: int
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`. The iterator of a second call raises InputError."""
         if not self.unread:
             raise InputError(
                 "the rows of a RecordBatchReader are needed a second time, and a reader can be read once. "
@@ -133,7 +129,6 @@ class _StreamedRows(ArrowRows):
     counts: set[int] = field(default_factory=set)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`; InputError if the object gave another number of rows before."""
         count, stream = 0, self.unread.pop() if self.unread else _opened(self.given)
         for batch in _bounded(stream, self.batch_rows, self.given):
             count += batch.num_rows
@@ -192,14 +187,11 @@ def parquet_rows(paths: list[Path], tuning: Tuning = DEFAULT) -> ArrowRows:
 
 @dataclass(frozen=True, slots=True)
 class _ParquetRows(ArrowRows):
-    """The rows of Parquet files."""
-
     schema: pa.Schema
     paths: list[Path]
     tuning: Tuning
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """See `ArrowRows.read`."""
         for path in self.paths:
             with report_unreadable_input(path), _open_parquet(path) as file:
                 yield from file.iter_batches(_rows_per_batch(file.metadata, self.tuning))
@@ -221,10 +213,7 @@ def check_same_columns(types: Mapping[str, Mapping[str, str]]) -> None:
 
 @contextmanager
 def report_unreadable_input(path: Path) -> Iterator[None]:
-    """Raises an error that names the input file, where reading it fails inside.
-
-    SystemRefused if the operating system refused, InputError otherwise.
-    """
+    """SystemRefused or InputError, which names the input file, where reading it fails inside."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:

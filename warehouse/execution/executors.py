@@ -117,22 +117,11 @@ class LocalExecutor:
     """Runs tasks in threads of this process. Memory: that of AT_ONCE tasks."""
 
     tuning: Tuning = DEFAULT
-
-    @property
-    def cores(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def in_process(self) -> bool:
-        """Yes."""
-        return True
+    cores: ClassVar[int] = 1
+    in_process: ClassVar[bool] = True
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
-        """Runs each task once. When one fails, those that have not begun are left out.
-
-        If each task sorts only a few rows, they run one after the other, without threads.
-        """
+        """Runs each task once. When one fails, those that have not begun are left out."""
         with closing(self.each(tasks)) as results:
             return [*results]
 
@@ -155,19 +144,16 @@ class LocalExecutor:
 
     def input(self, rows: Any) -> Input:
         """Arrow data or Parquet files: see `arrow_inputs.arrow_rows`."""
-        return LocalInput(arrow_rows(rows, self.tuning))
+        given = arrow_rows(rows, self.tuning)
+        return LocalInput(given, given.tokens_of)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalInput:
-    """Rows in this process: one partition."""
+    """Rows in this process: one partition; `tokens_of` as in `Input`."""
 
     rows: ArrowRows
-
-    @property
-    def tokens_of(self) -> str:
-        """See `Input.tokens_of`."""
-        return self.rows.tokens_of
+    tokens_of: str = ""
 
     def fields(self, *excluded: str) -> list[Field]:
         """All columns except the excluded ones, as Delta fields."""
@@ -184,6 +170,7 @@ class SparkExecutor:
     """Runs each task in a Spark task of its own."""
 
     spark: SparkSession
+    in_process: ClassVar[bool] = False
 
     @property
     def cores(self) -> int:
@@ -192,11 +179,6 @@ class SparkExecutor:
             return int(self.spark.sparkContext.defaultParallelism)
         except Exception:  # noqa: BLE001  a Spark Connect session has no context
             return 8
-
-    @property
-    def in_process(self) -> bool:
-        """No."""
-        return False
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Runs each task in a Spark task; a TidemarkError of a task is raised here with the same class."""
@@ -259,10 +241,7 @@ class SparkInput:
 
 
 def _estimated_bytes(frame: DataFrame) -> int | None:
-    """The size of the rows as Spark's optimizer estimates it, seldom too small; None where it is hidden.
-
-    A Spark Connect session hides it.
-    """
+    """The size of the rows as Spark estimates it, seldom too small; None of Spark Connect, which hides it."""
     plan = getattr(frame, "_jdf", None)
     return None if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 

@@ -232,7 +232,6 @@ def _visible(folder: str, entries: Sequence[tuple[str, bool]]) -> list[str]:
 
 
 def _check_distinct(files: Sequence[str], places: Places) -> None:
-    """InputError if a file is there twice."""
     seen: dict[str, str] = {}
     for file in files:
         real = places.real(file)

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -154,12 +153,7 @@ def sampler_of(options: Options) -> RowSampler:
 
 @dataclass(frozen=True, slots=True)
 class JoinFiles:
-    """Writes the rows of several files of `events` into one file.
-
-    schema   that of the new file
-    paths    relative to the table
-    tokens   newer tokens that the rows get, or None
-    """
+    """Writes the rows of files of `events`, by paths in the table, into one, with newer tokens if given."""
 
     store: Store
     schema: pa.Schema
@@ -209,15 +203,13 @@ class RowFile:
     def __enter__(self) -> RowFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: Any) -> None:
         if kind is None:
             self._flush()
         if self._writer is not None:
             if kind is None and (told := self._origins.finish()) is not None:
                 self._writer.add_text(origins.KEY, told.to_text(self._path))
-            self._writer.__exit__(kind, error, trace)
+            self._writer.__exit__(kind, *raised)
             self._size = self._writer.size
 
     @property

@@ -85,22 +85,6 @@ class TokenRows:
         return self.rows.each(names, MakeTokens(places, self.secret, task, raw))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTokens:
-    """An input whose rows have tokens already, of the secret with the fingerprint `tokens_of`."""
-
-    rows: Input
-    tokens_of: str
-
-    def fields(self, *excluded: str) -> list[Field]:
-        """See `Input.fields`."""
-        return self.rows.fields(*excluded)
-
-    def each(self, names: Sequence[str], task: RowsTask) -> list[Any]:
-        """See `Input.each`."""
-        return self.rows.each(names, task)
-
-
 def check_current(rows: Input, options: Options) -> None:
     """Contended if the rows have tokens of another secret than the warehouse: it was rotated meanwhile."""
     if rows.tokens_of != options.fingerprint:

@@ -35,11 +35,10 @@ def widen(work: Work, types: Mapping[str, str]) -> None:
 
 def with_types(schema: Schema, types: Mapping[str, str]) -> Schema:
     """The schema with other types of some columns, Delta's names by the columns'."""
+    kinds = {name: PrimitiveType(kind) for name, kind in types.items()}
     return Schema(
         [
-            Field(one.name, PrimitiveType(types[one.name]), nullable=one.nullable, metadata=one.metadata)
-            if one.name in types
-            else one
+            Field(one.name, kinds.get(one.name, one.type), nullable=one.nullable, metadata=one.metadata)
             for one in schema.fields
         ]
     )

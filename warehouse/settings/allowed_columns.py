@@ -69,10 +69,7 @@ def is_unicode(text: str) -> bool:
 
 
 def check_role(role: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """InputError if a column of the role is missing or has a wrong type.
-
-    `role` is an option's name, `names` are its columns.
-    """
+    """InputError if a column of the role, which is an option's name, is missing or has a wrong type."""
     for name in names:
         if name not in columns:
             raise InputError(

@@ -7,6 +7,7 @@
     widened    columns that get a wider type
 
 If there is nothing to change, they return the given options, so that a call which is repeated ends.
+`change_options` commits what such a function returns.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from typing import Any
 
 from tidemark.option_table import OPTIONS, SETTINGS
 from tidemark.warehouse.columns.column_types import find_column_type, is_wider, sql_column_type
-from tidemark.warehouse.delta.table_names import group_folder, index_runs_table, runs_table
+from tidemark.warehouse.delta.changes import NewProperties
+from tidemark.warehouse.delta.races import Race
+from tidemark.warehouse.delta.store import Store
+from tidemark.warehouse.delta.table_names import EVENTS, group_folder, index_runs_table, runs_table
 from tidemark.warehouse.errors import InputError, shortened
 from tidemark.warehouse.settings import features
 from tidemark.warehouse.settings.allowed_columns import check_folders
 from tidemark.warehouse.settings.given_options import Columns, columns_of_key, fields_of, parse_options
 from tidemark.warehouse.settings.option_kinds import KINDS
-from tidemark.warehouse.settings.options import Options
+from tidemark.warehouse.settings.options import Options, read_options
 from tidemark.warehouse.settings.renames import new_names, renamed
 
 
@@ -146,9 +150,7 @@ def declared(options: Options, asked: Asked, newest_step: Callable[[], int]) -> 
     if wanted.kappa != options.kappa:
         wanted = replace(wanted, least_kappa=min(options.smallest_kappa, wanted.kappa))
     if (wanted.eps, wanted.key_eps) != (options.eps, options.key_eps):
-        wanted = replace(
-            wanted, features={**beside, features.CHANGED_EPS: features.KNOWN[features.CHANGED_EPS]}
-        )
+        wanted = wanted.with_feature(features.CHANGED_EPS)
     stored_of = wanted.names.stored_of
     folders = [*wanted.key_names, *wanted.index_columns]
     check_folders(stored_of(wanted.measure_names), map(stored_of, folders))
@@ -221,7 +223,6 @@ def _index_of(given: Any) -> Columns:
 
 
 def _check_new_index(options: Options, columns: Columns) -> None:
-    """InputError if the column has another index."""
     for on, *beside in options.index_columns:
         if on == columns[0]:
             has = f"includes {', '.join(beside)}" if beside else "includes no columns"
@@ -255,13 +256,11 @@ def with_added_columns(options: Options, names: Iterable[str], now_us: int) -> O
         taken.append(stored)
         if stored != name:
             own_names[name] = [stored]
-    feature = {features.ADDED_COLUMNS: features.KNOWN[features.ADDED_COLUMNS]}
     return replace(
         options,
         added_columns={**options.added_columns, **new},
         earlier_names={**options.earlier_names, **own_names},
-        features={**options.features, **feature},
-    )
+    ).with_feature(features.ADDED_COLUMNS)
 
 
 def wider_types(options: Options, types: Mapping[str, str]) -> dict[str, str]:
@@ -322,6 +321,15 @@ def changed_properties(before: Options, after: Options) -> dict[str, str]:
     return {**{name: json.dumps({}) for name in before.properties() if name not in new}, **new}
 
 
+def change_options(store: Store, wanted: Callable[[Options], Options]) -> bool:
+    """Commits the options that are wanted in place of the present ones; False if these are the same."""
+    race = Race(store, EVENTS)
+    while (new := wanted(options := read_options(store, race.table))) != options:
+        if race.change(NewProperties(changed_properties(options, new))):
+            return True
+    return False
+
+
 def _check_was_dropped(options: Options, what: str, table: str) -> None:
     """InputError unless the part to be dropped was there, and an earlier call dropped it."""
     if any(name == table or (table.endswith("/") and name.startswith(table)) for name in options.dropped):
@@ -358,7 +366,6 @@ def _types_by_name(widen: Any) -> dict[str, str]:
 
 
 def _folder(options: Options, columns: Columns) -> str:
-    """The folder of a key with these columns."""
     return group_folder(options.names.stored_of(columns))
 
 

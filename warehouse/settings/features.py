@@ -48,10 +48,7 @@ def are_valid(features: Any) -> bool:
 
 
 def describe_unknown(features: Mapping[str, str]) -> str | None:
-    """The features that this version does not know, and the first version that knows them all, as text.
-
-    None if this version knows all of them.
-    """
+    """The unknown features, and the first version that knows them all, as text; None if all are known."""
     unknown = {name: version for name, version in features.items() if name not in KNOWN}
     if not unknown:
         return None

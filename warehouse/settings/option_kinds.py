@@ -59,8 +59,8 @@ def _repeats(names: list[str]) -> bool:
     return len({name.lower() for name in names}) < len(names)
 
 
-class _Measures(Kind):
-    def parse(self, given: Any) -> list[Any]:
+class _Names(Kind):
+    def parse(self, given: Any) -> Any:
         """A list of names from a name or names; anything else becomes its only item, for the check."""
         return list(given) if is_sequence(given) else [given]
 
@@ -75,9 +75,9 @@ class _Measures(Kind):
         check_names(stored, option.name)
 
     def as_field(self, stored: Any) -> tuple[str, ...]:
-        return tuple(stored)
+        return tuple(stored or ())
 
-    def as_stored(self, field: Any) -> list[str]:
+    def as_stored(self, field: Any) -> Any:
         return list(field)
 
     def columns(self, field: Any) -> list[str]:
@@ -186,7 +186,7 @@ def _is_index(stored: Any) -> bool:
     return isinstance(stored, str) and bool(stored)
 
 
-class _Private(Kind):
+class _Private(_Names):
     """A list of columns; True is replaced by those of the keys before it is stored."""
 
     def parse(self, given: Any) -> Any:
@@ -203,14 +203,8 @@ class _Private(Kind):
             )
         check_names(stored, "private columns")
 
-    def as_field(self, stored: Any) -> tuple[str, ...]:
-        return tuple(stored or ())
-
-    def as_stored(self, field: Any) -> list[str] | None:
+    def as_stored(self, field: Any) -> Any:
         return list(field) or None
-
-    def columns(self, field: Any) -> list[str]:
-        return list(field)
 
 
 class _Companions(Kind):
@@ -302,7 +296,7 @@ class _Number(Kind):
 
 
 KINDS: Mapping[str, Kind] = {
-    "names": _Measures(),
+    "names": _Names(),
     "column": _Column(),
     "indexes": _Indexes(),
     "keys": _Keys(),

@@ -344,6 +344,10 @@ class Options:
             return options.rotated(user)
         return options.with_types(user)
 
+    def with_feature(self, name: str) -> Options:
+        """The options with this feature, too."""
+        return replace(self, features={**self.features, name: features.KNOWN[name]})
+
     def with_types(self, stored: Mapping[str, str]) -> Options:
         """The options with their columns, from stored names to Delta's types."""
         own = self.with_token_types(self.names.of_types(stored))
@@ -385,10 +389,7 @@ class Options:
         return {name: "string" if name in self.private else kind for name, kind in self.columns}
 
     def check_stored(self, uri: str) -> None:
-        """NotAWarehouse if a named column is missing in `events` or has a wrong type.
-
-        Does nothing until the columns are known.
-        """
+        """NotAWarehouse if a named column is missing in `events` or has a wrong type."""
         if not self.columns:
             return
         columns = dict(self.columns)
@@ -421,10 +422,6 @@ class Options:
             for option in OPTIONS.values()
         }
 
-    def _is_added(self, measure: str) -> bool:
-        """Whether a measure was added later."""
-        return runs_table(self.names.stored(measure)) in self.built_from
-
     def check_same(self, given: Mapping[str, Any]) -> None:
         """OptionsMismatch if a given option differs from the stored one; None means not given."""
         for name, value in given.items():
@@ -433,8 +430,10 @@ class Options:
             if value is not None and OPTIONS[name].kind in {"keys", "indexes"}:
                 is_same = all(one in stored for one in value)
             elif value is not None and OPTIONS[name].kind == "names":
-                added = [one for one in stored if self._is_added(one) and one not in value]
-                is_same = value == [one for one in stored if one not in added]
+                tables_of = {one: runs_table(self.names.stored(one)) for one in stored}
+                is_same = value == [
+                    one for one in stored if one in value or tables_of[one] not in self.built_from
+                ]
             else:
                 is_same = value is None or value == stored
             if not is_same:

@@ -18,7 +18,6 @@ from tidemark.warehouse.settings.option_kinds import KINDS
 
 
 def _are_numbers(value: Any, least: int = 0) -> bool:
-    """Whether the value maps names to whole numbers that are at least `least`."""
     return isinstance(value, dict) and all(
         type(number) is int and number >= least for number in value.values()
     )
@@ -61,7 +60,6 @@ BESIDE: Mapping[str, str] = {
 
 
 def _is_valid(name: str, value: Any) -> bool:
-    """Whether a value of BESIDE is valid."""
     match name:
         case "built_from":
             return _are_numbers(value, -1)

@@ -83,8 +83,4 @@ def renamed(options: Options, names: Mapping[str, str]) -> Options:
         companion_names=tuple(replace(one, column=new(one.column)) for one in options.companion_names),
         added_columns={new(name): moment for name, moment in options.added_columns.items()},
         earlier_names=earlier,
-        features={
-            **options.features,
-            features.RENAMED_COLUMNS: features.KNOWN[features.RENAMED_COLUMNS],
-        },
-    )
+    ).with_feature(features.RENAMED_COLUMNS)
