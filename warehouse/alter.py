@@ -194,7 +194,6 @@ def check_changes(store: Store, **given: Any) -> None:
 
 
 def _check(options: Options, asked: Asked) -> None:
-    """InputError for a change that cannot be made."""
     if asked.rotate_secret:
         check_rotation(options)
     wanted = without(declared(widened(options, asked.widen), asked, lambda: -1), asked, 0)

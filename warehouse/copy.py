@@ -128,7 +128,6 @@ def copy(
 
 
 def _check_apart(source: Store, target: Store) -> None:
-    """InputError if one of the places is inside the other."""
     places = [f"{store.uri.rstrip('/')}/" for store in (source, target)]
     if places[0].startswith(places[1]) or places[1].startswith(places[0]):
         raise InputError(

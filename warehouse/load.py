@@ -341,10 +341,7 @@ def _plan_bulk(
 
 
 def _append(work: Work, events: DeltaTable, given: GivenBatch, steps: DeltaTable | None) -> Appended:
-    """Appends the batch.
-
-    OverlappingBatch if `steps`, the table, is given and an earlier batch has (nearly) the same rows.
-    """
+    """Appends the batch; with `steps`, OverlappingBatch if an earlier batch has (nearly) the same rows."""
     race, tick, done = Race(work.store, EVENTS, events), step_tick(work), None
     while done is None:
         written = append_rows.write(work.store, given, tick, race.table)

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,7 +61,7 @@ from tidemark.warehouse.runs.levels import Run
 from tidemark.warehouse.runs.projection import Projection
 from tidemark.warehouse.settings.features import SIGNED
 from tidemark.warehouse.settings.options import Options, read_options
-from tidemark.warehouse.sizes import Tuning
+from tidemark.warehouse.sizes import Tuning, packed
 from tidemark.warehouse.snapshots.behind import behind_error, check_marks
 from tidemark.warehouse.snapshots.snapshot_reader import SnapshotReader
 from tidemark.warehouse.work import Work
@@ -143,7 +144,10 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
     ]
     runs = {projection.runs_table: _committed_runs(store, projection) for projection in projections}
     is_signed = SIGNED in options.features
-    names = _maintained(store, projections, is_signed=is_signed)
+    names = [projection.runs_table for projection in projections]
+    names += [projection.marks_table for projection in projections]
+    later = (REMOVALS, REMOVED, PURGES) if is_signed else (PURGES,)
+    names += [LEDGER, STEPS, REJECTED, EVENTS, *_existing(store, *later)]  # not those of dropped projections
     waiting = purge_files.due(store, grace_us)
     for name in names:
         tables.check_no_links(store, name)
@@ -184,14 +188,6 @@ def maintain_store(work: Work, grace: str | None) -> MaintenanceReport:
         ", ".join(report.compacted) or "nothing",
     )
     return report
-
-
-def _maintained(store: Store, projections: list[Projection[Any]], *, is_signed: bool) -> list[str]:
-    """The names of the tables, without those of dropped projections."""
-    names = [projection.runs_table for projection in projections]
-    names += [projection.marks_table for projection in projections]
-    later = (REMOVALS, REMOVED, PURGES) if is_signed else (PURGES,)
-    return [*names, LEDGER, STEPS, REJECTED, EVENTS, *_existing(store, *later)]
 
 
 def _existing(store: Store, *names: str) -> list[str]:
@@ -330,7 +326,6 @@ def _last_step(store: Store, name: str) -> int:
 
 
 def _take_removed(store: Store, grace_us: int, report: MaintenanceReport) -> None:
-    """Removes files of removals that never happened, and deletes files past the grace."""
     upkeep.forget_kept(store, read_options(store).projections)
     upkeep.expire_removed(store, grace_us)
     for name in (REMOVALS, REMOVED):
@@ -418,12 +413,5 @@ def _joinable(files: list[DataFile]) -> list[list[DataFile]]:
     small.sort(
         key=lambda file: (file.stats.get("min._source") or "", file.stats.get("min._batch") or 0, file.path)
     )
-    groups: list[list[DataFile]] = []
-    size = 0  # of the last group
-    for file in small:
-        if not groups or size + file.size > 2 * _SMALL_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(file)
-        size += file.size
+    groups = packed(small, attrgetter("size"), 2 * _SMALL_BYTES)
     return [group for group in groups if len(group) > 1]

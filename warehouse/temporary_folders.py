@@ -54,7 +54,6 @@ def _locked(folder: Path) -> Path | None:
 
 
 def _takes(lock: int) -> bool:
-    """Whether this process has the lock now."""
     if sys.platform != "win32":
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -59,9 +59,8 @@ from tidemark.warehouse.verification import (
 )
 from tidemark.warehouse.verification.pinned_tables import PinnedTables, pin_tables
 
-PATIENCE = Patience(
-    tries=12, seconds=30, first=0.05
-)  # how often a failing check is repeated while others write
+# How often a failing check is repeated while others write.
+PATIENCE = Patience(tries=12, seconds=30, first=0.05)
 
 _WRITE_AGAIN = "Append them again, or run a load or repair: each writes them to the ledger."
 _STATE_LABELS = {"ok": "ok  ", "busy": "busy", "broken": "FAIL"}
@@ -207,7 +206,8 @@ def _run_check(name: str, check: _CheckFunction, newest: _NewestTables) -> Check
             causes.add(pending.folder)
         except (TidemarkError, OSError, pa.ArrowException) as error:
             detail = str(error)
-            missing = newest.pinned.missing() if _is_read_error(error) else {}
+            is_unread = error.__cause__ is not None or not isinstance(error, TidemarkError)
+            missing = newest.pinned.missing() if is_unread else {}
             changed = newest.pin_again()
             explained = missing and not missing.keys() & newest.pinned.file_sizes().keys()
             if not changed or (failed_before and not explained):
@@ -223,11 +223,6 @@ def _run_check(name: str, check: _CheckFunction, newest: _NewestTables) -> Check
                 name, "busy", f"{detail}; other writers changed the tables each time, verify again later"
             )
         newest.pin_again()
-
-
-def _is_read_error(error: Exception) -> bool:
-    """Whether a file could not be read, rather than its content being wrong."""
-    return error.__cause__ is not None or not isinstance(error, TidemarkError)
 
 
 def _files_exist(pinned: PinnedTables) -> str:
@@ -341,7 +336,6 @@ def _layout_valid(pinned: PinnedTables, projection: Projection[Any]) -> str:
 
 
 def _folder_files(store: Store, root: str) -> frozenset[tuple[str, int]]:
-    """The path and size of everything in the folder."""
     infos = store.filesystem().get_file_info(fs.FileSelector(root, recursive=True))
     return frozenset((info.path, info.size or 0) for info in infos)
 

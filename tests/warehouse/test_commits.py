@@ -325,8 +325,8 @@ def test_the_commit_before_is_looked_for_once_where_the_store_answered(
 # Variants that are broken on purpose: the properties above fail on each.
 
 
-def every_error_is_a_lost_race(log: Any, *_: Any) -> tables.LostRace:
-    return tables.LostRace(log.place)
+def every_error_is_a_lost_race(log: Any, *_: Any) -> commits.LostRace:
+    return commits.LostRace(log.place)
 
 
 def every_error_is_a_refusal(*_: Any) -> bool:
