@@ -21,7 +21,7 @@ times that of counting these keys alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -151,7 +151,7 @@ def _answer(question: KeyQuestion, number: KeyNumber) -> DistinctAnswer:
     is_exact = question.mode == "exact" or number.least == number.most
     confidence = 1.0 if is_exact else 1 - question.promise.delta
     scope: KeyFields = {**scope_fields(question), "eps": 0.0, "confidence": confidence}
-    return DistinctAnswer(**scope, **asdict(number))
+    return DistinctAnswer(**scope, **{name: getattr(number, name) for name in DistinctAnswer.COLUMNS})
 
 
 def _known(keys: int) -> KeyNumber:
