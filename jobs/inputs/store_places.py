@@ -1,4 +1,4 @@
-"""Object stores and this machine, as `find_inputs` asks for them, for inputs that are read without Spark.
+"""The `Places` of `find_inputs` for inputs that are read without Spark: object stores and this machine.
 
 The files of a store are copied into a temporary folder before they are read: a load reads its rows several
 times. Such inputs are small, or the caller chose this process for them.

@@ -60,7 +60,7 @@ class _Watched:
         return self.groups.setdefault(name, LinearSite())
 
     def is_inside(self, name: str, place: int, low: int, high: int) -> bool:
-        """Whether numbers of a group are inside of its zone; a group that was not there must be told."""
+        """Whether numbers of a group are inside of its zone; False for a group that is not watched."""
         return name in self.groups and self.groups[name].is_inside([place], low, high)
 
     @property
@@ -92,7 +92,7 @@ class _SiteMachine:
             for number, name, zones in content if self.watched and kind == ZONES else ():
                 if name in self.watched[number].groups:
                     self.watched[number].groups[name].take(zones)
-                else:  # forgotten here, then watched anew for another site, or by an earlier message
+                else:  # forgotten here, but not by the coordinator
                     self.watched[number].group(name).ask()
             for number, name in content if self.watched and kind == GONE else ():
                 self.watched[number].groups.pop(name, None)
@@ -202,7 +202,7 @@ class AlertSite:
         return {ALL: [] if one.condition.has_groups else [of_sum[ALL] for of_sum in values], **found}
 
     def _sums(self, one: _Watched, now: int, *, all_modes: bool) -> tuple[list[dict[str, int]], bool]:
-        """For each sum its value by group, one under ALL for every group; a group without one has 0.
+        """For each sum its value by group, under ALL that of each group; a group without one has 0.
 
         And whether they decide: they are exact, or all certainly lie inside of their zones.
         """

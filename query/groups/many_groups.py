@@ -39,7 +39,7 @@ class ManyGroups:
     def cost(
         self, view: GroupView, windows: Sequence[ShownWindow], groups: int, wanted: Wanted[Any]
     ) -> float | None:
-        """The cost of one pass over the runs of the windows; None for too many groups or little memory."""
+        """The cost of one pass over the runs; None above MOST_CELLS, or if live rows do not fit in memory."""
         if groups * len(windows) > MOST_CELLS or not self._live.fits(view):
             return None
         ticks = [window.ticks for window in windows]
@@ -59,7 +59,7 @@ class ManyGroups:
     ) -> CellQuestions | None:
         """One question for each window and each group that has rows in the windows; the groups ascend.
 
-        None if there are too many. fields: those of `Question` that are the same for all.
+        None above MOST_CELLS. fields: those of `Question` that are the same for all.
 
         Raises InputError if there are more groups than the limit, and the errors of `WholeRuns.rows`.
         """

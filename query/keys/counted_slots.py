@@ -46,7 +46,7 @@ class CountedSlots:
 
     @classmethod
     def of(cls, found: Presence) -> CountedSlots:
-        """The numbers of names whose presence is known slot by slot."""
+        """The counts of names whose presence is known slot by slot."""
         return cls(found.names, found.least, found.most, found.rows_least, found.rows_most)
 
     @classmethod
@@ -81,7 +81,7 @@ def _as_bits(given: str) -> str:
 
 
 def _as_rows(given: str) -> str:
-    """The same for any number of slots, which begin as rows (name, slot)."""
+    """The same for any number of slots, counted from pairs (name, slot)."""
     pairs = f"SELECT name, code, bool_or(sure) AS is_sure, {_ROWS} FROM {given} GROUP BY name, code"
     return (
         "SELECT name, count(*) FILTER (is_sure) AS least, count(*) AS most, sum(rows_least)::BIGINT AS "

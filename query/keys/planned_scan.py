@@ -1,12 +1,12 @@
 """What a scan of all keys of a window would read, told before it runs.
 
 The scan is that of `KeyQuestion.rows`, of the runs or of `events`. Marks and the log of `events` have the
-sizes of its files, so no data are read for the plan. A file counts with all of its bytes. DuckDB reads files
-of runs whole; of a file of `events`, or in an object store, it reads only the needed columns. Live rows are
-decoded from all live batches, unless they are in memory.
+sizes of its files, so no data are read for the plan. A file counts with all of its bytes. Of runs on this
+machine DuckDB reads whole files; of `events`, and in an object store, only the needed columns.
 
-The plan leaves two things out: local files are compared with their digests, once in a process; and if DuckDB
-turns out not to be able to read a file of `events` by itself, the runs are scanned.
+The plan leaves three things out. Local files are compared with their digests, once in a process. If DuckDB
+turns out not to be able to read a file of `events` by itself, the runs are scanned. And of live batches the
+plan has the rows, but not the files and bytes: they are read once, and stay in memory if they fit.
 """
 
 from __future__ import annotations

@@ -7,18 +7,18 @@ the rows from counts_before[b] to counts_before[b + 1]. Let a name be in the blo
     rows of the blocks first + 1 .. last - 1  <=  rows of the name  <=  rows of the blocks first .. last
 
 A name that is the key of two marks or more is *listed*. Any other name has rows in two neighbouring blocks at
-most, so no more than the greatest sum of two of them. A mark of text may be shorter than any name, but two
-equal marks have a name between them that is no shorter: it is the name itself.
+most, so no more than the greatest sum of two of them. A mark of text may be a shortened name. But if two
+marks are equal, the name between them is not shorter, so they are that name.
 
-A window that covers a part of a run has none of these rows for certain, and at most as many as the run has
+If a window covers a part of a run, the lower bound is 0, and the upper one is at most the number of the run's
 rows in the window. Removed rows that runs still have are known by name, and are subtracted.
 
 The live side comes from the ledger rows. If the window cuts a tick whose sketch was not read, between none
 and all of the tick's rows are in the window.
 
 Worked example. A run has blocks with the marks A, B, B and C, and 10 rows in each. B is listed: the block of
-its first mark has only rows of B, the blocks of A and of its last mark have some. So B has 10 to 30 rows. C
-has at most 20, and so has any other name.
+its first mark has only rows of B, the blocks of A and of its last mark may have some. So B has 10 to 30 rows.
+C has at most 20, and so has any other name.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Files(Protocol):
 
     filesystem    a file system whose root is the warehouse's folder; it refuses symbolic links below it
     folder        the folder on this machine; None in an object store
-    takes_rounds  whether a look waits for a request to a store, so that looks are saved
+    takes_rounds  whether a look waits for a request to a store, so that looks are avoided
     reads_copied_logs
                   whether delta-rs has no way to the files, and opens tables from copies of their logs
     """
@@ -52,10 +52,10 @@ class Files(Protocol):
         """The names in the table's log, as far as they can be read; errors as `check_log`."""
 
     def log_entries(self, table: str, names: Sequence[str]) -> Sequence[bytes | None]:
-        """The contents of entries of the log, as far as they must be looked at (log_nesting.py)."""
+        """The contents of entries of the log, at least of those that may nest too deeply (log_nesting.py)."""
 
     def log_stamps(self, table: str, names: Sequence[str]) -> dict[str, tuple[int, int, int]] | None:
-        """The stamps of files of the log, to tell whether they are the same: number, time of change and size.
+        """The stamps of files of the log, to tell whether they are the same: inode, time of change, size.
 
         None in an object store, and if one of the files is not there.
         """

@@ -17,7 +17,7 @@ _KEY_AND_MODE = (
         "--mode",
         choices=KEY_MODES,
         default="approximate",
-        help="approximate (the default): from summaries in memory. exact: reads the rows that it needs",
+        help="approximate (the default): live rows by summaries. exact: reads the rows that it needs",
     ),
 )
 _KEYS_OF_WINDOW = (*WINDOW, EVERY, *_KEY_AND_MODE)
@@ -36,7 +36,7 @@ _KEYS = option(
     nargs="+",
     metavar="KEY",
     help="a key, written in the type of its column; of several columns ATL,SEA. Text that begins with - "
-    "stands behind --, after all options",
+    "must follow --, after all options",
 )
 _SLOTS = (
     *WINDOW,
