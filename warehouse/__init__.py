@@ -59,8 +59,9 @@ The rooms, from the lowest floor to the highest:
                       from any crash, and beside other loaders
     repairs           how damaged tables are made again
     alter, remove, repair, verify
-                      measures, keys, groups, indexes, added and dropped; unload and delete; what is damaged,
-                      made again; every invariant, checked
+                      measures, keys, groups, indexes, added and dropped (a dropped table stays for a grace:
+                      snapshots look at it, maintain empties it); unload and delete; what is damaged, made
+                      again; every invariant, checked
     copy, correct, expire, restore
                       a copy of a warehouse, of one moment; rows replaced by others; rows that are too old
                       removed; removed rows restored

@@ -8,8 +8,10 @@ object_client, s3_options
                   delta-rs. A further store gets a file like s3_options, and far_files chooses it
 served_files, served_client, served_ranges
                   its files behind `tidemark serve`
-retries           when anything here is tried again: pauses and counts, for all loops of tries, in the process
-                  that tries. What other processes shall see, commits notes in the log, as lost races
+retries           when anything here is tried again: the pauses, for all loops of tries. A count of them would
+                  stand here, told by jobs/serve/metrics.py (of its own process), or in the report of a load
+                  (loads/history.py). What other processes shall see, races.py notes with its commit in the
+                  log, as it does how many races were lost, and lost_race_counter.py reads
 round_trips, disk_cache, write_behind, probe
                   requests to a store: sent together, kept; uploads; the test of a store
 tables, table_open, table_names, table_facts, idle_tables, data_files
