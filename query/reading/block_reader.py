@@ -235,17 +235,17 @@ class BlockReader:
         question may be stopped.
         """
         parts = [(_place(file.root, file.file), part) for file in files for part in _parts_of(file)]
-        for place, part in self._fetched(parts):
+        for part in self._fetched(parts):
             spending.check()
-            yield from self._read(place, part)
+            yield from self.read(part)
 
-    def _fetched(self, parts: Sequence[tuple[_Place, RowGroups]]) -> Iterator[tuple[_Place, RowGroups]]:
+    def _fetched(self, parts: Sequence[tuple[_Place, RowGroups]]) -> Iterator[RowGroups]:
         """The parts, each once it was fetched; kept row groups are not fetched.
 
         A round counts once for all stores: they are asked at once.
         """
         if not any(place.is_far for place, _ in parts):
-            yield from parts
+            yield from (part for _, part in parts)
             return
         stores = [place.store.far_files if place.is_far else None for place, _ in parts]
         wanted = [
@@ -261,7 +261,7 @@ class BlockReader:
                 if store is not None and wanted[i]:
                     by_store.setdefault(store, []).extend(wanted[i])
             _fetch(by_store)
-            yield from (parts[i] for i in numbers)
+            yield from (parts[i][1] for i in numbers)
 
     def _not_kept(self, place: _Place, part: RowGroups) -> RowGroups:
         kept = self._kept
@@ -281,21 +281,19 @@ class BlockReader:
         Raises DamagedWarehouse if the file is missing, damaged, or its checksums differ from those of its
         marks. Cost: one read per row group that is not kept.
         """
-        return self._read(_place(wanted.root, wanted.file), wanted)
-
-    def _read(self, place: _Place, wanted: RowGroups) -> list[ColumnsByName]:
+        place = _place(wanted.root, wanted.file)
         if self._kept is None:
-            return self._read_again(place, wanted)
+            return self._read(place, wanted)
         known = _known(place, wanted)
         kept = [self._kept.at((known, group)) for group in wanted.groups]
         missing = [group for group, one in zip(wanted.groups, kept, strict=True) if one.value is None]
-        read = iter(self._read_again(place, wanted._replace(groups=missing, copy=True)) if missing else ())
+        read = iter(self._read(place, wanted._replace(groups=missing, copy=True)) if missing else ())
         return [
             one.keep(block := next(read), _bytes_of(block)) if one.value is None else one.value
             for one in kept
         ]
 
-    def _read_again(self, place: _Place, wanted: RowGroups) -> list[ColumnsByName]:
+    def _read(self, place: _Place, wanted: RowGroups) -> list[ColumnsByName]:
         """As `read`, without the kept row groups."""
         if place.is_far:
             return self._read_far(place, place.store.far_files, wanted)
@@ -317,7 +315,7 @@ class BlockReader:
         return blocks
 
     def _read_far(self, place: _Place, far: FarFiles, wanted: RowGroups) -> list[ColumnsByName]:
-        """As `_read_again`; row groups that were not fetched are fetched in one round."""
+        """As `_read`; row groups that were not fetched are fetched in one round."""
         ranges, footer, blocks = self._ranges(place, wanted), self._footer(place, wanted.file), []
         _fetch({far: ranges})
         with place.reading():

@@ -32,9 +32,9 @@ class Counted:
     def __init__(self, patch: Patch) -> None:
         self.files: set[str] = set()
         self.blocks = self.rows = self.bytes = 0
-        right = block_reader.BlockReader._read
+        right = block_reader.BlockReader.read
 
-        def read(blocks: Any, place: Any, wanted: block_reader.RowGroups) -> Any:
+        def read(blocks: Any, wanted: block_reader.RowGroups) -> Any:
             path, store = f"{wanted.root}/{wanted.file.path}", wanted.file.store
             assert store is not None
             self.files.add(path)
@@ -42,9 +42,9 @@ class Counted:
             for group in wanted.groups:
                 self._add(footer.row_group(group), set(wanted.columns))
             self.blocks += len(wanted.groups)
-            return right(blocks, place, wanted)
+            return right(blocks, wanted)
 
-        patch.setattr(block_reader.BlockReader, "_read", read)
+        patch.setattr(block_reader.BlockReader, "read", read)
         paths = sql_text.parquet_rows
 
         def of_events(files: Any) -> str:

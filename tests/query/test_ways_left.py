@@ -46,14 +46,14 @@ class Work:
 @contextmanager
 def slow_blocks(clock: Work, seconds: float) -> Iterator[None]:
     """Each read of blocks takes so many seconds of the clock."""
-    read = block_reader.BlockReader._read
+    read = block_reader.BlockReader.read
 
     def slow(*arguments: Any, **more: Any) -> Any:
         clock.done += seconds
         return read(*arguments, **more)
 
     with clock.questions(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_reader.BlockReader, "_read", slow)
+        patch.setattr(block_reader.BlockReader, "read", slow)
         yield
 
 
