@@ -21,7 +21,7 @@ from tidemark.query.quantiles.cells import Cells
 from tidemark.query.quantiles.choose_candidate import Candidates
 from tidemark.query.quantiles.combined_bounds import Ranks, Values
 from tidemark.query.quantiles.rank_search import Source, ranks_at_values, values_at_ranks
-from tidemark.query.quantiles.window_bounds import WindowBounds
+from tidemark.query.quantiles.window_bounds import MOST_READ_RANKS, WindowBounds
 from tidemark.query.reading.row_counts import RowCounts
 from tidemark.warehouse.columns.exact_sums import Sums
 from tidemark.warehouse.columns.value_encoding import Measure
@@ -225,9 +225,25 @@ class WindowQuestion(ReadQuestion):
         """See `ReadQuestion.values_at`."""
         found, blocks_read = values_at_ranks(self.source, self.bounds, ranks, self.mode, self.eps)
         if self.has_ways and self.mode != "quick" and np.any(found.rank_lo < found.rank_hi):
-            lo, hi, more = self.ranks_at(found.values)
+            lo, hi, more = self._ranks_of(found)
             return replace(found, rank_lo=lo, rank_hi=hi), blocks_read + more
         return found, blocks_read
+
+    def _ranks_of(self, found: Candidates) -> tuple[Ranks, Ranks, int]:
+        """Bounds of the ranks of the values, and how many row groups were read: each rank is read once."""
+        known, values = self.bounds.read_ranks, found.values.tolist()
+        read = [known.get(value) for value in values]
+        lo, hi = (
+            np.array([end if rank is None else rank for rank, end in zip(read, ends.tolist(), strict=True)])
+            for ends in (found.rank_lo, found.rank_hi)
+        )
+        unread, blocks_read = np.flatnonzero(lo < hi), 0
+        if len(unread):
+            lo[unread], hi[unread], blocks_read = self.ranks_at(found.values[unread])
+            if len(known) > MOST_READ_RANKS:
+                known.clear()
+            known.update({values[i]: int(lo[i]) for i in unread.tolist() if lo[i] == hi[i]})
+        return lo, hi, blocks_read
 
     def ranks_at(self, points: NDArray[Any]) -> tuple[Ranks, Ranks, int]:
         """See `ReadQuestion.ranks_at`."""

@@ -12,7 +12,7 @@ not rebuild it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -44,6 +44,7 @@ from tidemark.warehouse.snapshots.views import GroupView, View
 CACHED_VALUES = 3 * 2**17  # values of cached staircases, about 32 MB: enough for the panels of a dashboard
 SPAN_CACHE_BYTES = 2**25  # counts by span and tick: about 200 KB for four million rows of 365 ticks
 _MIN_WEIGHT = 2**15  # a window counts as at least this many values
+MOST_READ_RANKS = 2**12  # of values, kept for a window
 
 
 Counts: TypeAlias = tuple[int, int, int]  # rows that are (stored, NaN, NULL)
@@ -74,6 +75,8 @@ class WindowBounds(RowCounts):
     own_live: the staircase of the live rows alone, if warehouses do not answer.
     silent: the staircase of warehouses that do not answer; None if all answer. It is part of the live side of
         `combined`, because it is never read.
+    read_ranks: the ranks that were read of values of answers. These are values that many rows share: the
+        marks tell the value, and not its last row.
     """
 
     view: View | GroupView
@@ -86,6 +89,7 @@ class WindowBounds(RowCounts):
     history: History
     own_live: RankBounds | None = None
     silent: RankBounds | None = None
+    read_ranks: dict[Any, int] = field(default_factory=dict)
 
     def exact_live(self, section: CombinedBounds, readings: Sequence[Reading]) -> RankBounds:
         """The live side of a section of `combined`, with exact ranks of the live rows in the readings."""

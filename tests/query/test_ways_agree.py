@@ -24,6 +24,7 @@ from tidemark.query.asking.session import Session
 from tidemark.query.keys import candidates, key_relation
 from tidemark.query.keys.live_keys import LiveSide
 from tidemark.query.quantiles.questions import WindowQuestion
+from tidemark.query.quantiles.window_bounds import WindowBounds
 from tidemark.query.reading.costs import Costs
 from tidemark.query.scans import row_source
 
@@ -197,6 +198,36 @@ def test_ranks_that_the_index_leaves_open_are_read(
         )
     with pytest.raises(AssertionError) if is_broken else nullcontext():
         check_accurate(wh, ACCURATE[2])
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_the_rank_of_a_value_that_many_rows_share_is_read_once(
+    tmp_path: Path, monkeypatch: Patch, is_broken: bool
+) -> None:
+    """Alone and among others, in each window, and again after new rows. The broken variant keeps too much."""
+    world, ranks = GroupWorld.of(tmp_path, [(True, TIES)]), dict[Any, int]()
+    wh = world.open()
+    if is_broken:
+        right = WindowBounds.__init__
+        monkeypatch.setattr(WindowBounds, "__init__", lambda self, **of: right(self, **of, read_ranks=ranks))
+
+    def check(phis: list[float], hours: int, live: int = 0) -> int:
+        """Compares the ranks with those of all rows; returns how many blocks were read."""
+        end = START + hours * HOUR
+        found = list(wh.quantile(phis, "value", between=(START, end), mode="exact"))
+        numbers = [float(i % 3 - 1) for i in range(60 * hours)] + [-1.0] * live
+        for one in found:
+            assert one.rank_lo == one.rank_hi == sum(number <= one.value for number in numbers)
+        return found[0].blocks_read
+
+    with pytest.raises(AssertionError) if is_broken else nullcontext(), forced("index"):
+        assert check([0.5], 6) > 0
+        assert check([0.5], 6) == check([0.5, 0.6], 6) == 0
+        assert check([0.1, 0.5], 6) > 0
+        assert check([0.5], 3) > 0
+        world.add([(START, "a", 1, -1.0, None)] * 10, load=False)
+        assert check([0.5], 6, live=10) > 0
+        assert check([0.5], 6, live=10) == 0
 
 
 def way_of_series(wh: query.Warehouse) -> str | None:
