@@ -8,7 +8,7 @@ edges counts as one with edges to all nodes),
     pi(v) = p_v / p        p_v = E[C_v] / N,  p the probability that a walk from a random node ends
 
 Proof. The expected visits y = (1 / n) 1 (I - damping P)^-1 fulfil y = 1 / n + damping y P, where P has rows
-of zeros for nodes without edges. pi fulfils it with another multiple of 1, so pi is y divided by its sum; and
+of zeros for nodes without edges. pi fulfils it with another constant for 1 / n, so pi is y / sum(y); and
 a walk ends at v with probability 1 - damping each time it is there.
 
 A node that had d edges gets k more: a walk that went on from it goes to one of the new ones with probability
@@ -16,12 +16,11 @@ k / (d + k), and from there on anew. Each step is then drawn from all edges alik
 walks are distributed as if they had been drawn in the graph as it is (Bahmani et al., section 2.2).
 
 Guarantee. At any moment, with probability 1 - delta over the draws, lo <= pi(v) <= hi for all nodes together,
-if the edges do not depend on the draws. C_v is a sum of independent draws of 0 and 1, so C_v / N is as far
-from p_v as q, or farther on the same side, with probability at most exp(-N KL(q || p_v)) (Hoeffding 1963,
-theorem 1).
+if the edges do not depend on the draws. C_v is a sum of independent draws of 0 and 1, so for q > p_v,
+C_v / N >= q has probability at most exp(-N KL(q || p_v)); likewise below (Hoeffding 1963, theorem 1).
 
-Cost: memory and first draws O(N / (1 - damping)); an edge from a node u, the d-th, draws N pi(u) / (d (1 -
-damping)) walks anew in the mean, and looks at those that pass u.
+Cost: memory and first draws O(N / (1 - damping)); the d-th edge from u redraws N pi(u) /
+(d (1 - damping)) walks on average, and looks at all that pass u.
 
 Source: Bahmani, Chowdhury and Goel, "Fast incremental and personalized PageRank", VLDB 2010; the estimate is
 that of Avrachenkov et al., "Monte Carlo methods in PageRank computation", SIAM J. Numer. Anal. 2007.
@@ -136,7 +135,7 @@ class PageRank:
         return self._number[node]
 
     def _re_route(self, walk: int, added: dict[int, list[int]]) -> None:
-        """The first step for which a new edge is drawn takes it; from there on all is drawn anew."""
+        """The first step that draws a new edge takes it; the rest of the walk is drawn anew."""
         path = self._paths[walk]
         for i, node in enumerate(path):
             new = added.get(node, ())

@@ -27,7 +27,7 @@ from tidemark.warehouse.snapshots.views import GroupView
 Sizes = Sequence[tuple[Group, int]]  # groups that have rows in the window, each with their number
 
 MANY_COMBINATIONS = 1000  # of values of `where`: if there are more, only those that have rows are looked up
-_ALL_MARKS = 2**62  # rows a run: footers are never read, because those of runs by group have no finer marks
+_ALL_MARKS = 2**62  # rows a run, never reached: footers of runs by group are no finer than the marks
 
 
 class GroupReader:
@@ -108,7 +108,7 @@ def chosen_groups(choice: GroupChoice, sizes: Sizes) -> list[Values]:
 
 
 def needs_sizes(choice: GroupChoice) -> bool:
-    """Whether the numbers of rows of groups are needed to answer: to choose groups, or to look up few."""
+    """Whether sizes of groups are needed: to choose groups, or to skip combinations without rows."""
     return (bool(choice.by) and choice.groups is None) or _are_many(choice, len(choice.groups or [()]))
 
 
@@ -118,7 +118,7 @@ def largest_needed(choice: GroupChoice) -> int | None:
 
 
 def _are_many(choice: GroupChoice, groups: int) -> bool:
-    """Whether `groups` values of the `by` columns are about too many combinations of values of `where`."""
+    """Whether `groups` groups have too many combinations with the values of `where`."""
     of_where = prod(len(choice.where[key.name]) for key in choice.keys if key not in choice.by)
     return of_where > 1 and of_where * groups > MANY_COMBINATIONS
 

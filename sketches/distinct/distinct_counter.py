@@ -8,11 +8,11 @@ from tidemark.sketches.hashing.row_hashes import Digests
 
 
 class DistinctCounter(Protocol):
-    """Counts the different digests since any time. A call that raises changes nothing."""
+    """Counts different digests since a given time. A call that raises changes nothing."""
 
     @property
     def nbytes(self) -> int:
-        """The size of the state in bytes, in arrays without gaps: 8 bytes for a time and for a hash."""
+        """The bytes of the state if arrays had no gaps: 8 for each time, 8 for each hash."""
 
     def update(self, digests: Digests, times: ArrayLike) -> None:
         """Adds arrivals in order; an empty array changes nothing.
@@ -38,4 +38,4 @@ class DistinctCounter(Protocol):
         """
 
     def check_invariants(self) -> None:
-        """Raises BrokenInvariant if the state is not one that updates can leave. O(state)."""
+        """Raises BrokenInvariant if no updates can lead to the state. O(state)."""

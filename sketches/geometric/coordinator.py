@@ -1,30 +1,30 @@
 """The coordinator of a monitoring: it balances sites that left a zone, or has all of them begin anew.
 
-Model. A pure state machine. A site complains of one condition; its value is outside of the zone.
+Model. A pure state machine. A site whose value of a condition is outside of its zone complains.
 
     1  the values of 1, 2, 4 ... further sites are asked for, until the mean over those asked leaves enough
-       room: then each of them gets that mean (balancing). If all are asked, the mean is the value of all
-       together, as far as the zone knows: phase 1
+       room: then each of them gets that mean (balancing). If all are asked, the mean bounds the
+       value of all sites together: phase 1
     2  too little room over all sites: every site reports its vector, and all get the sum: phase 2, one
        synchronisation for all queries
 
-A cell of `Frequent` is one number, so the mean over all sites is the cell of V itself: it becomes heavy, from
-the threshold on, or light, and no vector is needed. A key is in F if all of its cells are heavy.
+A cell of `Frequent` is a number, so the mean over all sites is the cell of the sum V: it becomes heavy if it
+reaches the threshold, else light, without vectors. A key is in F if all of its cells are heavy.
 
-Guarantee: while no message is under way, every condition of queries.py holds for the sum of the vectors of
-all sites; proof in zones.py. For true counts, the error of the counters and collisions come on top, within
-eps of all arrivals in the window with probability 1 - delta (ecm_sizes.py). If a site was started again, what
-it had counted is lost: answers raise LostState until the widest window has passed.
+Guarantee: while no message is under way, all conditions of queries.py (a quantile's up to its slack) hold for
+the sum of the vectors of all sites; proof in zones.py. True counts differ by the errors of counters and
+collisions, too: at most eps of the window's arrivals, with probability 1 - delta (ecm_sizes.py). If a site
+was started again, what it had counted is lost: answers raise LostState until the widest window has passed.
 
 Errata of the paper, and what shows them:
-  1. The query Q of section 6.3 has its signs swapped: as printed, a key between threshold * (1 - theta) and
-     the threshold violates always, and so does one from there to threshold * (1 + theta).
+  1. The query Q of section 6.3 has its signs swapped: as printed, each key from threshold *
+     (1 - theta) to threshold * (1 + theta) violates always.
   2. Section 6.4 defines v as the mean; lemma 2 needs the sum, else the test is n times too strict.
   3. d^u and d^l are printed with the global v(t0). It must be the site's own v(t0), else a site that never
      changed violates.
-  4. A site must keep its own last report. And a report about one key moves cells that others share: with one
-     zone for all cells of a key, as in 6.3, other keys may then be outside of theirs and nobody looks. So
-     here each cell has its own zone: a key that is not in F has a light cell, whichever keys share it.
+  4. A site must keep its own last report. And a report about one key moves cells of other keys: with one
+     zone a key, as in 6.3, these may then leave their zones unseen. So here each cell has a zone: each key
+     outside of F has a light cell, shared or not.
 
 Source: as in zones.py.
 """
@@ -54,9 +54,8 @@ _GRAIN = 1024.0  # shifts are multiples of 1 / _GRAIN, so that their sums are ex
 class Monitored:
     """What is known of a query: f of the merged vectors is from lo to hi, both inclusive.
 
-    value: what is answered. For Quantile it is a key, and the shares of all arrivals before it and up to it
-    are at most hi and at least lo. Where collisions may put the key outside of these shares, -lo and hi are
-    the numbers of arrivals by which it may err in addition.
+    value: what is answered. For Quantile a key: the share of arrivals before it is at most hi, that up to it
+    at least lo. If collisions may break this, -lo = hi is by how many arrivals more the key may err.
     """
 
     value: float
@@ -89,7 +88,7 @@ class Coordinator:
         self.complete_from = -math.inf
         """From this time on the windows have all arrivals of all sites."""
         self.phases = {"balanced": 0, "first": 0, "second": 0}
-        """How often what was done: a part of the sites balanced, all asked, all vectors collected."""
+        """How often: a part of the sites balanced, all sites balanced, all vectors collected."""
 
     def answer(self, query: Query, now: int) -> Monitored:
         """What is known of a query at the time `now`, for all but Frequent and HeavyPrefixes. O(1).
@@ -117,7 +116,7 @@ class Coordinator:
         return np.asarray((states[cells] == HEAVY).all(axis=1))
 
     def heavy_prefixes(self, query: HeavyPrefixes, now: int) -> list[tuple[int, int]]:
-        """(level, number) of the dyadic ranges in F that lie in ranges in F, the widest first.
+        """(level, number) of the dyadic ranges in F with all wider ones in F, the widest first.
 
         O(rows) for each range below those found. Raises as `answer`.
         """

@@ -1,7 +1,7 @@
 """Whether Spark can reach an address by Hadoop's file systems, which delta-rs does not need.
 
-tidemark reads and writes through delta-rs alone. Spark's own file system is needed where Spark itself writes,
-which is the checkpoint of a stream, and is used for views of `events` if it is there.
+tidemark itself uses none of them. Spark needs its own file system where it writes itself, for the checkpoint
+of a stream, and uses one, if there is one, for views of `events`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_DISKS = {"", "file"}  # schemes
 
 
 def has_file_system(spark: SparkSession, uri: str) -> bool:
-    """Whether Spark has a file system for the address; False for a session of Spark Connect."""
+    """Whether Spark has a file system for the address; if that has a scheme, False for Spark Connect."""
     scheme = urlparse(uri).scheme
     if not scheme:
         return True
@@ -62,7 +62,7 @@ def check_checkpoint(spark: SparkSession, checkpoint: str) -> None:
 
 @contextmanager
 def report_checkpoint(checkpoint: str) -> Iterator[None]:
-    """InputError if the disk of the checkpoint refuses it inside, and StoreUnavailable if its store does."""
+    """In the block: InputError if a disk refuses the checkpoint, StoreUnavailable if a store does."""
     from py4j.protocol import Py4JJavaError
 
     try:

@@ -17,7 +17,7 @@ from tidemark.warehouse.settings.options import Options
 
 
 def new_names(rename: Any) -> dict[str, str]:
-    """New names by the names of columns; InputError for what maps no names to others."""
+    """New names by old ones; InputError unless `rename` maps names to other names."""
     if (
         not isinstance(rename, Mapping)
         or not rename
@@ -38,10 +38,10 @@ def new_names(rename: Any) -> dict[str, str]:
 
 
 def renamed(options: Options, names: Mapping[str, str]) -> Options:
-    """The options with other names of columns, all at once; `names` maps those that they have to new ones.
+    """The options with columns renamed, all at once; `names` maps present names to new ones.
 
-    The same options if all of them were given these names before. InputError for a column that is not there,
-    and for a new name that another column has, in any case, or that no column may have.
+    The same options if all columns got these names before. InputError for a column that is not there, and
+    for a new name that is not allowed or is that of another column (upper and lower case are one).
     """
     if not options.columns:
         raise InputError("the warehouse has no columns yet. Name them in its first batch.")
