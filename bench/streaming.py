@@ -170,16 +170,22 @@ def _memory(spark: SparkSession, folder: Path, section: Section, sizes: Sizes) -
     source.mkdir(parents=True)
     for number in range(many):
         _put(_rows(number, 1_000), folder / "made", source / f"{number:05d}.parquet")
-    uri, reports, found = _create(spark, folder, source), list[stream.BatchReport](), {}
+    uri, found = _create(spark, folder, source), {}
+
+    def look(report: stream.BatchReport) -> None:
+        if report.batch + 1 in (few, many):
+            found[report.batch + 1] = [own_mb(), greatest_worker_mb(), _java_mb(spark)]
+
     running = stream.start(
-        _streamed(spark, source), uri, source="s", checkpoint=folder / "c", ahead=None, reports=reports
+        _streamed(spark, source),
+        uri,
+        source="s",
+        checkpoint=folder / "c",
+        trigger="available now",
+        ahead=None,
+        progress=look,
     )
-    for batches in (few, many):
-        while len(reports) < batches and running.isActive:
-            time.sleep(0.01)
-        assert len(reports) >= batches, running.exception()
-        found[batches] = [own_mb(), greatest_worker_mb(), _java_mb(spark)]
-    running.stop()
+    running.awaitTermination()
     for i, of in enumerate(("the driver's Python", "the greatest Python worker", "the driver's Java heap")):
         before, after = found[few][i], found[many][i]
         section.add(f"memory of {of}, {many} batches / {few} batches", after / before, "x", 1.2)

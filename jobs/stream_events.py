@@ -100,7 +100,7 @@ def _stream(spark: SparkSession, given: argparse.Namespace, stopping: threading.
         changes=given.changes,
         missing=given.missing,
         max_rejected_fraction=given.max_rejected_fraction,
-        reports=reports,
+        progress=reports.append,
         storage_options=given.storage_options,
         busy=busy,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
@@ -68,7 +68,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
     evolve: bool = False,
     changes: bool = False,
     missing: Missing = "error",
-    reports: MutableSequence[BatchReport] | None = None,
+    progress: Callable[[BatchReport], None] | None = None,
     storage_options: dict[str, str] | None = None,
     busy: threading.Lock | None = None,
     tuning: Tuning | None = None,
@@ -95,7 +95,7 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
                   correction named `<source>/<number>`. A change that cannot be made stops the stream, and
                   nothing of its batch is done
     missing       for changes, as `warehouse.correct` takes it
-    reports       a list or deque, to which the report of each batch is appended once the batch is done
+    progress      called with a report after each batch, in the thread in which Spark runs the batch
     storage_options
                   as for `warehouse.load`
     busy          a lock that is held while a batch is processed; acquire it to stop between two batches
@@ -150,8 +150,8 @@ def start(  # noqa: PLR0913  a stream is named by its options, all by keyword
         def process(rows: DataFrame, number: int) -> None:
             with lock:
                 report = how.process(rows, number)
-                if reports is not None:
-                    reports.append(report)
+                if progress is not None:
+                    progress(report)
 
         writer = streaming_df.writeStream.foreachBatch(process).option("checkpointLocation", checkpoint)
         with report_checkpoint(checkpoint):

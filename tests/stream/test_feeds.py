@@ -83,7 +83,7 @@ class Feed:
         records = text.selectExpr("value", "_metadata.file_name AS position")
         frame = stream.parse_changes(records, warehouse.open_snapshot(self.uri).options)
         reports: list[stream.BatchReport] = []
-        given = {"source": "orders", "checkpoint": self.checkpoint, "reports": reports, **options}
+        given = {"source": "orders", "checkpoint": self.checkpoint, "progress": reports.append, **options}
         running = stream.start(frame, self.uri, trigger="available now", changes=True, **given)
         running.awaitTermination()
         return reports

@@ -110,7 +110,7 @@ class Text:
         reports: list[stream.BatchReport] = []
         parsed = stream.parse(rows, warehouse.open_snapshot(self.uri).options, self.form)
         kept: dict[str, Any] = {"source": "s", "checkpoint": self.folder / "c", "trigger": "available now"}
-        stream.start(parsed, self.uri, reports=reports, **kept).awaitTermination()
+        stream.start(parsed, self.uri, progress=reports.append, **kept).awaitTermination()
         return reports
 
     def events(self) -> list[dict[str, Any]]:

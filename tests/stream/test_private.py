@@ -47,7 +47,7 @@ def test_no_file_of_a_stream_has_a_name(
         "source": "s",
         "checkpoint": checkpoint,
         "trigger": "available now",
-        "reports": reports,
+        "progress": reports.append,
     }
     stream.start(records, uri, **how).awaitTermination()
     assert [(one.rows, one.rejected) for one in reports] == [(40, 3)]

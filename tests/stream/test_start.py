@@ -56,7 +56,7 @@ class Stage:
             frame if frame is not None else self.frame(),
             self.uri,
             trigger="available now",
-            reports=reports,
+            progress=reports.append,
             **given,
         )
         running.awaitTermination()
